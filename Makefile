@@ -93,6 +93,12 @@ test-compose: $(READY) .env ## docker-compose.yaml for real, on Podman and image
 	unshare --net --pid --fork --kill-child --mount-proc catatonit -- bash -c \
 		'mount -t tmpfs none /run && ip link set lo up && exec $(BIN)/pytest -s -m system tests/compose'
 
+# gssapi is compiled: nothing else here needs a compiler.
+.PHONY: test-kerberos
+test-kerberos: $(READY) ## YARN, HDFS and a KDC: SPNEGO, spark-submit, tokens (needs Debian's libkrb5-dev and gcc)
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirements requirements-kerberos.txt
+	$(BIN)/pytest tests/unit/clusters/test_kerberos.py tests/integration/clusters/test_yarn_kerberos.py
+
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
 
@@ -120,10 +126,16 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.storage_requests
 	$(BIN)/python -m benchmarks.storage_clone
 
+# All but `kerberos`, which is compiled where it is installed; it has a file of its own.
+EXTRAS := pyspark object-stores hdfs cncf-kubernetes demo dev
+KERBEROS = $(shell sed -n 's/^kerberos = \["\(.*\)"\]$$/\1/p' pyproject.toml)
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make requirements"
+
 .PHONY: requirements
-requirements: $(UV) ## compile requirements.txt anew from pyproject.toml and requirements.in
-	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --all-extras --generate-hashes --no-emit-index-url \
-		--custom-compile-command "make requirements" --output-file requirements.txt pyproject.toml requirements.in
+requirements: $(UV) ## compile requirements.txt and requirements-kerberos.txt anew from pyproject.toml and requirements.in
+	$(COMPILE) $(EXTRAS:%=--extra %) --output-file requirements.txt pyproject.toml requirements.in
+	echo "$(KERBEROS)" | $(COMPILE) --constraints requirements.txt --output-file requirements-kerberos.txt -
 
 .PHONY: clean
 clean: ## remove everything that make made

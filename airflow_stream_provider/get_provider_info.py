@@ -38,7 +38,9 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {
                 "integration-name": _NAME,
-                "python-modules": [f"{_PACKAGE}.triggers.{name}" for name in ("lag", "lag_event", "stream")],
+                "python-modules": [
+                    f"{_PACKAGE}.triggers.{name}" for name in ("approval", "lag", "lag_event", "stream")
+                ],
             }
         ],
         "notifications": [

@@ -26,6 +26,8 @@ _OPENED = "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED"
 def core_site(kdc: Kdc) -> dict[str, str]:
     """Return the settings of core-site.xml that make a Hadoop ask for Kerberos, on the web, too."""
     web = "hadoop.http.authentication"
+    secret = kdc.folder / "http-secret"  # which signs the cookies of the web
+    secret.write_text("not hushed")
     return {
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
@@ -34,6 +36,7 @@ def core_site(kdc: Kdc) -> dict[str, str]:
         f"{web}.simple.anonymous.allowed": "false",
         f"{web}.kerberos.principal": f"HTTP/localhost@{REALM}",
         f"{web}.kerberos.keytab": str(kdc.all_keys),
+        f"{web}.signature.secret.file": str(secret),
     }
 
 
@@ -68,6 +71,7 @@ class KerberosYarn(Yarn):
 
     def __init__(self, folder: Path, processes: Processes, kdc: Kdc, hdfs: Hdfs) -> None:
         self.kdc = kdc
+        self.hdfs = hdfs
         services = {"resourcemanager": "rm", "nodemanager": "nm"}
         site = {
             **{f"yarn.{name}.principal": f"{who}/localhost@{REALM}" for name, who in services.items()},

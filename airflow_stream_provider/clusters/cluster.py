@@ -190,6 +190,15 @@ class Cluster(Protocol):
         :raises ClusterError: the cluster does not answer.
         """
 
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return what the cluster runs for a stream, of whatever deployment: by an id of the cluster's, its deployment.
+
+        Of drivers that say their control log; what an earlier version has submitted does not.
+
+        :param log: what tells the stream's control log from any other (`Store.origin`); empty: nothing is found.
+        :raises ClusterError: the cluster does not answer.
+        """
+
     def status(self, submission: str) -> DriverState:
         """Return the driver's state, UNKNOWN if the cluster does not answer."""
 

@@ -85,9 +85,9 @@ class Proof:
     def _holds(self, header: str) -> bool:
         try:
             self._context.step(base64.b64decode(header.removeprefix(_SCHEME).strip(), validate=True))
+            return bool(self._context.complete)  # which raises what `step` has only noted
         except (binascii.Error, _library().exceptions.GSSError):
             return False
-        return bool(self._context.complete)
 
 
 def check(login: KerberosLogin) -> None:

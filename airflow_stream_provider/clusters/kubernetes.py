@@ -18,7 +18,10 @@ from airflow_stream_provider.clusters.cluster import (
     UnmanagedJob,
 )
 from airflow_stream_provider.clusters.driver_pod import (
+    DEPLOYMENT_ANNOTATION,
     DRIVER_LABEL,
+    LOG_ANNOTATION,
+    STREAM_ANNOTATION,
     command_of,
     is_of,
     label_of,
@@ -146,6 +149,16 @@ class KubernetesCluster:
             elif ours is None and not has_ended:
                 certain = False
         return FoundDrivers(tuple(alive), tuple(over), certain)
+
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return the drivers' pods that have not ended, by their annotations."""
+        found = {}
+        for pod in self._api.pods(self._settings.namespace, _DRIVERS) if log else ():
+            noted = pod["metadata"].get("annotations") or {}
+            ours = (noted.get(STREAM_ANNOTATION), noted.get(LOG_ANNOTATION)) == (stream, log)
+            if ours and not driver_state(pod).terminal:
+                found[self._submission(pod["metadata"]["name"])] = str(noted.get(DEPLOYMENT_ANNOTATION) or "")
+        return found
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state by its pod; LOST also if its node does not answer or is gone."""

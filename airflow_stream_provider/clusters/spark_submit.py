@@ -8,6 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,19 +142,19 @@ def _listed(job: Job, key: str) -> list[str]:
 
 
 def _program(settings: YarnSettings) -> str:
-    found: str | None = shutil.which(settings.spark_submit)
-    if found is None and settings.spark_submit == "spark-submit":
-        try:
-            found = str(local_spark.home() / "bin" / "spark-submit")
-        except ClusterError:
-            found = None
-    if found is None:
-        raise ClusterError(
-            f"With Kerberos drivers are submitted by {settings.spark_submit}, which is not on this machine's PATH.",
-            next_step="Install Spark on each machine that runs tasks, such as by airflow-stream-provider[pyspark]. "
-            "Nothing was submitted.",
-        )
-    return found
+    """Return the path of spark-submit: on the PATH, or of the pyspark beside Airflow."""
+    found = shutil.which(settings.spark_submit)
+    if found is not None:
+        return found
+    with suppress(ClusterError):
+        beside = local_spark.home() / "bin" / settings.spark_submit
+        if beside.is_file():
+            return str(beside)
+    raise ClusterError(
+        f"With Kerberos drivers are submitted by {settings.spark_submit}, which is not on this machine's PATH.",
+        next_step="Install Spark on each machine that runs tasks, such as by airflow-stream-provider[pyspark]. "
+        "Nothing was submitted.",
+    )
 
 
 def _environment(program: str, end: float) -> Mapping[str, str]:
@@ -169,7 +170,7 @@ def _environment(program: str, end: float) -> Mapping[str, str]:
 
 def _reason(text: str) -> str:
     """Return the line of spark-submit's output that says why it has failed."""
-    found = [thrown or said for thrown, said in _THROWN.findall(text)]
+    found: list[str] = [thrown or said for thrown, said in _THROWN.findall(text)]
     if found:
         return found[0].strip().rstrip(".")
     code = re.search(r"Error code is: (-?\d+)", text)

@@ -25,7 +25,7 @@ from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
 from airflow_stream_provider.clusters.standalone_unmanaged import StandaloneUnmanaged
 from airflow_stream_provider.clusters.traits import Traits
-from airflow_stream_provider.clusters.whose import Whose
+from airflow_stream_provider.clusters.whose import Whose, deployment_named
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -134,6 +134,12 @@ class StandaloneCluster:
         ended = [name for name, yes, _ in found[len(active) :] if yes]
         unclear = [name for name, yes, at in found[: len(active)] if yes is None and at >= untold]
         return FoundDrivers(tuple(alive), tuple(ended), certain=not unclear)
+
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return the applications that the master lists, by the names that the runtime forces on them."""
+        master = api.find_master(self._masters)
+        named = {app["id"]: deployment_named(app["name"], stream, log) for app in master.active_apps}
+        return {id: deployment for id, deployment in named.items() if deployment}
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state as the master reports it."""

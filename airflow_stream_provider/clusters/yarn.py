@@ -21,7 +21,7 @@ from airflow_stream_provider.clusters.cluster import (
 )
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.traits import Traits
-from airflow_stream_provider.clusters.whose import Whose
+from airflow_stream_provider.clusters.whose import Whose, deployment_named
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_api import Manager
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
@@ -30,6 +30,7 @@ from airflow_stream_provider.clusters.yarn_remains import absent, application_re
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
     deployment_tag,
+    log_tag,
     refuse_unsafe_environment,
     said_tags,
     spark_conf,
@@ -198,6 +199,15 @@ class YarnCluster:
         alive = [id for id, app in ours.items() if not state_of(app).terminal]
         unclear = any(runs(app, whose) is None and not state_of(app).terminal for app in listed)
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted(ours.keys() - {*alive})), certain=not unclear)
+
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return the applications with the tag of the control log that have not ended, by their names."""
+        if not log:
+            return {}
+        listed = api.applications(api.find_active(self._settings), applicationTags=log_tag(log))
+        alive = {str(app["id"]): str(app.get("name")) for app in listed if not state_of(app).terminal}
+        named = {id: deployment_named(name, stream, log) for id, name in alive.items()}
+        return {id: deployment for id, deployment in named.items() if deployment}
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state as the ResourceManager reports it; RESERVED: its id waits to be sent."""

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.holder_hangs import holder_hangs
 from airflow_stream_provider.hooks.stored_release import stored_release, why_not_stored
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lifecycle.errors import ClusterError, ConnectionUnavailable, SpecError
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.foresee import foresee
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
+
+# After which another driver goes on from the committed offsets.
+_GOES_ON = frozenset(Operation) - {Operation.STOP, Operation.RETIRE, Operation.ABORT}
 
 
 def look_ahead(
@@ -33,7 +38,7 @@ def look_ahead(
     since: float | None = None,
     job: str = "",
 ) -> Foreseen:
-    """Return what an operation will do, by the control log as it is now; changes nothing. See `foresee`.
+    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `foresee`.
 
     :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
     :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
@@ -42,7 +47,7 @@ def look_ahead(
     :raises StorageUnavailable: the storage of the releases cannot be read now.
     :raises ClusterError: the cluster does not say what that job is.
     """
-    snapshot = hook.observe() if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
+    snapshot = _observe(hook, operation) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
     if digits and operation is not Operation.REDEPLOY:
         raise SpecError("Only a redeployment is of a stored release.", next_step="Leave the hash out, or redeploy.")
     wanted = None if requested is None else _wanted(hook, snapshot, operation, requested, digits)
@@ -89,6 +94,16 @@ def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Fo
         return found
     help = "Upgrade to that version, with its files, or redeploy another stored release."
     return found.refuse(f"{problem} {help}")
+
+
+def _observe(hook: StreamHook, operation: Operation) -> Snapshot:
+    """Observe the stream, with its lag where that says what is read again; a Kafka that is away hinders nothing."""
+    if hook.kafka_conn_id and operation in _GOES_ON:
+        try:
+            return hook.observe(Needs(lag=Moments()))
+        except (SpecError, ConnectionUnavailable, ClusterError) as error:
+            hook.log.warning("What Kafka still has of what is read next is not known: %s", error)
+    return hook.observe()
 
 
 def wanted_of(requested: RequestedRelease) -> Wanted:

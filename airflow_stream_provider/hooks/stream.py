@@ -323,7 +323,8 @@ class StreamHook(BaseHook):
             self.stored(checked)
             release = checked
         self.check_room(release, deployment)
-        policy = replace(requested.spec.policy(requested.changed_checkpoints), adopts=adopts)
+        policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
+        policy = replace(policy, adopts=adopts)
         fields: dict[str, Any] = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
         if redeployed:
             fields["redeployed"] = True

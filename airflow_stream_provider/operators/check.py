@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 class CheckReleaseOperator(ReleaseOperator):
     """Check a release and everything it needs: files, settings, notifiers, the control folder, the broker, the cluster.
 
-    Fails with one sentence that says what to do. Touches nothing that runs.
+    Also what the stream has become: whether the cluster runs another instance of it, whether its checkpoints are whole
+    (those that this machine sees), whether Kafka still has what it reads next, and how its topics are set up. What does
+    not hinder an upgrade is logged as a warning. Fails with one sentence that says what to do. Touches nothing that
+    runs.
 
     :param room: also fail when the cluster has no room now for a second application, unless deployments of earlier
         runs are still warm: those are retired next. (templated: `True` or `False`)
@@ -32,8 +35,8 @@ class CheckReleaseOperator(ReleaseOperator):
         (templated)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
-    `redeployed` (whether it is a stored one), `strategy`, `holder` now. Later tasks go by this, not by form or YAML,
-    which may have been edited by then.
+    `redeployed` (whether it is a stored one), `strategy`, `holder` now, `findings` (what was warned of, a text each).
+    Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
     template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy", "stored")
@@ -48,10 +51,13 @@ class CheckReleaseOperator(ReleaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         # Imported here: parsing a DAG file needs neither notifiers nor clients.
         from airflow_stream_provider.hooks.lag import check_kafka
+        from airflow_stream_provider.hooks.preflight import preflight
         from airflow_stream_provider.monitoring.recipients import recipient
         from airflow_stream_provider.planning.operation import check_reason
+        from airflow_stream_provider.planning.preflight import refuse
         from airflow_stream_provider.planning.retire import leftovers
         from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.spec.stream import Strategy
 
         identity = TaskIdentity.of(context)
         try:
@@ -70,11 +76,16 @@ class CheckReleaseOperator(ReleaseOperator):
             self._leave_links(context, identity, snapshot)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
-            release = self._find_stored(snapshot) if self.stored else self.hook.publish(requested)
-            self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)))
+            stored = self._find_stored(snapshot) if self.stored else None
+            findings = refuse(preflight(self.hook, requested, snapshot, stored))
+            release = stored or self.hook.publish(requested)
+            one = strategy is Strategy.RESTART or not snapshot.holding
+            self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)), one=one)
         except StreamError as error:
             # No retries: a person waits for the answer.
             raise AirflowFailException(str(error)) from error
+        for finding in findings:
+            self.log.warning("%s", finding)
         return {
             "stream": self.stream.name,
             "version": release.version,
@@ -84,6 +95,7 @@ class CheckReleaseOperator(ReleaseOperator):
             "redeployed": bool(self.stored),
             "strategy": strategy.value,
             "holder": snapshot.holding,
+            "findings": findings,
         }
 
     def _find_stored(self, snapshot: Snapshot) -> Release:
@@ -114,11 +126,23 @@ class CheckReleaseOperator(ReleaseOperator):
             )
         return strategy
 
-    def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool) -> None:
+    def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool, one: bool) -> None:
         try:
             self.hook.check_room(release, self.subject(identity))
         except ClusterError as error:
             full = any(name.startswith("free_") for name in error.fields)
             if not full or (str(self.room) == "True" and not crowded):
-                raise
+                raise error if one or not full else self._proposing_restart(error) from error
             self.log.info("No room yet: %s", error.message)
+
+    def _proposing_restart(self, error: ClusterError) -> ClusterError:
+        """Return the error of a cluster without room for two, which may have room for one after the other."""
+        where = f"write `upgrade.strategy: restart` into {self.stream.source.name}, and trigger again"
+        if not self.stream.upgrade.approval:
+            where = "trigger again with the strategy `restart`"
+        return ClusterError(
+            error.message,
+            next_step=f"{error.next_step} Or {where}: the old release is stopped first, and the stream stands still "
+            "until the new one is up.",
+            **error.fields,
+        )

@@ -9,6 +9,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import Request
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.kept_offsets import kept_offsets
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -34,10 +35,14 @@ class Asked:
 
     def will(self, *sentences: str, reads_again: str, deployment: str = "", release: str = "") -> Foreseen:
         """Return what will be done."""
-        parts = (self.operation,)
-        return self._foreseen(
-            will=sentences, reads_again=reads_again, parts=parts, deployment=deployment, release=release
-        )
+        parts, again = (self.operation,), " ".join(filter(None, (reads_again, self._kept)))
+        return self._foreseen(will=sentences, reads_again=again, parts=parts, deployment=deployment, release=release)
+
+    @property
+    def _kept(self) -> str:
+        """What Kafka has deleted, or is about to, of what is read next; empty when it has all, or was not asked."""
+        report, last = self.snapshot.lag, self.snapshot.state.incarnations.get(self.snapshot.state.last_holder or "")
+        return "" if report is None or last is None else str(kept_offsets(report, last.queries))
 
     @property
     def held(self) -> Held | None:

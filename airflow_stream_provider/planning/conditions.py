@@ -185,7 +185,12 @@ class Soaked(Condition):
         silent = seen.ages.seconds(snapshot, holder) if holder else 0.0
         seen.samples.append(soak_look(snapshot, self.deployment, self.run, silent, limits))
         found = judge_soak(self.deployment, seen.samples, limits)
-        evidence = {"lag_records": seen.samples[-1].lag_records, "samples": len(seen.samples)}
+        known = (look.lag_records for look in seen.samples if look.lag_records is not None)
+        evidence = {
+            "lag_records": seen.samples[-1].lag_records,
+            "lag_records_first": next(known, None),
+            "samples": len(seen.samples),
+        }
         if found.result is SoakResult.BAD:
             return WaitOutcome(Ended.BAD, self.deployment, found.reason, evidence)
         if found.result is SoakResult.SUPERSEDED:

@@ -12,6 +12,7 @@ from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.read_again import NO_CHANGE, NOTHING, after_fence, next_start
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING
+from airflow_stream_provider.planning.way_back import WHAT_HELPS, no_way_back
 
 
 def foresee_roll_back(asked: Asked) -> Foreseen:
@@ -38,6 +39,9 @@ def foresee_roll_back(asked: Asked) -> Foreseen:
         return asked.refused(
             f"No release is known that held before {bad}. Upgrade to the one that you want, or redeploy a stored one."
         )
+    closed = no_way_back(snapshot, bad)
+    if closed:
+        return asked.refused(f"{closed} {WHAT_HELPS}")
     old = state.deployments[previous].release
     name = Wanted(old.version, old.hash)
     will, warm = asked.first, snapshot.candidate(previous)

@@ -16,6 +16,7 @@ from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Step
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.way_back import WHAT_HELPS, no_way_back
 
 
 def roll_back(
@@ -31,7 +32,8 @@ def roll_back(
 
     While that is warm, by a hand-over; else its release is declared again and brought up. What the watch has declared
     of `bad` again is as bad. Skip when `bad` never held or is not what held last, or when no release ran before it; but
-    a stream that this run has stopped is started again. One that somebody else has stopped is not.
+    a stream that this run has stopped is started again. One that somebody else has stopped is not. Gives up where the
+    release before may not be able to read the checkpoint any more.
 
     :param bad: empty when the run declared nothing.
     :param fault_found: False: nothing was found wrong with `bad`, so it stays if it holds, and this gives up.
@@ -52,6 +54,9 @@ def roll_back(
         return Skip(f"No release ran before {bad}, so there is none to go back to. {snapshot.holder_sentence}")
     if snapshot.holding in bads and not fault_found:
         return GiveUp(_no_fault(snapshot, snapshot.holding))
+    closed = no_way_back(snapshot, bad)
+    if closed:
+        return GiveUp(HandOverFailed(f"{closed} {snapshot.holder_sentence}", next_step=WHAT_HELPS, deployment=bad))
     step = _put_aside(snapshot, bads, outcome, reason)
     if step is not None:
         return step

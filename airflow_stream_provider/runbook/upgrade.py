@@ -30,6 +30,7 @@ _RELEASE = {
     "application": "{{ params.application }}",
     "arguments": "{{ params.arguments | tojson }}",
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
+    "no_way_back": "{{ params.no_way_back }}",
 }
 _REASON = "{{ params.reason }}"
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
@@ -43,6 +44,8 @@ _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _HANDED = "{{ ti.xcom_pull(task_ids='hand_over') | tojson }}"
 _BACK = "{{ ti.xcom_pull(task_ids='roll_back') | tojson }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+# What a roll-back must not take for a fault.
+_WHY_NOT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or ti.xcom_pull(task_ids='soak', key='inconclusive') or '' }}"
 _SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
 # Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
@@ -58,8 +61,9 @@ Upgrades the stream {spec.name}. The new release is warm before the old one stop
 
 1. **check**: YAML, script, cluster and Kafka, before anything is touched
 2. **submit**: the new driver comes up and rehearses on a clone of the checkpoint
-3. **hand_over**: it takes over between two batches
-4. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
+3. **judge**: it is compared with the old one on the same data; where that is not clear, **approve** asks a person
+4. **hand_over**: it takes over between two batches
+5. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
 
 Every task may be cleared or retried at any time.
 """
@@ -108,9 +112,16 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 **_RELEASE,
             )
             judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, deployment=_NEW)
-            asked = [_approval(spec)] if spec.upgrade.approval else []
+            approve = _approval(spec)
         with group(UPGRADE, "take_over"):
-            hand_over = HandOverOperator(**task(UPGRADE, "hand_over"), stream=spec, deployment=_NEW, reason=_REASON)
+            # `approve` is skipped where nobody has to be asked.
+            hand_over = HandOverOperator(
+                **task(UPGRADE, "hand_over"),
+                stream=spec,
+                deployment=_NEW,
+                reason=_REASON,
+                trigger_rule=TriggerRule.NONE_FAILED,
+            )
             soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, deployment=_NEW)
         with group(UPGRADE, "way_back"):
             roll_back = RollBackOperator(
@@ -139,14 +150,14 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 stream=spec,
                 deployment=_NEW,
                 soaked=_SOAKED,
-                fault=_FAULT,
+                fault=_WHY_NOT,
                 rejected_by=_REJECTED_BY,
                 handed=_HANDED,
                 back=_BACK,
                 on_success_callback=UpgradeNotifier(stream=spec),
                 on_failure_callback=UpgradeNotifier(stream=spec),
             )
-        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, *asked, hand_over, soak]
+        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, approve, hand_over, soak]
         for before, after in zip(steps, [*steps[1:], retire], strict=True):
             before >> after
         soak >> roll_back >> discard >> report
@@ -197,6 +208,12 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             type="array",
             items={"type": "string"},
             description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
+        ),
+        "no_way_back": Param(
+            False,
+            type="boolean",
+            description="Take over though the release before may not be able to read what this one writes: the stream "
+            "cannot be given back to it then.",
         ),
         "release": Param(
             "",

@@ -63,12 +63,14 @@ UPGRADE = {
     ),
     "judge": Words(
         "Compare the rehearsal with what runs",
-        "How long its batches take, beside those of the old release. If it fails, the new release is too slow.",
+        "How long its batches take on the same rows, and how large its state is, beside the old release. If it fails, "
+        "the new release cannot keep up; where that is in doubt, `approve` asks a person.",
     ),
     "approve": Words(
         "Wait for a person's yes",
-        "Shows what will run and how it rehearsed. Answer under **Required Actions**. A no, and no answer in time, "
-        "end the new release; the old one runs on.",
+        "Shows what will run and how it rehearsed. Answer under **Required Actions**. A no, no answer in time, and the "
+        "end of the standby end it; the old release runs on. Skipped where the comparison leaves no doubt and the YAML "
+        "asks for no approval.",
     ),
     "take_over": Words(
         "Hand the stream over, and watch the new release",

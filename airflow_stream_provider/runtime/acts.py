@@ -32,6 +32,10 @@ TERMINATE_SECONDS = 8.0
 # How long a SparkContext may be stopped before its driver ends as failed. A script that fails often stops its own at
 # last, and the script's error says more.
 UNABLE_SECONDS = 5.0
+# What was rehearsed, or looked at, within so many seconds is taken for true when the standby is asked to take over.
+FRESH_SECONDS = 60.0
+# After so long it rehearses again, whatever can be seen: nobody can look at rights, tokens and tables without trying.
+STALE_SECONDS = 600.0
 # How long a driver that nobody follows waits for its last commit to the offsets group.
 FLUSH_SECONDS = 1.0
 
@@ -67,6 +71,9 @@ class Acts:
         self._run_rehearsal = ports.rehearse
         self._compare = ports.compare
         self._compared_with: str | None = None
+        self._stale = ports.stale
+        # Monotonic times of the last rehearsal, and of it or the last look that found it still true.
+        self._rehearsed_at = self._fresh_at = ports.clock.monotonic()
         self._offsets = offsets
         self._heartbeat = heartbeat
         self._clock = ports.clock
@@ -124,8 +131,33 @@ class Acts:
         request = state.open_request
         if request is None or self._process.waits_for:
             return  # asked again at the next turn, until the request expires
-        if not self._unable() and self._still_fits(state):
-            self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
+        if self._unable() or not self._still_fits(state):
+            return
+        if not self._is_fresh:
+            # In the background: the storage may take its time. The next turn answers.
+            self.background.begin(lambda: self._look_again(state), rehearses=True)
+            return
+        self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether what was rehearsed holds still.
+
+        Whoever has held is rolled back to, and at once; so follows one that adopts, as the job before it has ended.
+        """
+        at_once = self._heartbeat.started_at is not None or self._policy.adopts
+        return at_once or self._clock.monotonic() - self._fresh_at < FRESH_SECONDS
+
+    def _look_again(self, state: StreamState) -> None:
+        """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
+        waited = self._clock.monotonic() - self._rehearsed_at
+        why = f"its rehearsal is {waited:.0f} s old" if waited >= STALE_SECONDS else self._stale()
+        if not why:
+            self._fresh_at = self._clock.monotonic()
+            return
+        log.warning("Rehearsing again before the hand-over: %s", why)
+        self._rehearse(state, again=why)
+        self._heartbeat.phase = DriverPhase.STANDBY
 
     def _still_fits(self, state: StreamState) -> bool:
         """Whether this driver may follow the last holder, which may be another one than it has rehearsed against.
@@ -254,7 +286,7 @@ class Acts:
 
     # -- rehearsing and failing ------------------------------------------------------------------------------------
 
-    def _rehearse(self, state: StreamState) -> None:
+    def _rehearse(self, state: StreamState, again: str = "") -> None:
         self._heartbeat.phase = DriverPhase.REHEARSING
         try:
             former = self._control.patiently(lambda: self._control.former_queries(state))
@@ -262,7 +294,10 @@ class Acts:
         except StreamError as error:
             self.fail(str(error), error)
         else:
+            if again:
+                rehearsal = {**rehearsal, "notes": [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]}
             self._compared_with = state.last_holder
+            self._rehearsed_at = self._fresh_at = self._clock.monotonic()
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def finish(self) -> None:

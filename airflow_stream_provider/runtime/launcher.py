@@ -161,6 +161,7 @@ def _run(
             process=process,
             rehearse=rehearsal.run,
             compare=rehearsal.compare,
+            stale=rehearsal.stale,
             spawn=thread.spawn,
         ),
         group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,

@@ -227,6 +227,8 @@ class Ports:
     """The surroundings of one agent.
 
     :param spawn: begins background work.
+    :param stale: returns why what was rehearsed may be true no more, as a clause; empty when nothing has changed. May
+        take as long as the storage; raises StreamError when this release cannot take over any more.
     """
 
     queries: Queries
@@ -235,3 +237,4 @@ class Ports:
     spawn: Spawn
     compare: Compare
     clock: Clock = field(default_factory=MachineClock)
+    stale: Callable[[], str] = str

@@ -83,7 +83,7 @@ ROWS = (
     ),
     Row(task="submit", waits="deferred", **_READY),
     Row(task="judge", **_READY),
-    Row(task="approve", stream={"more": "  approval: true\n"}, waits="awaiting_input", **_READY),
+    Row(task="approve", stream={"more": "  approval: true\n"}, waits="deferred", **_READY),
     Row(task="hand_over", waits="deferred", verb="upgrade", conf={"version": "2"}, lost=_DRIVERS),
     # The new release is found to be at fault when it dies: it is taken back, and may be tried again.
     Row(

@@ -206,6 +206,7 @@ class FakeDriver:
         self.queries = FakeQueries(self.did)
         self.process = FakeProcess(self.did, self.clock)
         self.refusal: StreamError | None = None
+        self.changed = ""
         self.rehearsed: list[Sequence[Any]] = []
         self.works: list[FakeWork] = []
         self.log = ControlLog(store or self.store, "orders")
@@ -220,6 +221,7 @@ class FakeDriver:
                 spawn=self._spawn,
                 clock=self.clock,
                 compare=self._compare,
+                stale=self._stale,
             ),
         )
         self.did.clear()
@@ -261,6 +263,12 @@ class FakeDriver:
         self.did.append("compare")
         if self.refusal is not None:
             raise self.refusal
+
+    def _stale(self) -> str:
+        self.did.append("look")
+        if self.refusal is not None:
+            raise self.refusal
+        return self.changed
 
     def _rehearse(self, former: Sequence[Any], *, say: Callable[[str], None]) -> Mapping[str, Any]:
         self.did.append("rehearse")

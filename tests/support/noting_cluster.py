@@ -53,6 +53,7 @@ class NotingCluster:
         self.conf: Mapping[str, str] | None = None
         self.whose: Whose | None = None
         self.found = FoundDrivers()
+        self.runs: dict[str, str] = {}
         self.states: dict[str, DriverState] = {}
         self.logs: dict[str, str] = {}
         self.left: tuple[str, ...] = ()
@@ -88,6 +89,10 @@ class NotingCluster:
         self.conf, self.whose = conf, whose
         self.searched.append((whose.deployment, since))
         return self.found
+
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        self._answer()
+        return self.runs
 
     def status(self, submission: str) -> DriverState:
         self._answer()

@@ -71,7 +71,7 @@ class Strike:
             self._seen = self._seen or time.monotonic()
             if task.state != "running" or time.monotonic() >= self._seen + self._delay:
                 self.hit = kill(fleet, self.cell.victim, self.member, task)
-        if self.hit and task.state == "awaiting_input":
+        if self.hit and self.cell.row.task in ("approve", "confirm") and task.state in ("deferred", "awaiting_input"):
             fleet.answer(self.member, self.cell.row.task)
 
 
@@ -120,8 +120,9 @@ def make_good(fleet: Fleet, strike: Strike) -> None:
     if cell.victim.of_airflow and fleet.state(member) != row.ends:
         # A task without retries, or one that Airflow has given up: it is cleared.
         states = fleet.api.task_states(member.dag, member.run)
-        fleet.api.clear(member.dag, member.run, [name for name, state in states.items() if state in LOST])
-        fleet.wait_for_runs([member])
+        if lost := [name for name, state in states.items() if state in LOST]:
+            fleet.api.clear(member.dag, member.run, lost)
+            fleet.wait_for_runs([member])
     if cell.victim in row.lost and fleet.state(member) == "failed" and member.world.version != row.version:
         fleet.revive(member)
         fleet.trigger(member, row.verb, **row.conf)

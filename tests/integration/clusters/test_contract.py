@@ -40,6 +40,10 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert cluster.status(submission) is DriverState.RUNNING
     assert cluster.find(job.whose, since) == FoundDrivers(alive=(submission,))
     assert cluster.find(Whose(job.deployment[:-1]), since) == FoundDrivers()
+    assert [*cluster.running("orders", job.log).values()] == [job.deployment]
+    assert (
+        cluster.running("order", job.log) == cluster.running("orders", "0b" * 16) == cluster.running("orders", "") == {}
+    )
     assert cluster.links(submission)["driver log"]
     (view,) = cluster.overview([submission]).values()
     assert (view.state, view.links) == (DriverState.RUNNING, cluster.links(submission))
@@ -61,6 +65,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     # The master reports only the JVM; the Python process ends right after it.
     wait_for("every process to be gone", lambda: not any(process.is_running() for process in processes))
     assert processes_of(job.deployment) == []
+    assert cluster.running("orders", job.log) == {}
     cluster.kill(submission)
     assert cluster.gone(submission, job.whose)
     if other is not None:

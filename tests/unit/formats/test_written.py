@@ -44,6 +44,7 @@ from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.releases.manifest import manifest_of
 from airflow_stream_provider.runtime import rehearsal
+from airflow_stream_provider.runtime.batch_numbers import again_of
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.rehearsal import Rehearsal
 from airflow_stream_provider.triggers.lag_event import STATE, _Event
@@ -168,7 +169,7 @@ def test_a_release_and_its_policy(tmp_path: Path) -> None:
     )
     for each in (release, Release("1", storage="s3a://bucket/streams")):
         check_part("declared", "release", each.to_json())
-    for policy in (Policy(), Policy(changed_checkpoints=("/data/out",))):
+    for policy in (Policy(), Policy(changed_checkpoints=("/data/out",), no_way_back=True)):
         check_part("declared", "policy", policy.to_json())
 
 
@@ -216,10 +217,14 @@ def test_the_summary_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch, batches: li
     monkeypatch.setattr(rehearsal, "rehearsal_writer", lambda writer, clone: SimpleNamespace(format=lambda name: None))
     monkeypatch.setattr(rehearsal, "start_ungated", lambda writer: None)
     made: Any = Rehearsal.__new__(Rehearsal)
-    made._policy, made._prepare, made._await_batches = Policy(), lambda *given: "a scratch", lambda run: batches
-    query = SimpleNamespace(writer=None, label="out", writer_spec=SimpleNamespace(foreach_batch=None))
-    said = {"seconds": 1.5, "notes": ["a note"], "queries": {"out": {"plan_seconds": 0.5, **made._warm(query, "/c")}}}
+    made._policy, made._await_batches = Policy(), lambda run, wanted: batches
+    made._prepare = lambda *given: ("a scratch", None)
+    query = SimpleNamespace(writer=None, label="out", writer_spec=SimpleNamespace(foreach_batch=None, sink="noop"))
+    summary = {"plan_seconds": 0.5, **made._warm(query, "/c"), "again": again_of({"batchId": 7, "durationMs": {}})}
+    said = {"seconds": 1.5, "notes": ["a note"], "queries": {"out": summary}}
     check_part("standby", "rehearsal", said)
+    made._policy, made._one_way = Policy(no_way_back=True), ["The query out writes commits/ in format v2."]
+    check_part("standby", "rehearsal", {**said, **made._way_back()})
 
 
 # -- what is read and written again ------------------------------------------------------------------------------------
