@@ -17,7 +17,7 @@ help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 .PHONY: demo
-demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C; ON=yarn: on YARN, HDFS and a control log in Kafka)
+demo: $(READY) ## a real Kafka, Spark and Airflow: a job is adopted and upgraded under load (KEEP=1 leaves it running until Ctrl-C; ON=yarn: on YARN, HDFS and a control log in Kafka)
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(ON),--on $(ON))
 
 .PHONY: chaos
@@ -39,8 +39,9 @@ compose-down: ## stop the containers and remove what they have kept
 	docker compose --profile demo down --volumes
 
 .env:
-	umask 077; for name in POSTGRES_PASSWORD AIRFLOW_ADMIN_PASSWORD AIRFLOW_SECRET_KEY AIRFLOW_JWT_SECRET AIRFLOW_FERNET_KEY; do \
-		echo "$$name=$$($(PYTHON) -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())')"; \
+	# With the number of random bytes: a Fernet key has 32; the key of HMAC-SHA512, 64 characters or more (RFC 7518).
+	umask 077; for each in POSTGRES_PASSWORD:32 AIRFLOW_ADMIN_PASSWORD:32 AIRFLOW_SECRET_KEY:32 AIRFLOW_JWT_SECRET:48 AIRFLOW_FERNET_KEY:32; do \
+		echo "$${each%:*}=$$($(PYTHON) -c "import base64, os; print(base64.urlsafe_b64encode(os.urandom($${each#*:})).decode())")"; \
 	done > $@
 
 .PHONY: lint
@@ -62,13 +63,18 @@ $(CLASSES): $(READY)
 test: $(READY) ## lint, types, unit, integration, a hand-over and three faults on the real stack (15 min)
 	$(MAKE) -j 2 lint $(CLASSES)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
-		-m "demo or not system"
+		-m "demo or not (system or matrix)"
 
 # Those of the whole stack one by one: each has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
 test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (45 min)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 -m system tests/unit tests/integration
 	$(BIN)/pytest -m system tests/system
+
+# Whoever is killed; side by side in one Airflow at a time.
+.PHONY: test-chaos
+test-chaos: $(READY) ## the kill matrix: every task of every DAG x who is killed while it runs
+	$(BIN)/pytest tests/integration/airflow/test_kill_matrix.py
 
 # A whole stack for each pair of control log and storage, two of them beside each other.
 .PHONY: test-stores
@@ -79,11 +85,19 @@ test-stores: $(CLASSES) ## the story with Airflow, faults and counted records: c
 test-clusters: $(CLASSES) ## the same story on YARN, on Kubernetes (a stand-in), with two masters, and on one machine, with faults of the cluster (45 min)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k "not standalone" tests/stories
 
-# Containers need root, and nothing of them is left but the images, in build/compose/.
+# Containers need root. Nothing of them is left but the images, in build/compose/: network, processes and /run are their
+# own. So the ports of the file are free, this machine's firewall gets no rules, and a run that is killed ends all.
 .PHONY: test-compose
 test-compose: $(READY) .env ## docker-compose.yaml for real, on Podman and images built here (needs root and Debian packages, which it names)
 	$(BIN)/python -m devstack.compose
-	$(BIN)/pytest -s -m system tests/compose
+	unshare --net --pid --fork --kill-child --mount-proc catatonit -- bash -c \
+		'mount -t tmpfs none /run && ip link set lo up && exec $(BIN)/pytest -s -m system tests/compose'
+
+# gssapi is compiled: nothing else here needs a compiler.
+.PHONY: test-kerberos
+test-kerberos: $(READY) ## YARN, HDFS and a KDC: SPNEGO, spark-submit, tokens (needs Debian's libkrb5-dev and gcc)
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirements requirements-kerberos.txt
+	$(BIN)/pytest tests/unit/clusters/test_kerberos.py tests/integration/clusters/test_yarn_kerberos.py
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
@@ -101,7 +115,9 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.dag_parsing
 	$(BIN)/python -m benchmarks.open_log
 	$(BIN)/python -m benchmarks.upgrade_gap
+	$(BIN)/python -m benchmarks.runbook
 	$(BIN)/python -m benchmarks.consumer_gap
+	$(BIN)/python -m benchmarks.adoption_gap
 	$(BIN)/python -m benchmarks.lag
 	$(BIN)/python -m benchmarks.watch
 	$(BIN)/python -m benchmarks.runtime_overhead
@@ -110,10 +126,16 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.storage_requests
 	$(BIN)/python -m benchmarks.storage_clone
 
+# All but `kerberos`, which is compiled where it is installed; it has a file of its own.
+EXTRAS := pyspark object-stores hdfs cncf-kubernetes demo dev
+KERBEROS = $(shell sed -n 's/^kerberos = \["\(.*\)"\]$$/\1/p' pyproject.toml)
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make requirements"
+
 .PHONY: requirements
-requirements: $(UV) ## compile requirements.txt anew from pyproject.toml and requirements.in
-	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --all-extras --generate-hashes --no-emit-index-url \
-		--custom-compile-command "make requirements" --output-file requirements.txt pyproject.toml requirements.in
+requirements: $(UV) ## compile requirements.txt and requirements-kerberos.txt anew from pyproject.toml and requirements.in
+	$(COMPILE) $(EXTRAS:%=--extra %) --output-file requirements.txt pyproject.toml requirements.in
+	echo "$(KERBEROS)" | $(COMPILE) --constraints requirements.txt --output-file requirements-kerberos.txt -
 
 .PHONY: clean
 clean: ## remove everything that make made

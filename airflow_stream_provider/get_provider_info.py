@@ -13,7 +13,7 @@ _PACKAGE = "airflow_stream_provider"
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata in the form of Airflow's provider_info.schema.json."""
     operators = (
-        *("abort", "audit", "check", "fence", "handover", "judge", "lag", "make_room"),
+        *("abort", "adopt", "audit", "check", "fence", "handover", "judge", "lag", "make_room"),
         *("retire", "revive", "soak", "standby", "start", "stop", "watch"),
     )
     return {
@@ -38,11 +38,14 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {
                 "integration-name": _NAME,
-                "python-modules": [f"{_PACKAGE}.triggers.{name}" for name in ("lag", "lag_event", "stream")],
+                "python-modules": [
+                    f"{_PACKAGE}.triggers.{name}" for name in ("approval", "lag", "lag_event", "stream")
+                ],
             }
         ],
         "notifications": [
             f"{_PACKAGE}.notifications.lag.LagNotifier",
+            f"{_PACKAGE}.notifications.upgrade.ApprovalNotifier",
             f"{_PACKAGE}.notifications.upgrade.UpgradeNotifier",
         ],
         "cli": [f"{_PACKAGE}.cli.definition.get_streams_cli_commands"],

@@ -1,1 +1,1 @@
-"""The demo: four upgrades of a stream under load, with counts and pictures that show their effect on the output."""
+"""The demo: a job is adopted and upgraded under load, with counts and pictures that show the effect on the output."""

@@ -1,4 +1,4 @@
-"""`python -m demo`: start the stack, run the four upgrades, write the report."""
+"""`python -m demo`: start the stack, tell the four chapters, write the report."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def main() -> int:
                     if args.on == YARN:
                         storage = until_the_end.enter_context(open_storage(HDFS, folder / "storage"))
                     stack = until_the_end.enter_context(_local(args.dags, folder, display, storage))
-                    environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api, storage)
+                    cluster = None if args.on == YARN else stack.cluster.connection
+                    environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api, storage, cluster)
                 story = Story(environment, display.say)
                 display.watch(story)
                 report = story.tell(started)

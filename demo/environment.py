@@ -18,6 +18,7 @@ from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import kafka_writes
 from devstack.airflow_api import AirflowApi
 from devstack.places import Storage
+from devstack.unmanaged import submit_script
 
 TOPICS = {"orders": 2, "orders-enriched": 2, "order-totals": 2}
 """The topics of the stream, with their numbers of partitions."""
@@ -31,19 +32,37 @@ class DemoEnvironment:
     :param spec: the stream. Its arguments name the brokers and the checkpoints.
     :param airflow: client for the Airflow that runs its DAGs.
     :param storage: where its checkpoints are; None: in the folder that the arguments name.
+    :param cluster: Airflow connection to the standalone cluster, to which its script can be submitted by hand; None: it
+        cannot.
     """
 
     spec: StreamSpec
     airflow: AirflowApi
     storage: Storage | None = None
+    cluster: Mapping[str, Any] | None = None
 
     @classmethod
-    def at(cls, dags: Path, airflow: AirflowApi, storage: Storage | None = None) -> DemoEnvironment:
+    def at(
+        cls,
+        dags: Path,
+        airflow: AirflowApi,
+        storage: Storage | None = None,
+        cluster: Mapping[str, Any] | None = None,
+    ) -> DemoEnvironment:
         """Return the environment of a DAG folder.
 
         :raises SpecError: its `streams/orders.yaml` is not valid.
         """
-        return cls(load_spec(dags / "streams" / "orders.yaml"), airflow, storage)
+        return cls(load_spec(dags / "streams" / "orders.yaml"), airflow, storage, cluster)
+
+    def submit_by_hand(self) -> str:
+        """Submit the stream's script as people do who have no such provider, and return the driver's id."""
+        assert self.cluster is not None, "there is a cluster to submit it to"
+        spec = self.spec
+        files = [spec.root / name for name in spec.py_files]
+        return submit_script(
+            self.cluster, spec.root / spec.application, spec.arguments, conf=dict(spec.conf), py_files=files
+        )
 
     @property
     def log(self) -> ControlLog:

@@ -1,4 +1,4 @@
-"""Read from the control log what happened in an upgrade: changes of holder, batch boundaries, the result."""
+"""Read from the control log what happened in a step: changes of holder, batch boundaries, the result."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _ENDS = frozenset({Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED})
 
 
 class StepResult(StrEnum):
-    """The result of one upgrade."""
+    """The result of one step."""
 
+    ADOPTED = "adopted"
     DEPLOYED = "deployed"
     HANDED_OVER = "handed-over"
     REFUSED = "refused"
@@ -27,11 +28,11 @@ class StepResult(StrEnum):
 class Change:
     """One change of holder.
 
-    :param source: the old holder; None if no driver held the stream.
+    :param source: the old holder, or the job that was adopted; None if no driver held the stream.
     :param to: the new holder.
     :param at: when it acquired the stream, in seconds since 1970 by its own clock.
-    :param boundary: ``completed`` or ``interrupted``, by query. If the old holder did not release the stream, all its
-        queries count as interrupted.
+    :param boundary: ``completed`` or ``interrupted``, by query. If the old holder did not release the stream, as no job
+        without a stream does, all its queries count as interrupted.
     """
 
     source: str | None
@@ -51,11 +52,17 @@ def changes(records: Iterable[Record]) -> list[Change]:
     queries: dict[str, list[str]] = {}
     holder: str | None = None
     boundary: dict[str, str] = {}
+    adopted: dict[str, str] = {}  # jobs, by request
     for record in records:
         name = record.get("incarnation")
         if record.kind == Kind.STANDBY:
             queries[name] = [query["name"] for query in record.get("queries", ())]
+        elif record.kind == Kind.REQUESTED and record.get("evidence"):
+            adopted[record["request"]] = record["evidence"].get("job", "the old job")
         elif record.kind == Kind.ACQUIRED:
+            if record["request"] in adopted:
+                holder = adopted[record["request"]]
+                boundary = dict.fromkeys(queries.get(name, ()), Boundary.INTERRUPTED.value)
             found.append(Change(source=holder, to=name, at=record.at, boundary=boundary))
             holder, boundary = name, {}
         elif record.kind == Kind.RELEASED:
@@ -79,18 +86,18 @@ def max_holders(records: Iterable[Record]) -> int:
 
 
 def result(before: Sequence[Record], during: Sequence[Record]) -> StepResult:
-    """Return the result of one upgrade.
+    """Return the result of one step.
 
-    :param before: the records before the upgrade.
-    :param during: the records of the upgrade.
-    :raises StreamError: the records show none of the four results. The message has the reason from the log, if any.
+    :param before: the records before the step.
+    :param during: the records of the step.
+    :raises StreamError: the records show none of the results. The message has the reason from the log, if any.
     """
     start, end = fold(before), fold([*before, *during])
     taken = [record["incarnation"] for record in during if record.kind == Kind.ACQUIRED]
     # Refused because its rehearsal failed (failed), or because of its results (retired).
     given_up = [record for record in during if record.kind in (Kind.FAILED, Kind.RETIRED)]
     if start.holder is None and len(taken) == 1 and end.holder == taken[0]:
-        return StepResult.DEPLOYED
+        return StepResult.ADOPTED if changes(during)[0].source else StepResult.DEPLOYED
     if start.holder is not None and end.holder is not None:
         if not taken and given_up:
             return StepResult.REFUSED

@@ -12,6 +12,7 @@ from demo.report import Step
 from devstack.commits import Commits, crossing
 
 _COLOURS = {
+    StepResult.ADOPTED: "#4c78a8",
     StepResult.DEPLOYED: "#4c78a8",
     StepResult.HANDED_OVER: "#54a24b",
     StepResult.REFUSED: "#eeca3b",

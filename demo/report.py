@@ -16,7 +16,7 @@ from devstack.commits import Commits, crossing, intervals, percentiles
 
 @dataclass(frozen=True)
 class Step:
-    """One upgrade.
+    """One step.
 
     :param name: what was requested.
     :param started: when it started, in seconds since 1970.
@@ -54,7 +54,7 @@ class StepReport:
 class Report:
     """The contents of `report.json`; the fields are its keys.
 
-    :param steps: the upgrades.
+    :param steps: the adoption or first deployment, and the upgrades.
     :param steady_seconds: p50 and p95 of the intervals between commits outside upgrades, by query.
     :param records: counts of produced, lost and duplicated orders.
     :param max_holders: largest number of holders at the same time.

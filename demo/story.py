@@ -1,11 +1,15 @@
-"""Run the demo: four upgrades of the stream under load, each with its DAG, and a count of the output."""
+"""Run the demo: a job that runs without a stream is adopted, and upgraded three times under load, each time with a DAG.
+
+Then the output is counted. Where no job can be submitted by hand, the first chapter is a first deployment.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -16,11 +20,12 @@ from demo.lag import LagWatcher, describe_lag
 from demo.report import Report, Step, describe, failure_times, steady
 from devstack.airflow_api import FINAL
 from devstack.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
-from devstack.commits import CommitWatcher
+from devstack.commits import CommitWatcher, written_at
 from devstack.producer import Producer
 from devstack.workload import Total, totals
 
 DAG = "orders__upgrade"
+OPERATE = "orders__operate"
 RATE = 500  # orders per second: two queries read each, on two cores
 SETTLE_SECONDS = 6.0  # between two steps
 POLL_SECONDS = 1.0
@@ -33,7 +38,7 @@ class Chapter:
     """One step of the demo.
 
     :param name: what it does.
-    :param version: version of the release.
+    :param version: version of the release; empty: what runs without a stream is adopted.
     :param arguments: arguments of the release, after those of the stream's YAML.
     :param expected: the result that it must have.
     """
@@ -44,8 +49,9 @@ class Chapter:
     expected: StepResult
 
 
-CHAPTERS = (
-    Chapter("deploy release 1", "1", (), StepResult.DEPLOYED),
+ADOPTED = Chapter("adopt the running job", "", (), StepResult.ADOPTED)
+DEPLOYED = Chapter("deploy release 1", "1", (), StepResult.DEPLOYED)
+UPGRADES = (
     Chapter("upgrade to release 2", "2", ("--vat",), StepResult.HANDED_OVER),
     Chapter("try release 3", "3", ("--vat", "--totals-by", "customer", "country"), StepResult.REFUSED),
     Chapter("upgrade to release 4", "4", ("--vat", "--score"), StepResult.ROLLED_BACK),
@@ -58,7 +64,7 @@ class Story:
 
     :param environment: the stream and its Airflow.
     :param say: called with a message whenever the demo starts something.
-    :param chapters: the steps.
+    :param chapters: the steps; default: all of them, the first one as the environment can.
     :param rate: orders per second.
     :param steps: the results of the finished steps.
     :param running: the step that is running.
@@ -69,7 +75,7 @@ class Story:
 
     environment: DemoEnvironment
     say: Callable[[str], None]
-    chapters: Sequence[Chapter] = CHAPTERS
+    chapters: Sequence[Chapter] = ()
     rate: int = RATE
     steps: list[Step] = field(default_factory=list)
     running: Chapter | None = None
@@ -78,6 +84,7 @@ class Story:
     wrong_totals: dict[str, tuple[Total, Total | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.chapters = self.chapters or (ADOPTED if self.environment.cluster else DEPLOYED, *UPGRADES)
         self.watcher = CommitWatcher(self.environment.checkpoints)
         self.lag = LagWatcher(self.environment.spec, self.environment.brokers)
         self.producer = Producer(self.environment.brokers, "orders", self.rate)
@@ -94,11 +101,18 @@ class Story:
         self.environment.airflow.wait_for_dag(DAG)
         self.environment.airflow.unpause(DAG)
         with self.watcher, self.lag, contextlib.ExitStack() as stack:
-            stack.push(self.producer)  # stopped here; the first upgrade starts it
+            stack.push(self.producer)  # stopped here; started by what reads first
             for number, chapter in enumerate(self.chapters):
                 if number:
                     self._settle()
-                self._upgrade(chapter)
+                if chapter.version:
+                    conf = {
+                        "version": chapter.version,
+                        "arguments": [*self.environment.spec.arguments, *chapter.arguments],
+                    }
+                    self._run(chapter, DAG, conf)
+                else:
+                    self._adopt(chapter)
             self.say("stopping the producer and waiting until all orders are read")
             produced = self.producer.stop()
             self._drain()
@@ -113,21 +127,35 @@ class Story:
             lag=describe_lag(self.lag.samples, self.steps),
         )
 
-    def _upgrade(self, chapter: Chapter) -> None:
+    def _adopt(self, chapter: Chapter) -> None:
+        """Submit the script as people do who have no such provider, let it read, and adopt it."""
+        self.say("submitting the job as it runs without this provider")
+        job = self.environment.submit_by_hand()
+        queries = self.environment.checkpoints.values()
+        started = [folder / "metadata" for folder in queries]
+        self._wait("the job to start its queries", lambda: all(map(written_at, started)), STEP_SECONDS)
+        self.producer.start()
+        commits = [folder / "commits" / "2" for folder in queries]
+        self._wait("the job to commit", lambda: all(map(written_at, commits)), STEP_SECONDS)
+        self._run(
+            chapter, OPERATE, {"operation": "adopt", "job": job, "reason": "our first managed stream", "ask": False}
+        )
+
+    def _run(self, chapter: Chapter, dag: str, conf: Mapping[str, Any]) -> None:
+        """Trigger a DAG, wait until its run is over, and note what has come of it."""
         self.running, self.step_started = chapter, time.time()
         before = len(self._read())
-        arguments = [*self.environment.spec.arguments, *chapter.arguments]
-        run = self.environment.airflow.trigger(DAG, {"version": chapter.version, "arguments": arguments})
+        run = self.environment.airflow.trigger(dag, conf)
 
         def ended() -> bool:
             # Not before the first release reads; otherwise it would start with a backlog.
             if self._log.refresh().holder:
                 self.producer.start()
-            states = self.environment.airflow.task_states(DAG, run)
+            states = self.environment.airflow.task_states(dag, run)
             busy = [task for task, state in states.items() if state in ("running", "deferred", "queued")]
             if busy:
                 self.say(f"{chapter.name}: {', '.join(busy)}")
-            return self.environment.airflow.run_state(DAG, run) in FINAL
+            return self.environment.airflow.run_state(dag, run) in FINAL
 
         self._wait(f"the DAG run {run}", ended, STEP_SECONDS)
         records = self._read()
@@ -140,7 +168,7 @@ class Story:
         if found is not chapter.expected:
             raise StreamError(
                 f"The result of {chapter.name!r} is {found.value}, expected was {chapter.expected.value}.",
-                next_step=f"Read the logs of the run {run} of {DAG} in Airflow, and the drivers' logs.",
+                next_step=f"Read the logs of the run {run} of {dag} in Airflow, and the drivers' logs.",
             )
 
     def _settle(self) -> None:

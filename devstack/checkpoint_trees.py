@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,16 +15,21 @@ CONF = {
     "HDFSBackedStateStoreProvider",
     "spark.sql.shuffle.partitions": "2",
 }
+# Bytes for each checksum in Hadoop's hidden files.
+SUMMED = 512
 QUERY = "0b1c2d3e-0000-4000-8000-000000000001"
 
 
 def put(path: Path, content: str | bytes, *, checked: bool = True) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.1a2b.tmp"  # renamed, as Spark does, so that readers see whole files
-    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    data = content.encode() if isinstance(content, str) else content
+    temporary.write_bytes(data)
     temporary.rename(path)
     if checked:
-        (path.parent / f".{path.name}.crc").write_bytes(b"crc\0")
+        sums = (struct.pack(">I", zlib.crc32(data[at : at + SUMMED])) for at in range(0, len(data), SUMMED))
+        temporary.write_bytes(struct.pack(">4si", b"crc\0", SUMMED) + b"".join(sums))
+        temporary.rename(path.parent / f".{path.name}.crc")
     return path
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from devstack.hadoop_conf import write_properties
 from devstack.jars import fetch, hdfs
 from devstack.ports import HOST, free_port, listening
 from devstack.processes import Process, Processes, java, stop
@@ -29,10 +31,21 @@ class Hdfs:
 
     :param folder: folder for its files; emptied at the first start.
     :param processes: where its process is started.
+    :param sites: settings of core-site.xml and hdfs-site.xml, by the file's name without ``.xml``.
+    :param jvm: more options for its Java.
     """
 
-    def __init__(self, folder: Path, processes: Processes) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        processes: Processes,
+        *,
+        sites: Mapping[str, Mapping[str, str]] | None = None,
+        jvm: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self._sites = sites or {}
+        self._jvm = (*JVM, *jvm)
         self.port = free_port()
         self.url = f"hdfs://{HOST}:{self.port}"
         self.process: Process | None = None
@@ -67,7 +80,9 @@ class Hdfs:
         details = self.folder / "up.json"
         details.unlink(missing_ok=True)
         options = [f"-nnport {self.port}", f"-httpport {self._http}", "-datanodes 1", f"-writeDetails {details}"]
-        command = [runtime, *JVM, f"-Dtest.build.data={self.folder}", "-cp", f"{jars}/*", MAIN]
+        for name, settings in self._sites.items():
+            write_properties(self.folder / f"{name}.xml", settings)
+        command = [runtime, *self._jvm, f"-Dtest.build.data={self.folder}", "-cp", f"{self.folder}:{jars}/*", MAIN]
         command += [word for option in options for word in option.split(" ", 1)]
         command += [] if self._formatted else ["-format"]
         self.process = self._processes.start("hdfs", command, env={}, folder=self.folder)

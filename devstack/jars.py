@@ -1,4 +1,4 @@
-"""Fetch the jars of Kafka, HDFS, YARN, and of Spark's connectors by their Maven coordinates.
+"""Fetch the jars of Kafka, HDFS, YARN, a KDC, and of Spark's connectors by their Maven coordinates.
 
 Nothing is written to `~/.m2`, because Spark's own `--packages` fails if a download there is incomplete. The folder of
 the jars has its own Maven repository (`repository/`) and one folder for each set, which gets its name only when it is
@@ -124,6 +124,11 @@ def yarn() -> JarSet:
     return JarSet(
         f"yarn-{HADOOP_VERSION}", tuple(f"org.apache.hadoop:hadoop-{part}:{HADOOP_VERSION}" for part in parts)
     )
+
+
+def kdc() -> JarSet:
+    """Return the jars of Hadoop's MiniKdc: a Kerberos server, Apache Kerby's."""
+    return JarSet(f"kdc-{HADOOP_VERSION}", (f"org.apache.hadoop:hadoop-minikdc:{HADOOP_VERSION}",))
 
 
 def spark_s3a(spark_home: Path) -> JarSet:

@@ -84,6 +84,10 @@ class StackStream(HandRunStream):
             "spark.sql.shuffle.partitions": "2",
         }
 
+    def arguments(self) -> tuple[str, ...]:
+        """Return the application's arguments: broker, topics, checkpoints."""
+        return (self.stack.bootstrap_servers, self.stream, self._location)
+
     def submit(self, deployment: str, *options: str, conf: Mapping[str, str] | None = None, **policy: object) -> None:
         """Publish and declare a release, and submit a driver for it to the cluster; see `declare`."""
         job = self.declare(deployment, *options, conf=conf, **policy)
@@ -100,11 +104,10 @@ class StackStream(HandRunStream):
         :param options: more arguments for the application.
         :param policy: fields of the policy, in place of the defaults.
         """
-        arguments = (self.stack.bootstrap_servers, self.stream, self._location, *options)
         release, files = make_release(
             version=deployment,
             application=APP,
-            arguments=arguments,
+            arguments=(*self.arguments(), *options),
             conf={**self.conf(), **(conf or {})},
         )
         release = replace(release, storage=self._releases)

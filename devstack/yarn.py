@@ -91,6 +91,7 @@ class Yarn:
         self._processes = processes
         self._progress = progress
         self._jars = Path()
+        self._jvm: tuple[str, ...] = JVM
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -136,7 +137,7 @@ class Yarn:
 
     def start_resource_manager(self) -> None:
         """Start the ResourceManager, for the first time or again."""
-        conf = self._conf("resourcemanager", {})
+        conf = self.write_conf("resourcemanager", {})
         main = f"{_SERVER}.resourcemanager.ResourceManager"
         self.resource_manager = self._start("yarn-resourcemanager", conf, main)
 
@@ -156,7 +157,7 @@ class Yarn:
             "yarn.nodemanager.env-whitelist": f"JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ,{reaper.VARIABLE}",
         }
         main = f"{_SERVER}.nodemanager.NodeManager"
-        self.node_managers[name] = self._start(name, self._conf(name, settings), main)
+        self.node_managers[name] = self._start(name, self.write_conf(name, settings), main)
 
     def wait_for_nodes(self, number: int) -> None:
         """Wait until so many NodeManagers are RUNNING, and the ResourceManager calls itself active, which it does last.
@@ -193,12 +194,12 @@ class Yarn:
         stop(*self.node_managers.values(), self.resource_manager)
 
     def _start(self, name: str, conf: Path, main: str) -> Process:
-        command = [java(), *JVM, "-cp", f"{conf}:{self._jars}/*", main]
+        command = [java(), *self._jvm, "-cp", f"{conf}:{self._jars}/*", main]
         home = str(Path(java()).resolve().parents[1])
         environment = {"HADOOP_CONF_DIR": str(conf), "JAVA_HOME": os.environ.get("JAVA_HOME", home)}
         return self._processes.start(name, command, env=environment, folder=conf)
 
-    def _conf(self, name: str, settings: Mapping[str, str]) -> Path:
+    def write_conf(self, name: str, settings: Mapping[str, str]) -> Path:
         """Write the configuration of one process, and return its folder."""
         folder = self.folder / name / "conf"
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from airflow_stream_provider.checkpoint.clone import (
     remove_clones,
     scratch,
 )
+from airflow_stream_provider.checkpoint.formats import Formats, formats, one_way
 from airflow_stream_provider.checkpoint.location import (
     check_location,
     file_system_of,
@@ -29,6 +30,7 @@ from airflow_stream_provider.checkpoint.owner import (
     claim,
     is_being_written,
     owner,
+    patience,
     refuse_if_being_written,
 )
 from airflow_stream_provider.checkpoint.read import (
@@ -41,10 +43,12 @@ from airflow_stream_provider.checkpoint.read import (
     recent,
 )
 from airflow_stream_provider.checkpoint.visible import await_commit, list_anew
+from airflow_stream_provider.checkpoint.whole import check_whole
 
 __all__ = [
     "Checkpoint",
     "Clone",
+    "Formats",
     "LogEnds",
     "Owner",
     "Source",
@@ -54,17 +58,21 @@ __all__ = [
     "boundary",
     "check_location",
     "check_owner",
+    "check_whole",
     "claim",
     "clone_logs",
     "clone_state",
     "file_system_of",
+    "formats",
     "is_being_written",
     "list_anew",
     "local_path",
     "locate",
     "merged",
     "normal_form",
+    "one_way",
     "owner",
+    "patience",
     "pinned_conf",
     "qualified",
     "read",

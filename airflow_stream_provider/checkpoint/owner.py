@@ -183,8 +183,7 @@ def is_being_written(location: Location, seconds: float) -> bool:
 def refuse_if_being_written(location: Location, seconds: float | None = None, *, since: LogEnds | None = None) -> None:
     """Refuse to take over a checkpoint that a job without a stream is writing now.
 
-    :param seconds: how long to watch. Default: three times the longest interval between the last ten commits, at
-        least 5 and at most 60. A checkpoint without logs is not watched.
+    :param seconds: how long to watch. Default: `patience`. A checkpoint without logs is not watched.
     :param since: its boundary at an earlier look; it must not have moved since.
     :raises CheckpointError: a job is writing the logs.
     """
@@ -193,7 +192,7 @@ def refuse_if_being_written(location: Location, seconds: float | None = None, *,
     moved = since is not None and now != since
     if now.offsets is None and not moved:
         return
-    if moved or is_being_written(root, seconds if seconds is not None else _patience(root)):
+    if moved or is_being_written(root, seconds if seconds is not None else patience(root)):
         raise CheckpointError(
             f"The checkpoint {root} is being written by a job that does not belong to a stream.",
             next_step="Stop that job, best while it waits for data, then deploy again. The stream continues where the "
@@ -202,7 +201,14 @@ def refuse_if_being_written(location: Location, seconds: float | None = None, *,
         )
 
 
-def _patience(root: Place) -> float:
+def patience(location: Location) -> float:
+    """Return for how many seconds a checkpoint must stand still before nobody is taken to write it.
+
+    Three times the longest interval between the last ten commits, at least 5 and at most 60.
+
+    :raises CheckpointError: its logs cannot be read.
+    """
+    root = locate(location)
     commits = [root / "commits" / str(batch) for batch in numeric_names(root / "commits")[-10:]]
     # Without those that the job has purged meanwhile.
     times = [facts.modified for facts in files_of(root).facts(commits) if facts]

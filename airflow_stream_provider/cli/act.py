@@ -10,24 +10,30 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
 
+from airflow_stream_provider.cli.adopt import adopt_here, nobody_to_ask
 from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
-from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
+from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, run_here
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.monitoring.tell_outcome import tell_outcome
+from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.command_identity import command_identity, person
 from airflow_stream_provider.planning.foreseen import Foreseen
-from airflow_stream_provider.planning.operation import Operation, check_person, check_reason
+from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
 _TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
@@ -50,6 +56,24 @@ def start(args: Namespace) -> NoReturn:
 def restart(args: Namespace) -> NoReturn:
     """Stop a stream, and start it again."""
     _act(Operation.RESTART, args)
+
+
+@suppress_logs_and_warning
+def upgrade(args: Namespace) -> NoReturn:
+    """Upgrade a stream to the release of its YAML."""
+    _act(Operation.UPGRADE, args)
+
+
+@suppress_logs_and_warning
+def redeploy(args: Namespace) -> NoReturn:
+    """Deploy a stored release of a stream."""
+    _act(Operation.REDEPLOY, args)
+
+
+@suppress_logs_and_warning
+def promote(args: Namespace) -> NoReturn:
+    """Let the new release that stands by take over now."""
+    _act(Operation.PROMOTE, args)
 
 
 @suppress_logs_and_warning
@@ -76,6 +100,12 @@ def retire(args: Namespace) -> NoReturn:
     _act(Operation.RETIRE, args)
 
 
+@suppress_logs_and_warning
+def adopt(args: Namespace) -> NoReturn:
+    """Take over a job that runs without a stream."""
+    _act(Operation.ADOPT, args)
+
+
 @dataclass
 class _Command:
     """One command, and what has become of it."""
@@ -85,8 +115,10 @@ class _Command:
     spec: StreamSpec
     reason: str
     confirmed_by: str
+    job: str
     foreseen: Foreseen | None = None
     begun: bool = False
+    run_of_airflow: UpgradeRun | None = None
     results: dict[Operation, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -98,14 +130,24 @@ class _Command:
         # Whoever only asks what would happen has no reason yet.
         reason = "" if args.dry_run and args.reason is None else check_reason(args.reason or "")
         confirmed_by = check_person(getattr(args, "confirmed_by", None) or "")
-        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by)
+        job = check_job(getattr(args, "job", None) or "")
+        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by, job)
 
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
         wanted = RequestedRelease.of(self.spec) if self.operation.brings_up else None
-        self.foreseen = look_ahead(hook, self.operation, wanted, confirmed_by=self.confirmed_by)
-        return self.foreseen
+        found = look_ahead(
+            hook, self.operation, wanted, digits=self._digits, confirmed_by=self.confirmed_by, job=self.job
+        )
+        if self.operation in (Operation.UPGRADE, Operation.REDEPLOY):
+            run = self.run_of_airflow = self._upgrade_run()
+            if run.run_id:
+                found = found.followed(Operation.UPGRADE, f"Run {run.run_id} of {run.dag_id}")
+            elif found.parts and run.problem:
+                found = found.refuse(run.problem)
+        self.foreseen = found
+        return found
 
     def run(self) -> NoReturn:
         """Say what will happen, ask, do it, say what was done, and exit."""
@@ -114,6 +156,9 @@ class _Command:
             self.end("refused", Exit.REFUSED, foreseen.refused)
         if self.args.dry_run:
             self.end("dry run", Exit.DONE, "Dry run: nothing was done.")
+        ends_it = self.operation is not Operation.ADOPT or self.job or self.confirmed_by
+        if not ends_it and nobody_to_ask(self.args.json):
+            self.end("refused", Exit.REFUSED, "Nobody can be asked here to end the old job: give its id with --job.")
         if foreseen.parts and not self.args.yes:
             foreseen = self._confirmed(foreseen)
         self.begun = True
@@ -121,13 +166,26 @@ class _Command:
         seq = before.observe(history=False).state.seq if before.exists() else 0
         ran = self._carry_out(foreseen)
         if ran.code is Exit.FAILED:
+            self._tell(ran.said, to_act=True)
             self.end("failed", Exit.FAILED, ran.said)
         if ran.code is Exit.UNKNOWN:
             self.end("unknown", Exit.UNKNOWN, f"{ran.said} {_REPEAT}")
+        if ran.code is Exit.REFUSED:
+            self.end("declined", Exit.REFUSED, ran.said)
         if ran.snapshot is None or ran.snapshot.state.seq == seq:
             self.end("done already", Exit.DONE, foreseen.done or ran.said or "It was done already.")
         holder = ran.snapshot.holder_sentence
-        self.end("done", Exit.DONE, ran.said or told(foreseen, self.reason, self.results, holder))
+        line = ran.said or told(foreseen, self.reason, self.results, holder)
+        self._tell(line, to_act=False)
+        self.end("done", Exit.DONE, line)
+
+    def _tell(self, line: str, *, to_act: bool) -> None:
+        """Tell people how a roll-back ended, as the task of a run does."""
+        if self.operation is not Operation.ROLL_BACK:
+            return
+        missed = tell_outcome(self.spec, f"command-{time.time():.0f}", line, {}, to_act=to_act)
+        if missed:
+            print(f"Not told, as the log says why: {', '.join(missed)}.", file=sys.stderr)
 
     def end(self, outcome: str, code: Exit, said: str) -> NoReturn:
         """Print how it ended, and exit."""
@@ -144,7 +202,7 @@ class _Command:
             again = self.look()
             if again.refused:
                 self.end("refused", Exit.REFUSED, again.refused)
-            if (again.holds, again.held, again.parts) == (foreseen.holds, foreseen.held, foreseen.parts):
+            if again.same_as(foreseen):
                 return again
             print("The stream has changed meanwhile.")
             foreseen = again
@@ -154,6 +212,13 @@ class _Command:
         who, now = person(getpass.getuser(), socket.gethostname()), time.time()
         ran = Ran(Exit.DONE, {})
         for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
+            if part is Operation.UPGRADE:
+                assert self.run_of_airflow is not None, "it was looked for before"
+                hook = self._operator(Operation.STOP, "").hook
+                conf = {"release": foreseen.release, "reason": self.reason}
+                ran = self.run_of_airflow.carry_out(hook, conf, Progress().info)
+                self.results[part] = ran.result
+                break
             operator = self._operator(part, foreseen.deployment)
             if isinstance(operator, ReleaseOperator):
                 operator.hook.create()
@@ -161,11 +226,25 @@ class _Command:
             identity = command_identity(state, who, self.operation, part, now)
             if not foreseen.parts and not identity.continued:
                 break
-            ran = run_here(operator, identity)
+            if isinstance(operator, AdoptOperator):
+                ran = adopt_here(operator, identity, foreseen.reads_again)
+            else:
+                ran = run_here(operator, identity)
             if ran.code is not Exit.DONE:
                 break
             self.results[part] = ran.result
         return ran
+
+    @property
+    def _digits(self) -> str:
+        return getattr(self.args, "release", None) or ""
+
+    def _upgrade_run(self) -> UpgradeRun:
+        # Imported here: the other commands need nothing of Airflow's database.
+        from airflow_stream_provider.cli.upgrade_run import UpgradeRun
+
+        who = person(getpass.getuser(), socket.gethostname())
+        return UpgradeRun.of(self.spec.name, who, self.reason, self._digits)
 
     def _operator(self, part: Operation, deployment: str) -> StreamOperator:
         return operator_of(
@@ -175,6 +254,7 @@ class _Command:
             reason=self.operation.for_history(self.reason),
             deployment=deployment,
             confirmed_by=self.confirmed_by,
+            job=self.job,
         )
 
 

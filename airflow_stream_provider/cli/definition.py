@@ -32,7 +32,20 @@ _YES = Arg(("--yes",), action="store_true", help="Do not ask")
 _CONFIRMED_BY = Arg(
     ("--confirmed-by",),
     metavar="WHO",
-    help="The person who made sure that the driver neither runs nor can come back; the cluster is not asked then",
+    help="The person who made sure that the driver (or the job) neither runs nor can come back; the cluster is not "
+    "asked then",
+)
+_JOB = Arg(
+    ("--job",),
+    metavar="ID",
+    help="The cluster's id of the job that runs now (driver-…, app-… or application_…), which the cluster then ends. "
+    "Without it you are asked to end the job, once the new driver stands by",
+)
+_RELEASE = Arg(
+    ("--release",),
+    metavar="HASH",
+    required=True,
+    help="Hash of the stored release, or its first digits",
 )
 _LAST = Arg(("-n", "--last"), type=int, default=30, help="How many to show; default: 30")
 
@@ -55,7 +68,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
     return [
         GroupCommand(
             name="streams",
-            help="Watch Spark streams, and operate them: stop, start, roll back, fence",
+            help="Watch Spark streams, and operate them: stop, start, upgrade, roll back, fence",
             subcommands=(
                 ActionCommand(
                     name="init",
@@ -101,9 +114,15 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 _acting("stop", "Stop a stream at a batch boundary, and end every driver of it"),
                 _acting("start", "Start a stream that nobody holds, with the release of its YAML"),
                 _acting("restart", "Stop a stream, then start it again; its YAML has to name the version that runs"),
+                _acting("upgrade", "Deploy the release of a stream's YAML, by a run of NAME__upgrade"),
+                _acting("redeploy", "Deploy a stored release of a stream, by a run of NAME__upgrade", _RELEASE),
+                _acting("promote", "Let the new release that stands by take a stream over now"),
                 _acting("roll-back", "Give a stream back to the release that held it before"),
                 _acting("abort", "Call off the new release that comes up or stands by; whoever holds goes on"),
                 _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),
+                _acting(
+                    "adopt", "Take over a job that runs without a stream, with its checkpoints", _JOB, _CONFIRMED_BY
+                ),
                 _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
             ),
         )

@@ -50,8 +50,9 @@ def _who(event: LifeEvent) -> str:
 
 
 def _why(event: LifeEvent) -> str:
-    person = event.evidence.get("person")
-    return f"{event.reason} (confirmed by {person})".strip() if person else event.reason
+    person, job = event.evidence.get("person"), event.evidence.get("job")
+    more = f" (confirmed by {person})" if person else f" (it was {job})" if job else ""
+    return f"{event.reason}{more}".strip()
 
 
 def _gap(event: LifeEvent) -> str:

@@ -50,7 +50,7 @@ class Ran:
     snapshot: Snapshot | None = None
 
 
-class _Progress:
+class Progress:
     """What a person sees meanwhile, on standard error: standard output has the result alone.
 
     It takes what the step loop and the wait log, and says from time to time that it still waits, and for whom.
@@ -80,7 +80,7 @@ def run_here(operator: StreamOperator, identity: TaskIdentity) -> Ran:
 
     :raises StreamError: something that is needed does not answer; what was asked for may have arrived.
     """
-    deadline, progress = time.time() + operator.wait_seconds, _Progress()
+    deadline, progress = time.time() + operator.wait_seconds, Progress()
     outcome: WaitOutcome | None = None
     while True:
         end = carry_out(operator, operator.hook, identity, outcome, progress)
@@ -104,7 +104,7 @@ def run_here(operator: StreamOperator, identity: TaskIdentity) -> Ran:
             return Ran(Exit.UNKNOWN, {}, " ".join(said.split()), end.snapshot)
 
 
-def _waited(hook: StreamHook, condition: Condition, deadline: float, progress: _Progress) -> WaitOutcome:
+def _waited(hook: StreamHook, condition: Condition, deadline: float, progress: Progress) -> WaitOutcome:
     looks = _LooksHere(hook, condition, progress)
     return asyncio.run(wait(condition, looks, deadline, subject=hook.stream, log=progress)).outcome
 
@@ -112,7 +112,7 @@ def _waited(hook: StreamHook, condition: Condition, deadline: float, progress: _
 class _LooksHere(Looks[Snapshot, Observations]):
     """Looks that block: nothing else runs in this process, and Ctrl-C ends it."""
 
-    def __init__(self, hook: StreamHook, condition: Condition, progress: _Progress) -> None:
+    def __init__(self, hook: StreamHook, condition: Condition, progress: Progress) -> None:
         self._hook = hook
         self._condition = condition
         self._progress = progress

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         FoundDrivers,
         Remains,
         SubmitUnclear,
+        UnmanagedJob,
+        UnmanagedView,
     )
     from airflow_stream_provider.clusters.connection import ClusterConnection
     from airflow_stream_provider.clusters.job import Job
@@ -36,6 +38,8 @@ __all__ = [
     "Remains",
     "SecretInConf",
     "SubmitUnclear",
+    "UnmanagedJob",
+    "UnmanagedView",
     "Whose",
     "import_client",
     "open_cluster",
@@ -87,7 +91,12 @@ def open_cluster(connection: ClusterConnection) -> Cluster:
         from airflow_stream_provider.clusters.yarn import YarnCluster
         from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 
-        return YarnCluster(YarnSettings.of(connection))
+        settings = YarnSettings.of(connection)
+        if settings.kerberos is not None:
+            from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
+
+            return KerberosYarnCluster(settings, settings.kerberos)
+        return YarnCluster(settings)
     if connection.is_kubernetes:
         return KubernetesCluster(kubernetes_settings(connection))
     return StandaloneCluster(connection.masters)

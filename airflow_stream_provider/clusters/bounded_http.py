@@ -30,10 +30,10 @@ class Unanswered(ClusterError):
     `reason` completes a sentence that begins with the address. `sent`: False if the request certainly was not.
     """
 
-    def __init__(self, url: str, reason: str, *, sent: bool = True) -> None:
+    def __init__(self, url: str, reason: str, *, sent: bool = True, next_step: str = "") -> None:
         self.reason = reason
         self.sent = sent
-        super().__init__(f"{url} {reason}.")
+        super().__init__(f"{url} {reason}.", next_step=next_step)
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,44 @@ class DriverView:
     links: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class UnmanagedView:
+    """What one look at a job has found that this provider has not started.
+
+    :param state: of its driver; LOST for what the cluster does not know.
+    :param about: what it is, for a person, such as ``application app-… (orders) of spark``.
+    :param remains: what may be left of it and its executors.
+    :param managed: whether a stream of this provider runs it: then it is not for adoption.
+    """
+
+    id: str
+    state: DriverState
+    about: str = ""
+    remains: Remains = field(default_factory=Remains)
+    managed: bool = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the cluster confirms that it and its executors have ended. What it does not know is not gone."""
+        return self.state.terminal and self.state is not DriverState.LOST and self.remains.gone
+
+
+class UnmanagedJob(Protocol):
+    """A job that this provider has not started; see `Cluster.unmanaged`."""
+
+    def look(self) -> UnmanagedView:
+        """Look once; nothing is changed.
+
+        :raises ClusterError: the cluster does not answer.
+        """
+
+    def end(self) -> None:
+        """Ask the cluster to end it and its executors; nothing to do for one that has ended.
+
+        :raises ClusterError: the cluster does not answer, or refuses.
+        """
+
+
 class SubmitUnclear(ClusterError):
     """The cluster may or may not have accepted a submission.
 
@@ -149,6 +187,15 @@ class Cluster(Protocol):
 
         :param since: when the deployment was declared, in seconds since 1970. Drivers submitted earlier are skipped.
         :param conf: Spark conf of its job: a queued driver that asks for other cores or memory is not its own.
+        :raises ClusterError: the cluster does not answer.
+        """
+
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return what the cluster runs for a stream, of whatever deployment: by an id of the cluster's, its deployment.
+
+        Of drivers that say their control log; what an earlier version has submitted does not.
+
+        :param log: what tells the stream's control log from any other (`Store.origin`); empty: nothing is found.
         :raises ClusterError: the cluster does not answer.
         """
 
@@ -195,6 +242,14 @@ class Cluster(Protocol):
 
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether nothing remains."""
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return a job that this provider has not started, to be adopted; None: this cluster cannot end one surely.
+
+        Nothing is asked yet.
+
+        :raises ClusterError: that is no id of this cluster.
+        """
 
     def forget(self, over: Collection[Whose]) -> None:
         """Remove what the cluster keeps as proof of a driver's end. What is not proven to be over stays.

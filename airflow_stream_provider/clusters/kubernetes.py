@@ -9,9 +9,19 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.driver_pod import (
+    DEPLOYMENT_ANNOTATION,
     DRIVER_LABEL,
+    LOG_ANNOTATION,
+    STREAM_ANNOTATION,
     command_of,
     is_of,
     label_of,
@@ -140,6 +150,16 @@ class KubernetesCluster:
                 certain = False
         return FoundDrivers(tuple(alive), tuple(over), certain)
 
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return the drivers' pods that have not ended, by their annotations."""
+        found = {}
+        for pod in self._api.pods(self._settings.namespace, _DRIVERS) if log else ():
+            noted = pod["metadata"].get("annotations") or {}
+            ours = (noted.get(STREAM_ANNOTATION), noted.get(LOG_ANNOTATION)) == (stream, log)
+            if ours and not driver_state(pod).terminal:
+                found[self._submission(pod["metadata"]["name"])] = str(noted.get(DEPLOYMENT_ANNOTATION) or "")
+        return found
+
     def status(self, submission: str) -> DriverState:
         """Return the driver's state by its pod; LOST also if its node does not answer or is gone."""
         try:
@@ -222,6 +242,10 @@ class KubernetesCluster:
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether the kubelet has confirmed the end of the driver and all its executors, or its node is gone."""
         return self.remains(submission, whose, applications).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return None: a foreign pod has no finalizer, so nobody could tell its end from its loss. A person ends it."""
+        return None
 
     def links(self, submission: str) -> Mapping[str, str]:
         """Return links to the driver's log and, if the connection says where, its Spark UI."""

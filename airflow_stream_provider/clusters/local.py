@@ -17,12 +17,19 @@ import psutil
 
 from airflow_stream_provider.clusters import local_spark, processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.own_folders import driver_folder, log_folder, take_lock
 from airflow_stream_provider.clusters.traits import Traits
-from airflow_stream_provider.clusters.whose import Whose, names_deployment
+from airflow_stream_provider.clusters.whose import Whose, deployment_run, names_deployment
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
@@ -129,6 +136,14 @@ class LocalCluster:
         missed = None in found.values() or _unmarked(whose, {process.pid for process, _ in marked})
         return FoundDrivers(alive, certain=bool(alive) or not missed)
 
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return the drivers on this machine, by the command lines of their processes."""
+        commands: dict[str, list[list[str]]] = {}
+        for process, submission in processes.marked():
+            commands.setdefault(submission, []).append(processes.command(process))
+        found = {submission: deployment_run(each, stream, log) for submission, each in commands.items()}
+        return {submission: deployment for submission, deployment in found.items() if deployment}
+
     def status(self, submission: str) -> DriverState:
         """Return the driver's state, from its processes and its stored exit code."""
         return self._state(submission, None)
@@ -187,6 +202,10 @@ class LocalCluster:
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether all processes of the driver have ended."""
         return self.remains(submission, whose).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return None: processes of this machine have no id that tells one from the next. A person ends the job."""
+        return None
 
     def forget(self, over: Collection[Whose]) -> None:
         """Do nothing: `submit` removes old logs."""

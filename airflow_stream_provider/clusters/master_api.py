@@ -58,6 +58,11 @@ class Master:
         return list(self.state.get("activeapps", ()))
 
     @property
+    def completed_apps(self) -> list[dict[str, Any]]:
+        """The last applications that have ended, as many as spark.deploy.retainedApplications says (default 200)."""
+        return list(self.state.get("completedapps", ()))
+
+    @property
     def workers(self) -> dict[str, dict[str, Any]]:
         """The live workers, by id."""
         return {worker["id"]: worker for worker in self.state.get("workers", ()) if worker["state"] == "ALIVE"}

@@ -10,14 +10,22 @@ from typing import Any, ClassVar
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
+from airflow_stream_provider.clusters.standalone_unmanaged import StandaloneUnmanaged
 from airflow_stream_provider.clusters.traits import Traits
-from airflow_stream_provider.clusters.whose import Whose
+from airflow_stream_provider.clusters.whose import Whose, deployment_named
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -127,6 +135,12 @@ class StandaloneCluster:
         unclear = [name for name, yes, at in found[: len(active)] if yes is None and at >= untold]
         return FoundDrivers(tuple(alive), tuple(ended), certain=not unclear)
 
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return the applications that the master lists, by the names that the runtime forces on them."""
+        master = api.find_master(self._masters)
+        named = {app["id"]: deployment_named(app["name"], stream, log) for app in master.active_apps}
+        return {id: deployment for id, deployment in named.items() if deployment}
+
     def status(self, submission: str) -> DriverState:
         """Return the driver's state as the master reports it."""
         try:
@@ -231,6 +245,10 @@ class StandaloneCluster:
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether the master and all live workers list no driver, application or executor of it any more."""
         return self.remains(submission, whose, applications).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return a driver (``driver-…``) or, of a job in client mode, an application (``app-…``)."""
+        return StandaloneUnmanaged(self._masters, self._hosts, id)
 
     def forget(self, over: Collection[Whose]) -> None:
         """Do nothing: the master keeps nothing for us."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +21,8 @@ from airflow_stream_provider.lifecycle.ids import log_label
 LOG_CONF = "spark.airflow.stream.log"
 # What a worker's log has in place of a property that `spark.redaction.regex` of that worker matches.
 _REDACTED = "*********(redacted)"
+# See `lifecycle.ids.application_name`.
+_NAMED = re.compile(r"(?P<stream>\S+) .* \[(?P<deployment>\S+)\] (?P<log>\S+)")
 # The launcher's arguments by which it reaches the control log.
 _WAY_TO_LOG = ("--control", "--brokers")
 
@@ -66,6 +69,21 @@ class Whose:
         """
         _, named, said = application.partition(f"[{self.deployment}]")
         return bool(named) and (not self.log or said.strip() in ("", log_label(self.log).strip()))
+
+
+def deployment_named(application: str, stream: str, log: str) -> str:
+    """Return the deployment that an application's name says, if it is of this stream and control log; else nothing."""
+    named = _NAMED.fullmatch(application)
+    ours = named is not None and named["stream"] == stream and named["log"] == log_label(log).strip()
+    return named["deployment"] if named is not None and ours and log else ""
+
+
+def deployment_run(commands: Iterable[Sequence[str]], stream: str, log: str) -> str:
+    """Return the deployment that the processes of one driver run, if it is of this stream and control log."""
+    words = [_own(each) for each in commands]
+    ours = log and any(_log_of(each) == log for each in words)
+    named = [dict(pairwise(each)) for each in words if ("--stream", stream) in pairwise(each)]
+    return next((each["--deployment"] for each in named if "--deployment" in each), "") if ours else ""
 
 
 def names_deployment(command: Sequence[str], deployment: str) -> bool:

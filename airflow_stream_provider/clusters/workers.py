@@ -51,20 +51,27 @@ def driver_belongs(
     main_class = driver["mainclass"]
     if main_class not in (MAIN_CLASS, FETCHING_CLASS):
         return False
-    worker = master.workers.get(driver["worker"])
-    if worker is None:
+    if driver["worker"] not in master.workers:
         other = size is not None and (driver["cores"], driver["memory"]) != (size.driver_cores, size.driver_memory)
         return False if other else None
+    words = launch_command(master, hosts, driver)
+    if words is None:
+        return None
+    return whose.runs(words) if main_class in words else False
+
+
+def launch_command(master: Master, hosts: WorkerHosts, driver: Mapping[str, Any]) -> list[str] | None:
+    """Return the command that a worker has started a driver with; None if it does not say so."""
+    worker = master.workers.get(driver["worker"])
     try:
-        head = api.driver_log_head(worker, hosts, driver["id"], _HEAD)
+        head = "" if worker is None else api.driver_log_head(worker, hosts, driver["id"], _HEAD)
     except ClusterError:
         return None
     command, end, _ = head.partition(_COMMAND_ENDS)
     if not end or not command.startswith("Launch Command: "):
         return None
     # Every word is in quotation marks, with one space between.
-    words = command.removeprefix("Launch Command: ").strip('"').split('" "')
-    return whose.runs(words) if main_class in words else False
+    return command.removeprefix("Launch Command: ").strip('"').split('" "')
 
 
 def executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:

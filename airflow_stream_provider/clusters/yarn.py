@@ -1,7 +1,7 @@
 """Run drivers on YARN, over the REST of its ResourceManager: no Spark and no Hadoop on Airflow's side.
 
 A submission's id is the application's. It is reserved before anything is sent (`reserve`), and YARN starts one
-application of an id at most.
+application of an id at most. With Kerberos it is a tag (`yarn_kerberos`), by which the application is found here, too.
 """
 
 from __future__ import annotations
@@ -11,18 +11,26 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.traits import Traits
-from airflow_stream_provider.clusters.whose import Whose
+from airflow_stream_provider.clusters.whose import Whose, deployment_named
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_api import Manager
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_log import driver_log_tail, without_torn_lines
-from airflow_stream_provider.clusters.yarn_remains import application_remains
+from airflow_stream_provider.clusters.yarn_remains import absent, application_remains
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
     deployment_tag,
+    log_tag,
     refuse_unsafe_environment,
     said_tags,
     spark_conf,
@@ -31,6 +39,8 @@ from airflow_stream_provider.clusters.yarn_request import (
 )
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, leaf_queues
 from airflow_stream_provider.clusters.yarn_status import WAITS, runs, state, state_of, view
+from airflow_stream_provider.clusters.yarn_submission import is_submission
+from airflow_stream_provider.clusters.yarn_unmanaged import YarnUnmanaged
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The ResourceManager's is read from its answers.
@@ -161,7 +171,7 @@ class YarnCluster:
         deadline = time.monotonic() + TAKEN_SECONDS
         found: dict[str, Any] | None = None
         while time.monotonic() < deadline:
-            found = api.application(api.find_active(self._settings), id)
+            found = api.driver(api.find_active(self._settings), id)
             if found is not None and found.get("state") not in WAITS:
                 if found.get("state") == "FAILED" and not found.get("amContainerLogs"):
                     raise ClusterError(
@@ -190,23 +200,33 @@ class YarnCluster:
         unclear = any(runs(app, whose) is None and not state_of(app).terminal for app in listed)
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted(ours.keys() - {*alive})), certain=not unclear)
 
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        """Return the applications with the tag of the control log that have not ended, by their names."""
+        if not log:
+            return {}
+        listed = api.applications(api.find_active(self._settings), applicationTags=log_tag(log))
+        alive = {str(app["id"]): str(app.get("name")) for app in listed if not state_of(app).terminal}
+        named = {id: deployment_named(name, stream, log) for id, name in alive.items()}
+        return {id: deployment for id, deployment in named.items() if deployment}
+
     def status(self, submission: str) -> DriverState:
         """Return the driver's state as the ResourceManager reports it; RESERVED: its id waits to be sent."""
         try:
             manager = api.find_active(self._settings)
-            return state(manager, submission, api.application(manager, submission))
+            return state(manager, submission, api.driver(manager, submission))
         except ClusterError:
             return DriverState.UNKNOWN
 
     def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
         """Return what the ResourceManager lists of these drivers now; the nodes are not asked."""
         manager = api.find_active(self._settings)
-        listed = {str(app["id"]): app for app in api.applications(manager, applicationTags=COMMON_TAG)}
+        apps = api.applications(manager, applicationTags=COMMON_TAG)
+        listed = {id: app for app in apps for id in (str(app["id"]), *said_tags(app))}
         return {each: view(manager, each, listed.get(each)) for each in submissions}
 
     def belongs(self, id: str, whose: Whose) -> bool | None:
         """Return whether an application is of a deployment, by its tags; None for what YARN does not know."""
-        app = api.application(api.find_active(self._settings), id) if api.is_application(id) else None
+        app = api.driver(api.find_active(self._settings), id)
         return None if app is None else runs(app, whose)
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
@@ -216,9 +236,14 @@ class YarnCluster:
         has no time to release its stream.
         """
         manager = api.find_active(self._settings)
-        for id in sorted({submission, *applications}):
-            if api.is_application(id):
-                api.kill(manager, id)
+        for id in sorted({*self._ids(manager, submission), *filter(api.is_application, applications)}):
+            api.kill(manager, id)
+
+    def _ids(self, manager: Manager, submission: str) -> set[str]:
+        """Return the ids of a submission's applications."""
+        if is_submission(submission):
+            return {str(app["id"]) for app in api.applications(manager, applicationTags=submission)}
+        return {submission} if api.is_application(submission) else set()
 
     def remains(
         self,
@@ -235,24 +260,27 @@ class YarnCluster:
         """
         try:
             manager = api.find_active(self._settings)
-            ids = {each for each in (submission, *applications) if api.is_application(each)}
+            own = self._ids(manager, submission)
+            ids = own | {each for each in applications if api.is_application(each)}
             ids |= set(self._found(manager, whose, 0.0).alive)
             known = {id: api.application(manager, id) for id in sorted(ids)}
             nodes = api.nodes(manager)
         except ClusterError as error:
             return Remains((error.message,))
         parts = [application_remains(manager, self._hosts, id, app, nodes, hosts) for id, app in known.items()]
-        alive = tuple(dict.fromkeys(sentence for part in parts for sentence in part.alive))
+        if all(known[id] is None for id in own):
+            parts.append(absent(manager, submission))
+        alive = [sentence for part in parts for sentence in part.alive]
         lost = [sentence for part in parts for sentence in part.lost]
-        if not api.is_application(submission):
-            lost.append(f"{submission} is no application of YARN: another cluster runs it, or has run it.")
-        elif known[submission] is None and not manager.handed_out(submission):
-            lost.append(f"The ResourceManager was started anew, and does not know {submission}.")
-        return Remains(alive, tuple(dict.fromkeys(lost)))
+        return Remains(tuple(dict.fromkeys(alive)), tuple(dict.fromkeys(lost)))
 
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether every node says that it runs nothing of the driver and its executors any more."""
         return self.remains(submission, whose, applications).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return an application (``application_…``)."""
+        return YarnUnmanaged(self._settings, self._hosts, id)
 
     def forget(self, over: Collection[Whose]) -> None:
         """Do nothing: the ResourceManager forgets by itself."""
@@ -261,7 +289,7 @@ class YarnCluster:
         """Return links to the driver's log on its node, its web UI through YARN's proxy, and the application's page."""
         try:
             manager = api.find_active(self._settings)
-            return view(manager, submission, api.application(manager, submission)).links
+            return view(manager, submission, api.driver(manager, submission)).links
         except ClusterError:
             return {}
 
@@ -269,7 +297,7 @@ class YarnCluster:
         """Return the end of the driver's log, as long as its node has it; else what YARN says of its end."""
         try:
             manager = api.find_active(self._settings)
-            return driver_log_tail(manager, api.application(manager, submission) or {}, self._hosts)
+            return driver_log_tail(manager, api.driver(manager, submission) or {}, self._hosts)
         except ClusterError:
             return ""
 

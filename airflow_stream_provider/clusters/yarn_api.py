@@ -1,7 +1,8 @@
-"""HTTP calls to YARN's ResourceManagers. Users are believed by their name, as in any Hadoop without Kerberos."""
+"""HTTP calls to YARN's ResourceManagers and NodeManagers, with Kerberos or, where users are believed, by a name."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, ask
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
+from airflow_stream_provider.clusters.kerberos import KerberosLogin, prove
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.clusters.yarn_submission import is_submission
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the result
@@ -18,10 +21,23 @@ TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the r
 _MANAGER_LIMIT = 64 * 1024 * 1024
 _REFUSED = (401, 403)
 _WANTS_KERBEROS = ", and wants Kerberos"
-_NO_KERBEROS = "Kerberos is not supported on YARN yet: use a cluster without it."
+_NO_KERBEROS = "Write principal and keytab into the extra of the connection."
+_REFUSED_TICKET = "See that YARN knows the principal (hadoop.security.auth_to_local), and that all clocks agree."
 _NOT_ACTIVE = (307, 503)
 # Every state in which a node may be: without them, those that it has lost are left out.
 _NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOTED,SHUTDOWN"
+
+
+@dataclass(frozen=True)
+class Asker:
+    """As whom YARN is asked.
+
+    :param user: whose name is told where everybody is believed.
+    :param login: with which that is proven otherwise; None: it is not.
+    """
+
+    user: str
+    login: KerberosLogin | None = None
 
 
 @dataclass(frozen=True)
@@ -29,13 +45,13 @@ class Manager:
     """The ResourceManager that is active.
 
     :param url: its web address.
-    :param user: as whom it is asked.
+    :param asker: as whom it and its nodes are asked.
     :param started: when it was started, in milliseconds since 1970: the ids that it hands out have this number.
     :param clock_ahead: how far its clock is ahead of ours, in seconds; exact to one second.
     """
 
     url: str
-    user: str
+    asker: Asker
     started: int
     clock_ahead: float
 
@@ -56,42 +72,43 @@ def find_active(settings: YarnSettings) -> Manager:
 
     :raises ClusterError: none is. The message says what each of them answered.
     """
+    asker = Asker(settings.user, settings.kerberos)
     pool = ThreadPoolExecutor(len(settings.addresses))
     try:
         # At the same time: one that is off must not use up the time for the others.
-        asked = [pool.submit(_look_at, url, settings.user) for url in settings.addresses]
+        asked = [pool.submit(_look_at, url, asker) for url in settings.addresses]
         for future in as_completed(asked):
             found = future.result()
             if isinstance(found, Manager):
                 return found
     finally:
         pool.shutdown(wait=False)  # each request ends by itself at its deadline
-    said = "; ".join(str(future.result()) for future in asked)
+    why = [error for error in (future.result() for future in asked) if isinstance(error, Unanswered)]
     raise ClusterError(
-        f"No ResourceManager of YARN answers: {said}.",
-        next_step=_NO_KERBEROS
-        if _WANTS_KERBEROS in said
-        else f"Start it, or correct `{ADDRESS}` in the extra of the connection.",
+        f"No ResourceManager of YARN answers: {'; '.join(error.message.rstrip('.') for error in why)}.",
+        next_step=next((error.next_step for error in why if error.next_step), "")
+        or f"Start it, or correct `{ADDRESS}` in the extra of the connection.",
         manager=settings.addresses,
     )
 
 
-def _look_at(url: str, user: str) -> Manager | str:
+def _look_at(url: str, asker: Asker) -> Manager | Unanswered:
     """Return a ResourceManager that is active, or why it cannot be asked."""
     try:
         # The one thing that a standby answers itself.
-        answer = send("GET", f"{url}/ws/v1/cluster/info", user)
+        answer = send("GET", f"{url}/ws/v1/cluster/info", asker)
         if answer.status in _REFUSED:
-            return f"{url} answered HTTP {answer.status}{_kerberos(answer)}"
+            said = f"answered HTTP {answer.status}{_kerberos(answer)}"
+            return Unanswered(url, said, next_step=_kerberos_step(answer, asker))
         info = answer.json()["clusterInfo"]
         state, started = (info["state"], info.get("haState", "ACTIVE")), int(info["startedOn"])
     except Unanswered as error:
-        return f"{url} {error.reason}"
+        return Unanswered(url, error.reason, next_step=error.next_step)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return f"{url} is not a ResourceManager's web address"
+        return Unanswered(url, "is not a ResourceManager's web address")
     if state == ("STARTED", "ACTIVE"):
-        return Manager(url, user, started, answer.clock_ahead)
-    return f"{url} is {state[1]} ({state[0]})"
+        return Manager(url, asker, started, answer.clock_ahead)
+    return Unanswered(url, f"is {state[1]} ({state[0]})")
 
 
 def get(manager: Manager, path: str, **query: object) -> dict[str, Any] | None:
@@ -112,6 +129,17 @@ def application(manager: Manager, id: str) -> dict[str, Any] | None:
         return None
     found = get(manager, f"apps/{quote(id, safe='')}", deSelects="resourceRequests")
     return None if found is None else found.get("app")
+
+
+def driver(manager: Manager, submission: str) -> dict[str, Any] | None:
+    """Return what the ResourceManager says of the application of a submission; None: it knows none.
+
+    :param submission: an application's id, or the tag that stands for one that is not known (`yarn_submission`).
+    :raises ClusterError: it does not answer, or refuses.
+    """
+    if not is_submission(submission):
+        return application(manager, submission)
+    return next(iter(applications(manager, applicationTags=submission)), None)
 
 
 def is_application(id: str) -> bool:
@@ -146,7 +174,7 @@ def right_to_submit(manager: Manager, queue: str) -> Mapping[str, Any]:
 
     :raises ClusterError: it does not answer, or refuses for another reason.
     """
-    question = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": manager.user}
+    question = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": manager.asker.user}
     try:
         return get(manager, f"queues/{quote(queue, safe='')}/access", **question) or {}
     except ClusterError as error:
@@ -171,7 +199,7 @@ def submit(manager: Manager, request: Mapping[str, Any]) -> None:
     :raises ClusterError: it could not be sent, or the ResourceManager refused it.
     """
     try:
-        answer = send("POST", f"{manager.url}/ws/v1/cluster/apps", manager.user, body=request)
+        answer = send("POST", f"{manager.url}/ws/v1/cluster/apps", manager.asker, body=request)
     except Unanswered as error:
         if error.sent:
             raise SubmitUnclear(
@@ -206,7 +234,7 @@ def _ask(
     words = urlencode(query)
     url = f"{manager.url}/ws/v1/cluster/{path}" + (f"?{words}" if words else "")
     try:
-        return send(method, url, manager.user, body=body)
+        return send(method, url, manager.asker, body=body)
     except Unanswered as error:
         raise _away(manager, error) from None
 
@@ -214,17 +242,28 @@ def _ask(
 def send(
     method: str,
     url: str,
-    user: str,
+    asker: Asker,
     address: str = "",
     limit: int = _MANAGER_LIMIT,
     body: Mapping[str, Any] | None = None,
 ) -> Answer:
     """Send a request to a ResourceManager or a NodeManager; `address` and `limit` as `bounded_http.ask` has them.
 
-    :raises Unanswered: no answer within the time and the limit.
+    With Kerberos the time for a ticket is part of that for the request.
+
+    :raises Unanswered: no answer within the time and the limit, or with Kerberos no ticket, or no proof of who answers.
+    :raises ClusterError: the library for Kerberos is not installed.
     """
-    url += ("&" if "?" in url else "?") + urlencode({"user.name": user})
-    return ask(method, url, seconds=TIMEOUT, limit=limit, address=address, body=body)
+    if asker.login is None:
+        url += ("&" if "?" in url else "?") + urlencode({"user.name": asker.user})
+        return ask(method, url, seconds=TIMEOUT, limit=limit, address=address, body=body)
+    end = time.monotonic() + TIMEOUT
+    proof = prove(asker.login, url, urlsplit(url).hostname or "", TIMEOUT)
+    left = max(0.0, end - time.monotonic())
+    authorization = proof.authorization
+    answer = ask(method, url, seconds=left, limit=limit, address=address, authorization=authorization, body=body)
+    proof.check(answer)
+    return answer
 
 
 def _json(manager: Manager, answer: Answer) -> dict[str, Any]:
@@ -239,7 +278,7 @@ def _json(manager: Manager, answer: Answer) -> dict[str, Any]:
 def _away(manager: Manager, error: Unanswered) -> ClusterError:
     return ClusterError(
         f"The ResourceManager at {manager.url} does not answer: {error.reason}.",
-        next_step="Try again, and read its log.",
+        next_step=error.next_step or "Try again, and read its log.",
         manager=manager.url,
     )
 
@@ -247,9 +286,8 @@ def _away(manager: Manager, error: Unanswered) -> ClusterError:
 def _refusal(manager: Manager, answer: Answer, what: str) -> ClusterError:
     return ClusterError(
         f"The ResourceManager at {manager.url} refused {what}: {reason(answer)}.",
-        next_step=_NO_KERBEROS
-        if _kerberos(answer)
-        else f"See that YARN lets the user {manager.user} do that, and read the ResourceManager's log.",
+        next_step=_kerberos_step(answer, manager.asker)
+        or f"See that YARN lets the user {manager.asker.user} do that, and read the ResourceManager's log.",
         manager=manager.url,
         status=answer.status,
     )
@@ -266,5 +304,13 @@ def reason(answer: Answer) -> str:
 
 
 def _kerberos(answer: Answer) -> str:
+    """Return the end of a sentence about an answer: that it asks for Kerberos, or nothing."""
     negotiates = answer.headers.get("www-authenticate", "").startswith("Negotiate")
     return _WANTS_KERBEROS if negotiates else ""
+
+
+def _kerberos_step(answer: Answer, asker: Asker) -> str:
+    """Return what to do when Kerberos is why an answer is a refusal; empty: it is not."""
+    if asker.login is not None:
+        return _REFUSED_TICKET if answer.status in _REFUSED else ""
+    return _NO_KERBEROS if _kerberos(answer) else ""

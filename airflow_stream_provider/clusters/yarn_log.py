@@ -32,7 +32,7 @@ def driver_log_tail(manager: Manager, app: Mapping[str, Any], hosts: WorkerHosts
 
         def read(file: str) -> str:
             page = f"{url}/ws/v1/node/containerlogs/{quote(container, safe='')}/{file}?size={-READ_BYTES}"
-            text = send("GET", page, manager.user, address, _LIMIT).text()
+            text = send("GET", page, manager.asker, address, _LIMIT).text()
             return text.partition(_BEGINS)[2].rpartition(_ENDS)[0]
 
         found = tail(stderr=read("stderr"), stdout=read("stdout"))

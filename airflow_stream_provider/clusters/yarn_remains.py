@@ -5,6 +5,7 @@ NodeManagers are asked on allowed hosts, within a deadline and a size.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,9 @@ from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
 from airflow_stream_provider.clusters.cluster import Remains
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all
-from airflow_stream_provider.clusters.yarn_api import Manager, send
+from airflow_stream_provider.clusters.yarn_api import Manager, is_application, send
 from airflow_stream_provider.clusters.yarn_status import state_of
+from airflow_stream_provider.clusters.yarn_submission import is_submission, made_at, may_come
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import application_of
 
@@ -68,6 +70,20 @@ def application_remains(
     return Remains(tuple(alive), tuple(lost))
 
 
+def absent(manager: Manager, submission: str) -> Remains:
+    """Return what may be left of a submission of which the ResourceManager knows no application."""
+    if is_submission(submission):
+        if may_come(submission, time.time()):
+            return Remains((f"{submission} may be on its way to YARN still.",))
+        before = manager.started / 1000 > made_at(submission) + manager.clock_ahead - _EXACT
+    elif is_application(submission):
+        before = not manager.handed_out(submission)
+    else:
+        return Remains(lost=(f"{submission} is no application of YARN: another cluster runs it, or has run it.",))
+    said = f"The ResourceManager was started anew, and does not know {submission}."
+    return Remains(lost=(said,) if before else ())
+
+
 @dataclass(frozen=True)
 class _NodeAnswer:
     """What a node says of an application.
@@ -90,7 +106,7 @@ def _ask(manager: Manager, node: Mapping[str, Any], allowed: WorkerHosts, id: st
         address = allowed.address(url)
 
         def get(path: str) -> Answer:
-            return send("GET", f"{url}/{path}", manager.user, address, _LIMIT)
+            return send("GET", f"{url}/{path}", manager.asker, address, _LIMIT)
 
         info = get("ws/v1/node/info")
         started = int(info.json()["nodeInfo"]["nmStartupTime"]) / 1000 - info.clock_ahead

@@ -24,7 +24,7 @@ LOG_TAG = "log-"
 # Hadoop refuses longer ones (YarnConfiguration.APPLICATION_MAX_TAG_LENGTH), and stores all in lower case.
 _TAG = re.compile(r"[a-z0-9._-]{1,100}")
 _MASTER = "org.apache.spark.deploy.yarn.ApplicationMaster"
-_RUNNER = "org.apache.spark.deploy.PythonRunner"
+RUNNER = "org.apache.spark.deploy.PythonRunner"
 # What Spark needs of Java 17 (its JavaModuleOptions), which an older Java ignores.
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
@@ -139,7 +139,7 @@ def _command(job: Job, settings: YarnSettings, sizes: ContainerSizes) -> str:
     words = [
         *(f"-Xmx{sizes.driver_heap}m", *_JVM, *own),
         *(f"-D{key}={value}" for key, value in conf.items()),
-        *(_MASTER, "--class", _RUNNER, "--primary-py-file", LAUNCHER if job.is_fetched else job.launcher),
+        *(_MASTER, "--class", RUNNER, "--primary-py-file", LAUNCHER if job.is_fetched else job.launcher),
         *(word for argument in job.arguments for word in ("--arg", argument)),
     ]
     start = f"exec {java} -server -Djava.io.tmpdir={{{{PWD}}}}/tmp -Dspark.yarn.app.container.log.dir=<LOG_DIR> "

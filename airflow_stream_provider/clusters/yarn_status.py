@@ -1,7 +1,8 @@
-"""What the ResourceManager says of an application: whose it is, its state, where people find it. Pure."""
+"""What the ResourceManager says of an application: whose it is, its state, where people find it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from airflow_stream_provider.clusters.cluster import DriverState, DriverView
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.yarn_api import Manager, is_application
 from airflow_stream_provider.clusters.yarn_request import COMMON_TAG, LOG_TAG, deployment_tag, log_tag, said_tags
+from airflow_stream_provider.clusters.yarn_submission import is_submission, may_come
 
 WAITS = {"NEW", "NEW_SAVING", "SUBMITTED"}
 """States before the queue has taken it."""
@@ -34,6 +36,8 @@ def state(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverSta
     """Return a driver's state; None for what the ResourceManager does not know."""
     if app is not None:
         return state_of(app)
+    if is_submission(id):
+        return DriverState.RESERVED if may_come(id, time.time()) else DriverState.LOST
     return DriverState.RESERVED if is_application(id) and manager.handed_out(id) else DriverState.LOST
 
 
@@ -51,7 +55,8 @@ def state_of(app: Mapping[str, Any]) -> DriverState:
 
 def view(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverView:
     """Return a driver's state with links to its page, its log on its node, and its web UI through YARN's proxy."""
-    links = {"YARN": f"{manager.url}/cluster/app/{quote(id, safe='')}"}
+    known = str(app["id"]) if app is not None else id
+    links = {"YARN": f"{manager.url}/cluster/app/{quote(known, safe='')}"}
     if app is not None and app.get("amContainerLogs"):
         links["driver log"] = str(app["amContainerLogs"])
     if app is not None and app.get("state") == "RUNNING" and app.get("trackingUrl"):

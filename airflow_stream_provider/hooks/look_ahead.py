@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.hooks.compare import compare
+from airflow_stream_provider.hooks.holder_hangs import holder_hangs
+from airflow_stream_provider.hooks.stored_release import stored_release, why_not_stored
+from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lifecycle.errors import ClusterError, ConnectionUnavailable, SpecError
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.foresee import foresee
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.spec.stream import Strategy
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.spec.requested_release import RequestedRelease
+    from airflow_stream_provider.spec.stream import StreamSpec
+
+# After which another driver goes on from the committed offsets.
+_GOES_ON = frozenset(Operation) - {Operation.STOP, Operation.RETIRE, Operation.ABORT}
 
 
 def look_ahead(
@@ -22,17 +33,81 @@ def look_ahead(
     operation: Operation,
     requested: RequestedRelease | None = None,
     *,
+    digits: str = "",
     confirmed_by: str = "",
     since: float | None = None,
+    job: str = "",
+    lag: bool = True,
 ) -> Foreseen:
-    """Return what an operation will do, by the control log as it is now; changes nothing. See `foresee`.
+    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `foresee`.
 
-    :param requested: what a start and a restart would bring up.
+    :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
+    :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
+    :param job: the cluster's id of the job that is to be adopted.
+    :param lag: whether Kafka is asked what it still has of what is read next; default True. It may take a while.
     :raises ControlUnavailable: the control log cannot be read now.
+    :raises StorageUnavailable: the storage of the releases cannot be read now.
+    :raises ClusterError: the cluster does not say what that job is.
     """
-    wanted = wanted_of(requested) if requested is not None else None
-    found = hook.observe() if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
-    return foresee(found, operation, wanted, confirmed_by=confirmed_by, since=since)
+    snapshot = (
+        _observe(hook, operation, lag=lag) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
+    )
+    if digits and operation is not Operation.REDEPLOY:
+        raise SpecError("Only a redeployment is of a stored release.", next_step="Leave the hash out, or redeploy.")
+    wanted = None if requested is None else _wanted(hook, snapshot, operation, requested, digits)
+    if job:
+        snapshot = replace(snapshot, job=hook.job(job))
+    found = foresee(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
+    return _with_its_files(hook, snapshot.state, found)
+
+
+def _wanted(
+    hook: StreamHook, snapshot: Snapshot, operation: Operation, requested: RequestedRelease, digits: str
+) -> Wanted:
+    spec = requested.spec
+    if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
+        return wanted_of(requested)
+    if operation is Operation.PROMOTE:
+        return Wanted(approval=spec.upgrade.approval, hanging=holder_hangs(hook, spec, snapshot))
+    if operation is Operation.UPGRADE:
+        found = wanted_of(requested)
+        same = not found.problem and compare(spec).same
+    else:
+        found, same = _stored(hook, snapshot.state, spec, digits), False
+    restart = spec.upgrade.strategy is Strategy.RESTART
+    hangs = "" if found.problem else holder_hangs(hook, spec, snapshot)
+    return replace(found, same=same, restart=restart, soak=spec.upgrade.soak, hanging=hangs)
+
+
+def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str) -> Wanted:
+    if spec.problem:
+        return Wanted(problem=spec.problem)
+    try:
+        release = stored_release(hook, state, digits)
+    except SpecError as error:
+        return Wanted(problem=str(error))
+    return Wanted(release.version, release.hash, spec.upgrade.approval)
+
+
+def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Foreseen:
+    """Refuse what would start a stored release whose files are not there any more."""
+    release = next((d.release for d in state.deployments.values() if d.release.hash == found.release), None)
+    # What is redeployed was looked for just now.
+    problem = why_not_stored(hook, release) if release and found.operation is not Operation.REDEPLOY else ""
+    if not problem:
+        return found
+    help = "Upgrade to that version, with its files, or redeploy another stored release."
+    return found.refuse(f"{problem} {help}")
+
+
+def _observe(hook: StreamHook, operation: Operation, *, lag: bool) -> Snapshot:
+    """Observe the stream, with its lag where that says what is read again; a Kafka that is away hinders nothing."""
+    if lag and hook.kafka_conn_id and operation in _GOES_ON:
+        try:
+            return hook.observe(Needs(lag=Moments()))
+        except (SpecError, ConnectionUnavailable, ClusterError) as error:
+            hook.log.warning("What Kafka still has of what is read next is not known: %s", error)
+    return hook.observe()
 
 
 def wanted_of(requested: RequestedRelease) -> Wanted:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_stream_provider.clusters import Cluster, Whose, open_cluster
+from airflow_stream_provider.clusters import Cluster, UnmanagedView, Whose, open_cluster
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.control.topic_store import TopicStore
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from airflow_stream_provider.lag.report import LagReport
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
+
+
+# How long a task waits by itself for the end of a job that it has the cluster end: a trigger would come to it later.
+END_SECONDS = 20.0
 
 
 class StreamHook(BaseHook):
@@ -151,6 +155,7 @@ class StreamHook(BaseHook):
         """
         # The cluster first, then the log: a driver that the cluster calls gone has then written its last record.
         drivers = self._drivers(needs.drivers)
+        job = self.job(needs.job) if needs.job else None
         state = self.control_log.refresh()
         records = self.control_log.history() if history else ()
         read_at = time.monotonic()
@@ -158,7 +163,7 @@ class StreamHook(BaseHook):
         if self._newest is not None:
             self._newest.check(heartbeats)
         lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
-        return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag, read_at)
+        return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag, read_at, job)
 
     async def aobserve(self, needs: Needs, pool: Executor) -> Snapshot:
         """Return a snapshot of the stream, from a trigger's event loop; see `observe`.
@@ -167,7 +172,7 @@ class StreamHook(BaseHook):
         """
         if self._root is None:
             self._root = await acontrol_root(self.control)
-        if (needs.drivers or needs.lag is not None) and self._connected is None:
+        if (needs.drivers or needs.job or needs.lag is not None) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
         return await asyncio.get_running_loop().run_in_executor(pool, self.observe, needs)
 
@@ -203,6 +208,14 @@ class StreamHook(BaseHook):
         """
         found = (source.read() for source in stream_sources(self.stream, self.control, state, heartbeats))
         return {query.query: [query.offsets] for query in found if query.offsets}
+
+    def job(self, id: str) -> UnmanagedView | None:
+        """Return what the cluster says of a job without a stream; None: it cannot end one.
+
+        :raises ClusterError: the cluster does not answer, or has no such ids.
+        """
+        found = self.cluster.unmanaged(id)
+        return None if found is None else found.look()
 
     def exists(self) -> bool:
         """Whether the stream was ever deployed.
@@ -291,11 +304,15 @@ class StreamHook(BaseHook):
         seq: int,
         *,
         checked: Release | None = None,
+        adopts: bool = False,
+        redeployed: bool = False,
     ) -> bool:
         """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
 
         :param checked: what `publish` has returned of it earlier, which is declared instead, whatever its files and its
             YAML say by now; default: it is published now.
+        :param adopts: whether it follows a job without a stream (`Policy.adopts`).
+        :param redeployed: it is a stored release, whatever the YAML says: `upgrade.on_change` does not undo that.
         :raises SpecError: the release cannot be used; nothing was declared.
         :raises StreamError: what was published is not there any more; nothing was declared.
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
@@ -306,8 +323,11 @@ class StreamHook(BaseHook):
             self.stored(checked)
             release = checked
         self.check_room(release, deployment)
-        policy = requested.spec.policy(requested.changed_checkpoints)
-        fields = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
+        policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
+        policy = replace(policy, adopts=adopts)
+        fields: dict[str, Any] = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
+        if redeployed:
+            fields["redeployed"] = True
         return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
@@ -352,6 +372,20 @@ class StreamHook(BaseHook):
         :raises ClusterError: the cluster does not answer.
         """
         kill_drivers(self.control_log, self.cluster, self._whose(deployment))
+
+    def end_job(self, id: str) -> bool:
+        """Have the cluster end a job without a stream; return whether it is confirmed gone within `END_SECONDS`.
+
+        :raises ClusterError: the cluster does not answer, or refuses.
+        """
+        found = self.cluster.unmanaged(id)
+        if found is None:
+            return False
+        found.end()
+        deadline = time.monotonic() + END_SECONDS
+        while not (gone := found.look().gone) and time.monotonic() < deadline:
+            time.sleep(0.3)
+        return gone
 
     def log_tail(self, deployment: str) -> str:
         """Return the end of what a deployment's driver has written, for a person; empty if it cannot be read."""

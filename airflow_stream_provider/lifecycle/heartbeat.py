@@ -47,6 +47,22 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """One batch of a query, by which a release is compared with another.
+
+    :param id: its number.
+    :param at: when it was committed, seconds since 1970 by the driver's clock.
+    :param seconds: how long it took (``durationMs.triggerExecution``).
+    :param rows: rows that it read.
+    """
+
+    id: int
+    at: float
+    seconds: float
+    rows: int
+
+
+@dataclass(frozen=True)
 class QueryProgress:
     """How far one query is, from Spark's last StreamingQueryProgress.
 
@@ -70,6 +86,10 @@ class QueryProgress:
     :param state_rows: rows in the state of all its stateful operators; None when it is not known, as before the first
         progress, and 0 without state.
     :param state_bytes: memory that this state takes on the executors (``memoryUsedBytes``); None as above.
+    :param batches: its last batches in this driver, at most ten, oldest first. Spark is asked once a second: of shorter
+        batches some are missing.
+    :param failures: how often it has failed, and was started again, since this driver took over; None when it is not
+        known.
     """
 
     name: str
@@ -87,6 +107,8 @@ class QueryProgress:
     gap_seconds: float | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
+    batches: tuple[Batch, ...] = ()
+    failures: int | None = None
 
 
 @dataclass(frozen=True)
@@ -203,8 +225,19 @@ def _query(data: Mapping[str, Any]) -> QueryProgress:
     known = known_fields(QueryProgress, data)
     if "name" not in known:
         raise ValueError("a query has no name")
-    lists = {"committed": tuple(known.get("committed", ())), "commits": tuple(map(_commit, known.get("commits", ())))}
+    lists = {
+        "committed": tuple(known.get("committed", ())),
+        "commits": tuple(map(_commit, known.get("commits", ()))),
+        "batches": tuple(map(_batch, known.get("batches", ()))),
+    }
     return QueryProgress(**{**known, **lists})
+
+
+def _batch(data: Mapping[str, Any]) -> Batch:
+    known = known_fields(Batch, data)
+    if not all(math.isfinite(known.get(name, math.nan)) for name in ("id", "at", "seconds", "rows")):
+        raise ValueError("a batch has no number, time or size")
+    return Batch(**known)
 
 
 def _commit(data: Mapping[str, Any]) -> Commit:

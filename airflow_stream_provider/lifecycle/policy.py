@@ -21,7 +21,10 @@ class Policy:
         lease before it halts itself. A driver on a machine that its cluster has lost counts as dead after both.
     :param take_back_seconds: how long a releaser waits for the new holder before it takes the stream back.
     :param changed_checkpoints: query checkpoints that this deployment adds, drops or changes on purpose.
+    :param no_way_back: whether a person accepts that the release before cannot be given the stream back.
     :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
+    :param adopts: whether its first driver comes up beside a job without a stream that writes the checkpoints, and
+        follows it once their logs stand still.
     """
 
     rehearse_batches: int = 3
@@ -34,10 +37,15 @@ class Policy:
     take_back_seconds: float = 10.0
     changed_checkpoints: tuple[str, ...] = ()
     offsets_group: str = ""
+    no_way_back: bool = False
+    adopts: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that `declared` carries."""
-        return {**asdict(self), "changed_checkpoints": list(self.changed_checkpoints)}
+        found = {**asdict(self), "changed_checkpoints": list(self.changed_checkpoints)}
+        if not self.no_way_back:
+            del found["no_way_back"]
+        return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Policy:

@@ -178,6 +178,11 @@ class Deployment:
     previous: str | None = None
 
     @property
+    def adopts(self) -> bool:
+        """Whether its driver is to follow a job without a stream: only until it has held, and not when run again."""
+        return self.policy.adopts and self.previous is None and not self.declared.get("again")
+
+    @property
     def declared_at(self) -> float:
         """When it was declared, in seconds since 1970 by the clock of whoever declared it."""
         return self.declared.at

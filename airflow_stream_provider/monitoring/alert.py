@@ -28,7 +28,7 @@ class Alert:
     :param stream: name of the stream, of the consumer group, or of what many streams need: ``Kafka kafka_default``.
     :param kind: see `IncidentKind`.
     :param incident: id; the same when it opens and when it closes.
-    :param open: True when the incident has opened, False when it is over.
+    :param open: True when the incident has opened, False when it is over; of an upgrade, True when somebody has to act.
     :param since: when the incident began, seconds since 1970.
     :param at: time of the look, seconds since 1970.
     :param reasons: what is wrong, or was; sentences.
@@ -109,7 +109,7 @@ class Alert:
     def _subject(self) -> str:
         if self.kind == IncidentKind.LAG:
             return self._lag_subject
-        if self.open:
+        if self.open or self.kind == IncidentKind.UPGRADE:
             return f"{self.stream}: {' '.join(self.reasons)}"
         what = f"The watch of {self.stream} works" if self.kind == IncidentKind.WATCH else f"{self.stream} is well"
         return f"{what} again"

@@ -25,7 +25,7 @@ class IncidentKind(StrEnum):
     OFFSETS_GROUP = "offsets_group"  # its driver cannot commit to the consumer group of `offsets_group`
     LOG = "log"  # its control log has new records that break the rules; over when none came for all looks that are kept
     WATCH = "watch"  # the watch itself fails, so that nobody would be told of the others
-    UPGRADE = "upgrade"  # an upgrade has failed or was rolled back; told once, and never over
+    UPGRADE = "upgrade"  # how an upgrade or a roll-back ended, or that it waits for a person; told once, never over
     # Of what many streams need; told once for all of them, and no stream has an incident of its own for it.
     KAFKA = "kafka"  # the Kafka of a connection does not answer, or refuses it
     CLUSTER = "cluster"  # the Spark cluster of a connection does not answer

@@ -68,7 +68,8 @@ class _Reader:
     def _declared(self, r: Record) -> Iterator[LifeEvent]:
         self._declared_here[r["deployment"]] = r
         self._releases.setdefault(r["deployment"], Release.from_json(r["release"]))
-        yield self._event(r, What.DEPLOYED_AGAIN if r.get("again") else What.DEPLOYED, r["deployment"])
+        again = r.get("again") or r.get("redeployed")
+        yield self._event(r, What.DEPLOYED_AGAIN if again else What.DEPLOYED, r["deployment"])
 
     def _standby(self, r: Record) -> Iterator[LifeEvent]:
         self._announced_here.add(r["incarnation"])
@@ -106,7 +107,8 @@ class _Reader:
             what, said["reason"] = What.TAKEN_BACK, "The standby did not take over in time."
         else:
             what = self._came_to_hold(request, old, new)
-            said |= {} if request is None else {"by": request.by, "reason": _reason(request)}
+            if request is not None:
+                said |= {"by": request.by, "reason": _reason(request), "evidence": _evidence(request)}
         yield self._event(r, what, new, **said)
         self._previous.setdefault(new, old)
         self._holder = self._last_holder = name
@@ -161,6 +163,8 @@ class _Reader:
             self._open, self._pending, self._rests = None, [], True
 
     def _came_to_hold(self, request: Record | None, old: str, new: str) -> What:
+        if request is not None and _evidence(request):
+            return What.ADOPTED
         # Who lost the stream while he was to give it up has handed it over, whatever ended his hold.
         replaced = self._freed is not None and request is not None and request.seq < self._freed.seq
         if self._goes_back(old, new) and (replaced or not self._rests or self._instead_of(new)):
@@ -209,6 +213,11 @@ def _reason(r: Record) -> str:
     # Who was given no reason by a person has written his own name there.
     reason = r.get("reason") or ""
     return "" if reason == r.by else reason
+
+
+def _evidence(r: Record) -> Mapping[str, Any]:
+    found = r.get("evidence")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _as_record(request: Request) -> Record:

@@ -17,6 +17,7 @@ class What(StrEnum):
     REFUSED = "refused"  # a driver failed in its rehearsal
     ASKED = "asked"  # somebody asked for another holder, or for a stop, and that has not happened (yet)
     STARTED = "started"  # a driver holds, and nobody was to hold before
+    ADOPTED = "adopted"  # a driver holds, and follows a job that ran without a stream
     HANDED_OVER = "handed_over"  # it took the stream over from another one
     ROLLED_BACK = "rolled_back"  # its release is the one that held before
     REVIVED = "revived"  # a driver holds, after the stream had lost its holder
@@ -54,7 +55,8 @@ class LifeEvent:
     :param before: of a change of holder, the driver that held before; else empty.
     :param free_seconds: of a change of holder, for how long nobody held, by the clocks of the two who wrote so.
     :param gap_seconds: of a change of holder, the gap of each query (`hooks.gaps`), as far as it can still be told.
-    :param evidence: of a fence, what was found; `person` is who confirmed it.
+    :param evidence: of a fence, what was found; of an adoption, by what the old job was gone (`job` is its id on the
+        cluster). `person` is who confirmed it.
     """
 
     seq: int

@@ -1,9 +1,8 @@
-"""A notifier that tells people that an upgrade has failed or was rolled back."""
+"""Notifiers that tell people how an upgrade or a roll-back ended, and that an upgrade waits for them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Context
@@ -11,15 +10,19 @@ from airflow.sdk import BaseNotifier, Context
 from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.monitoring.alert import Alert
     from airflow_stream_provider.spec.stream import StreamSpec
+
+# XCom of a task: in one line, how what it is the end of went.
+LINE = "line"
 
 
 class UpgradeNotifier(BaseNotifier):
-    """Tell people how an upgrade ended, with the error of the task that failed.
+    """Tell people how an upgrade or a roll-back ended: what was done, or the error of the task that failed.
 
-    For `on_failure_callback` of the last task of an upgrade's DAG, which fails when the new release did not take over
-    or did not stay. The alert is of the kind `upgrade`; it is sent once for a run and is never over.
+    For `on_success_callback` and `on_failure_callback` of the last task of an upgrade's DAG, which fails when the new
+    release did not take over or did not stay, and of a roll-back's task. The alert is of the kind `upgrade`, `open`
+    when it failed; it is sent once for a run and is never over. Airflow logs who was not reached; the task's state
+    stays as it is.
 
     :param stream: the stream, as read by `load_spec`.
     :param to: recipients: notifiers of Airflow, in whose templates `alert` is an Alert, or functions that take one;
@@ -34,28 +37,54 @@ class UpgradeNotifier(BaseNotifier):
     def notify(self, context: Context) -> None:
         """Send the alert.
 
-        :raises StreamError: somebody was not reached; Airflow logs it.
+        :raises StreamError: somebody was not reached.
+        """
+        error = context.get("exception")
+        line = str(error) if error else self.line(context)
+        self.tell(context, line or "It has failed; the tasks of the run say why.", to_act=bool(error) or not line)
+
+    def line(self, context: Context) -> str:
+        """Return what a task that ended well says of how it went; empty when it has said nothing."""
+        from airflow_stream_provider.planning.outcome import rolled_back
+
+        ti: Any = context["ti"]
+        said = ti.xcom_pull(task_ids=ti.task_id, key=LINE)
+        handed = None if said else ti.xcom_pull(task_ids=ti.task_id)
+        return str(said or (rolled_back(handed) if handed else ""))
+
+    def tell(self, context: Context, line: str, *, to_act: bool, links: Mapping[str, str] | None = None) -> None:
+        """Send an alert.
+
+        :raises StreamError: somebody was not reached.
         """
         # Imported here: a DAG file that is parsed needs no notifiers.
-        from airflow_stream_provider.monitoring.delivery import deliver
-        from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named
+        from airflow_stream_provider.monitoring.tell_outcome import tell_outcome
 
-        in_yaml = [ImportedRecipient(each.call, each.arguments) for each in self.stream.notify]
-        to = named(in_yaml if self.to is None else self.to)
-        alert = self._alert(context)
-        self.log.warning("%s\n%s", alert.subject, alert.text)
-        missed = to.keys() - deliver(alert, to, context)
+        run = str(context["ti"].run_id)
+        missed = tell_outcome(self.stream, run, line, context, to_act=to_act, to=self.to, links=links)
         if missed:
-            names = ", ".join(sorted(missed))
             raise StreamError(
-                f"The alert {alert.incident} could not be delivered to {names}.", next_step="The log above says why."
+                f"What is told of {run} could not be delivered to {', '.join(missed)}.",
+                next_step="The log above says why.",
             )
 
-    def _alert(self, context: Context) -> Alert:
-        from airflow_stream_provider.monitoring.alert import Alert
-        from airflow_stream_provider.monitoring.incidents import IncidentKind
 
-        name, run = self.stream.name, context["ti"].run_id
-        reason = str(context.get("exception") or "The upgrade has failed.")
-        now = time.time()
-        return Alert(name, IncidentKind.UPGRADE, f"{name}-upgrade-{run}", True, now, now, (reason,))
+class ApprovalNotifier(UpgradeNotifier):
+    """Tell people that an upgrade waits for a yes, until when, and where to answer.
+
+    For `notifiers` of ApproveUpgradeOperator. The alert is of the kind `upgrade`, with the incident of the outcome.
+    """
+
+    def notify(self, context: Context) -> None:
+        """Send the alert.
+
+        :raises StreamError: somebody was not reached.
+        """
+        task: Any = context["task"]
+        links = {}
+        try:
+            links["Answer"] = task.generate_link_to_ui_from_context(context=context)
+        except ValueError:
+            self.log.info("The address of Airflow's pages is not known here ([api] base_url).")
+        within = f" within {task.response_timeout}" if task.response_timeout else ""
+        self.tell(context, f"An upgrade waits for a yes. {task.subject} Answer{within}.", to_act=True, links=links)

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
+from airflow_stream_provider.operators.asset import announce, hand_overs
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.triggers.grace import beyond
 
@@ -53,6 +54,8 @@ class StreamOperator(BaseOperator):
     WAIT_SECONDS: ClassVar[float] = 900.0
     OPERATION: ClassVar[Operation | None] = None
     """What a person calls it, if it is done by hand, too."""
+    CHANGES_HOLDER: ClassVar[bool] = False
+    """Whether its success may be an event of the stream's asset; see `operators.asset.announce`."""
 
     def __init__(
         self,
@@ -63,6 +66,10 @@ class StreamOperator(BaseOperator):
         wait_seconds: float | None = None,
         **kwargs: Any,
     ) -> None:
+        # Of a YAML that cannot be used nobody knows the stream's name now.
+        if self.CHANGES_HOLDER and stream is not None:
+            ours = [hand_overs(stream.name)]
+            kwargs = {**kwargs, **{name: [*(kwargs.get(name) or ()), *ours] for name in ("inlets", "outlets")}}
         super().__init__(**kwargs)
         self.stream = stream
         self.deployment = deployment
@@ -120,7 +127,8 @@ class StreamOperator(BaseOperator):
         """Log what will happen, in the words of the command line and the form, as far as it fits this task."""
         from airflow_stream_provider.hooks.look_ahead import look_ahead
 
-        found = look_ahead(self.hook, operation, requested)
+        # Without Kafka: who does something at night does not wait for it.
+        found = look_ahead(self.hook, operation, requested, lag=False)
         if not found.refused and found.deployment in ("", self.deployment):
             for line in found.lines:
                 self.log.info("%s", line)
@@ -158,15 +166,17 @@ class StreamOperator(BaseOperator):
         if has_moved_since(self.hook, end):
             # Once: some drivers are killed although they live.
             end = carry_out(self, self.hook, identity, outcome, self.log)
-        return self._end(end, identity, deadline)
+        return self._end(context, end, identity, deadline)
 
-    def _end(self, end: End, identity: TaskIdentity, deadline: float) -> Any:
+    def _end(self, context: Context, end: End, identity: TaskIdentity, deadline: float) -> Any:
         """Carry out a step that ends this try of the task or defers it."""
         from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip
 
         step = end.step
         if isinstance(step, Done):
-            return self.result(end.snapshot, step.result)
+            result = self.result(end.snapshot, step.result)
+            announce(context, end.snapshot, result)
+            return result
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):

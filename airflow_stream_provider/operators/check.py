@@ -14,6 +14,7 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.release import Release
+    from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.spec.stream import Strategy
 
@@ -21,36 +22,52 @@ if TYPE_CHECKING:
 class CheckReleaseOperator(ReleaseOperator):
     """Check a release and everything it needs: files, settings, notifiers, the control folder, the broker, the cluster.
 
-    Fails with one sentence that says what to do. Touches nothing that runs.
+    Also what the stream has become: whether the cluster runs another instance of it, whether its checkpoints are whole
+    (those that this machine sees), whether Kafka still has what it reads next, and how its topics are set up. What does
+    not hinder an upgrade is logged as a warning. Fails with one sentence that says what to do. Touches nothing that
+    runs.
 
     :param room: also fail when the cluster has no room now for a second application, unless deployments of earlier
         runs are still warm: those are retired next. (templated: `True` or `False`)
     :param strategy: `handover` or `restart`; default: the YAML's. With `upgrade.approval` another one is refused:
         `restart` stops the old release before anybody is asked. (templated)
+    :param stored: hash of a stored release, or its first digits: that is deployed, whatever else is said of a release.
+        (templated)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
-    `strategy`, `holder` now. Later tasks go by this, not by form or YAML, which may have been edited by then.
+    `redeployed` (whether it is a stored one), `strategy`, `holder` now, `findings` (what was warned of, a text each).
+    Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy")
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy", "stored")
 
-    def __init__(self, *, room: bool | str = True, strategy: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, room: bool | str = True, strategy: str = "", stored: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.room = room
         self.strategy = strategy
+        self.stored = stored
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         # Imported here: parsing a DAG file needs neither notifiers nor clients.
         from airflow_stream_provider.hooks.lag import check_kafka
+        from airflow_stream_provider.hooks.preflight import preflight
         from airflow_stream_provider.monitoring.recipients import recipient
+        from airflow_stream_provider.planning.operation import check_reason
+        from airflow_stream_provider.planning.preflight import refuse
         from airflow_stream_provider.planning.retire import leftovers
         from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.spec.stream import Strategy
 
         identity = TaskIdentity.of(context)
         try:
             requested = self.requested
-            requested.check()
+            if self.reason:
+                check_reason(self.reason)
+            if not self.stored:
+                requested.check()
+            elif self.stream.problem:
+                raise SpecError(self.stream.problem)
             strategy = self._chosen()
             for each in self.stream.notify:
                 recipient(each.call, each.arguments)
@@ -59,20 +76,32 @@ class CheckReleaseOperator(ReleaseOperator):
             self._leave_links(context, identity, snapshot)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
-            release = self.hook.publish(requested)
-            self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)))
+            stored = self._find_stored(snapshot) if self.stored else None
+            findings = refuse(preflight(self.hook, requested, snapshot, stored))
+            release = stored or self.hook.publish(requested)
+            one = strategy is Strategy.RESTART or not snapshot.holding
+            self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)), one=one)
         except StreamError as error:
             # No retries: a person waits for the answer.
             raise AirflowFailException(str(error)) from error
+        for finding in findings:
+            self.log.warning("%s", finding)
         return {
             "stream": self.stream.name,
             "version": release.version,
             "hash": release.hash,
             "release": release.to_json(),
-            "application": requested.application,
+            "application": release.application if self.stored else requested.application,
+            "redeployed": bool(self.stored),
             "strategy": strategy.value,
             "holder": snapshot.holding,
+            "findings": findings,
         }
+
+    def _find_stored(self, snapshot: Snapshot) -> Release:
+        from airflow_stream_provider.hooks.stored_release import stored_release
+
+        return stored_release(self.hook, snapshot.state, self.stored)
 
     def _chosen(self) -> Strategy:
         """Return the strategy that the task was given.
@@ -97,11 +126,23 @@ class CheckReleaseOperator(ReleaseOperator):
             )
         return strategy
 
-    def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool) -> None:
+    def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool, one: bool) -> None:
         try:
             self.hook.check_room(release, self.subject(identity))
         except ClusterError as error:
             full = any(name.startswith("free_") for name in error.fields)
             if not full or (str(self.room) == "True" and not crowded):
-                raise
+                raise error if one or not full else self._proposing_restart(error) from error
             self.log.info("No room yet: %s", error.message)
+
+    def _proposing_restart(self, error: ClusterError) -> ClusterError:
+        """Return the error of a cluster without room for two, which may have room for one after the other."""
+        where = f"write `upgrade.strategy: restart` into {self.stream.source.name}, and trigger again"
+        if not self.stream.upgrade.approval:
+            where = "trigger again with the strategy `restart`"
+        return ClusterError(
+            error.message,
+            next_step=f"{error.next_step} Or {where}: the old release is stopped first, and the stream stands still "
+            "until the new one is up.",
+            **error.fields,
+        )

@@ -32,18 +32,25 @@ class HandOverOperator(StreamOperator):
     """Make a warm deployment the holder: by a hand-over at a batch boundary or, when nobody holds, by an appointment.
 
     The task makes the request and waits; the two drivers do the rest through the control log. A dead holder is fenced
-    first: killed and confirmed gone. Fails when the old holder kept the stream or took it back; the stream
-    then runs, and the message says which deployment holds it.
+    first: killed and confirmed gone; so is one that hangs (`planning.hanging`), which is not asked. Fails when the old
+    holder kept the stream or took it back; the stream then runs, and the message says which deployment holds it.
 
     XCom: `deployment`, `version`, `previous` (deployment), `holder`, `epoch`, `request`, `boundary` (completed or
     interrupted), `ends` (the last batch by query), `gap_seconds` by query as far as it is known.
     """
 
+    CHANGES_HOLDER = True
+
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.hooks.holder_hangs import holder_hangs
         from airflow_stream_provider.planning.take_over import take_over
 
-        return take_over(snapshot, identity, self.deployment, outcome, self.reason or identity.by)
+        # Only of whoever is about to be asked.
+        asks = not snapshot.holds(self.deployment) and snapshot.state.open_request is None
+        may = asks and snapshot.candidate(self.deployment) is not None
+        hangs = holder_hangs(self.hook, self.stream, snapshot) if may else ""
+        return take_over(snapshot, identity, self.deployment, outcome, self.reason or identity.by, hangs=hangs)
 
     @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +74,7 @@ class RollBackOperator(StreamOperator):
 
     WAIT_SECONDS = 1500.0
     OPERATION = Operation.ROLL_BACK
+    CHANGES_HOLDER = True
 
     def __init__(self, *, fault: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+    from airflow_stream_provider.planning.comparison import Comparison
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -19,14 +21,19 @@ if TYPE_CHECKING:
 class JudgeRehearsalOperator(StreamOperator):
     """Compare what a standby rehearsed with what the holder does, and refuse one that cannot keep up.
 
-    Spark's own refusals end the standby before this. This refuses a query whose last rehearsed batch of live data took
-    longer than the stream's `lag.max_seconds`: it would be too late from its first batch on.
+    Spark's own refusals end the standby before this. This refuses a query that would be too late from its first batch
+    on: it took longer than the stream's `lag.max_seconds` for a batch of live data, or it is more than twice as slow as
+    the holder and slower than rows come in. Where that cannot be told, the verdict is `inconclusive`, and a person is
+    asked. Nobody holds: there is nothing to compare with, and nothing to wait for.
 
-    XCom: `queries`, by name the seconds and rows per second of both sides, and `notes` of the rehearsal.
+    XCom: `verdict` (pass, inconclusive), `reasons` for it, `queries` (by name: `verdict`, `sentence`, `slower` and the
+    numbers of both sides, `new` and `old`), and `notes`.
     """
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return Done with the comparison, or GiveUp; the same again after the deployment has taken over."""
+        from airflow_stream_provider.planning.comparison import Compared, compare, rehearsed, running
         from airflow_stream_provider.planning.steps import Done, GiveUp
 
         standby = next(iter(reversed(snapshot.state.of_deployment(self.deployment))), None)
@@ -36,38 +43,42 @@ class JudgeRehearsalOperator(StreamOperator):
                     f"{self.deployment} has not been rehearsed.", next_step="Submit it first, in a new run."
                 )
             )
+        summaries = standby.rehearsal.get("queries", {})
         holder = snapshot.heartbeats.get(snapshot.state.holder or "")
-        table = compare_speed(standby.rehearsal.get("queries", {}), holder.queries if holder else ())
+        found = compare(rehearsed(summaries), running(holder) if holder else None)
+        for line in found.table():
+            self.log.info("%s", line)
+        refused = self._too_late(summaries, snapshot)
+        if refused is None and found.verdict is Compared.FAIL:
+            refused = self._too_slow(found, snapshot)
+        if refused is not None:
+            return GiveUp(refused)
+        notes = [*standby.rehearsal.get("notes", []), *_versions(snapshot, standby.id)]
+        return Done({"deployment": self.deployment, **found.to_json(), "notes": notes})
+
+    def _too_late(self, summaries: Mapping[str, Mapping[str, Any]], snapshot: Snapshot) -> RehearsalRefused | None:
         limit = self.stream.lag.max_seconds
-        for name, row in table.items():
-            self.log.info("%s: %s", name, row)
-            took = row["rehearsed_seconds"]
+        for name, summary in summaries.items():
+            took = (summary.get("again") or {}).get("seconds", summary.get("last_batch_seconds"))
             if limit is not None and took is not None and took > limit:
-                return GiveUp(
-                    RehearsalRefused(
-                        f"The query {name} took {took:.1f} s for a batch of live data; the stream may be at most "
-                        f"{limit:.0f} s behind Kafka. {snapshot.holder_sentence}",
-                        next_step="Make it faster, give it more cores, or raise `lag.max_seconds`.",
-                        query=name,
-                    )
+                return RehearsalRefused(
+                    f"The query {name} took {took:.1f} s for a batch of live data; the stream may be at most "
+                    f"{limit:.0f} s behind Kafka. {snapshot.holder_sentence}",
+                    next_step="Make it faster, give it more cores, or raise `lag.max_seconds`.",
+                    query=name,
                 )
-        return Done({"deployment": self.deployment, "queries": table, "notes": standby.rehearsal.get("notes", [])})
+        return None
+
+    def _too_slow(self, found: Comparison, snapshot: Snapshot) -> RehearsalRefused:
+        return RehearsalRefused(
+            f"{' '.join(found.reasons)} {snapshot.holder_sentence}",
+            next_step="Make it faster or give it more cores. If only the machine was busy, trigger the upgrade again.",
+        )
 
 
-def compare_speed(
-    rehearsed: Mapping[str, Mapping[str, Any]], running: Sequence[QueryProgress]
-) -> dict[str, dict[str, float | None]]:
-    """Return seconds and rows per second of both sides by query's name; None for what is not known."""
-    from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-
-    holder = {query.name: query for query in running}
-    unknown = QueryProgress("", rows_per_second=None)
-    return {
-        name: {
-            "rehearsed_seconds": summary.get("last_batch_seconds"),
-            "rehearsed_rows_per_second": summary.get("rows_per_second"),
-            "holder_seconds": holder.get(name, unknown).batch_seconds,
-            "holder_rows_per_second": holder.get(name, unknown).rows_per_second,
-        }
-        for name, summary in rehearsed.items()
-    }
+def _versions(snapshot: Snapshot, standby: str) -> list[str]:
+    """Return a note where both sides run on different versions of Spark."""
+    new, old = (snapshot.heartbeats.get(name) for name in (standby, snapshot.state.holder or ""))
+    if not new or not old or not new.spark_version or not old.spark_version or new.spark_version == old.spark_version:
+        return []
+    return [f"The new release runs on Spark {new.spark_version}, and the one that holds on {old.spark_version}."]

@@ -28,9 +28,18 @@ class ReleaseOperator(StreamOperator):
     :param arguments: of the script, a list or its JSON; default: the YAML's. Others are refused unless the YAML says
         `upgrade.free_arguments`. (templated)
     :param changed_checkpoints: query checkpoints that are added, dropped or changed on purpose. (templated)
+    :param no_way_back: let it take over though the release before may not be able to read what it writes, and cannot
+        be given the stream back then; default: the rehearsal refuses that. (templated: `True` or `False`)
     """
 
-    template_fields: Sequence[str] = ("version", "application", "arguments", "changed_checkpoints", "reason")
+    template_fields: Sequence[str] = (
+        "version",
+        "application",
+        "arguments",
+        "changed_checkpoints",
+        "no_way_back",
+        "reason",
+    )
 
     def __init__(
         self,
@@ -39,6 +48,7 @@ class ReleaseOperator(StreamOperator):
         application: str | None = None,
         arguments: Sequence[str] | str | None = None,
         changed_checkpoints: Sequence[str] | str | None = None,
+        no_way_back: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -46,6 +56,7 @@ class ReleaseOperator(StreamOperator):
         self.application = application
         self.arguments = arguments
         self.changed_checkpoints = changed_checkpoints
+        self.no_way_back = no_way_back
 
     @property
     def requested(self) -> RequestedRelease:
@@ -59,6 +70,7 @@ class ReleaseOperator(StreamOperator):
             self.arguments,
             self.changed_checkpoints,
             bundle_of(self.get_dag()),
+            no_way_back=str(self.no_way_back) == "True",
         )
 
     def subject(self, identity: TaskIdentity) -> str:

@@ -37,6 +37,7 @@ class ReviveStreamOperator(StreamOperator):
     """
 
     WAIT_SECONDS = 1500.0
+    CHANGES_HOLDER = True
     _before: Mapping[str, int] = {}
 
     @override

@@ -27,15 +27,19 @@ class SubmitStandbyOperator(ReleaseOperator):
 
     :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is declared then,
         though files, YAML or form have changed since; default: what they say now is published. (templated)
+    :param redeployed: `redeployed` in that XCom: `upgrade.on_change` does not undo what is not of the YAML. (templated)
 
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked")
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed")
 
-    def __init__(self, *, checked: Mapping[str, Any] | str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *, checked: Mapping[str, Any] | str | None = None, redeployed: bool | str = False, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.checked = checked
+        self.redeployed = redeployed
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
@@ -54,7 +58,15 @@ class SubmitStandbyOperator(ReleaseOperator):
             # The policy is in the YAML. Not a SpecError: the file may be mended when this is retried.
             raise StreamError(self.stream.problem)
         seq = snapshot.state.seq
-        return self.hook.declare(self.requested, step.deployment, step.reason, identity.by, seq, checked=self._release)
+        return self.hook.declare(
+            self.requested,
+            step.deployment,
+            step.reason,
+            identity.by,
+            seq,
+            checked=self._release,
+            redeployed=str(self.redeployed) == "True",
+        )
 
     @property
     def _release(self) -> Release | None:

@@ -26,6 +26,7 @@ class StartStreamOperator(ReleaseOperator):
     """
 
     WAIT_SECONDS = 1500.0
+    CHANGES_HOLDER = True
 
     @override
     def begin(self, context: Context) -> None:

@@ -9,6 +9,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import Request
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.kept_offsets import kept_offsets
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -22,6 +23,7 @@ class Asked:
     wanted: Wanted
     confirmed_by: str = ""
     since: float | None = None
+    job: str = ""
 
     def refused(self, why: str) -> Foreseen:
         """Return that it cannot be done."""
@@ -31,10 +33,16 @@ class Asked:
         """Return that it is done already."""
         return self._foreseen(done=why)
 
-    def will(self, *sentences: str, reads_again: str, deployment: str = "") -> Foreseen:
+    def will(self, *sentences: str, reads_again: str, deployment: str = "", release: str = "") -> Foreseen:
         """Return what will be done."""
-        parts = (self.operation,)
-        return self._foreseen(will=sentences, reads_again=reads_again, parts=parts, deployment=deployment)
+        parts, again = (self.operation,), " ".join(filter(None, (reads_again, self._kept)))
+        return self._foreseen(will=sentences, reads_again=again, parts=parts, deployment=deployment, release=release)
+
+    @property
+    def _kept(self) -> str:
+        """What Kafka has deleted, or is about to, of what is read next; empty when it has all, or was not asked."""
+        report, last = self.snapshot.lag, self.snapshot.state.incarnations.get(self.snapshot.state.last_holder or "")
+        return "" if report is None or last is None else str(kept_offsets(report, last.queries))
 
     @property
     def held(self) -> Held | None:
@@ -71,6 +79,7 @@ class Asked:
         deployment: str = "",
         done: str = "",
         refused: str = "",
+        release: str = "",
     ) -> Foreseen:
         state = self.snapshot.state
         return Foreseen(
@@ -85,6 +94,7 @@ class Asked:
             deployment,
             done,
             refused,
+            release,
         )
 
 

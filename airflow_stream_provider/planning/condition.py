@@ -20,6 +20,7 @@ class Observations:
     ages: HeartbeatAges = field(default_factory=HeartbeatAges)
     samples: list[SoakLook] = field(default_factory=list)
     over: bool = False  # at the last look the soak's time was over
+    out_of_sight: float | None = None  # since when the cluster does not say that a job is gone, nor that it is there
     in_sight: float | None = None  # since when a driver that is to be gone is shown, by this machine's clock
     mute: tuple[DriverState, float] | None = None  # a driver that is to come up says nothing: its state, since when
 
@@ -30,10 +31,12 @@ class Needs:
 
     :param drivers: deployments whose driver the cluster is asked about.
     :param lag: what the lag report must say exactly; None: the lag is not measured.
+    :param job: the cluster's id of a job without a stream that it is asked about; empty: none.
     """
 
     drivers: tuple[str, ...] = ()
     lag: Moments | None = None
+    job: str = ""
 
 
 class Condition(WaitCondition[Snapshot, Observations]):

@@ -13,7 +13,7 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.condition import Condition, Needs, Observations
-from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife, lost
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, judge_soak, lag_known, soak_look
@@ -185,7 +185,12 @@ class Soaked(Condition):
         silent = seen.ages.seconds(snapshot, holder) if holder else 0.0
         seen.samples.append(soak_look(snapshot, self.deployment, self.run, silent, limits))
         found = judge_soak(self.deployment, seen.samples, limits)
-        evidence = {"lag_records": seen.samples[-1].lag_records, "samples": len(seen.samples)}
+        known = (look.lag_records for look in seen.samples if look.lag_records is not None)
+        evidence = {
+            "lag_records": seen.samples[-1].lag_records,
+            "lag_records_first": next(known, None),
+            "samples": len(seen.samples),
+        }
         if found.result is SoakResult.BAD:
             return WaitOutcome(Ended.BAD, self.deployment, found.reason, evidence)
         if found.result is SoakResult.SUPERSEDED:
@@ -232,6 +237,7 @@ CONDITIONS: tuple[type[Condition], ...] = (
     RequestOver,
     Dead,
     DriversGone,
+    JobGone,
     Pause,
     FirstCommits,
     Soaked,

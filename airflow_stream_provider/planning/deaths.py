@@ -1,4 +1,4 @@
-"""Waits for the end of a driver: of one that is killed, or that is to exit by itself. Pure."""
+"""Waits for the end of a driver: of one that is killed, that is to exit by itself, or is to be adopted. Pure."""
 
 from __future__ import annotations
 
@@ -94,4 +94,37 @@ class DriversGone(Condition):
             return WaitOutcome(Ended.REACHED, self.deployment)
         if snapshot.at > self.grace_until:
             return WaitOutcome(Ended.EXPIRED, self.deployment, "it did not exit by itself")
+        return None
+
+
+@dataclass(frozen=True)
+class JobGone(Condition):
+    """A job without a stream is confirmed gone, with its executors, by the cluster that was asked to end it.
+
+    :param job: the cluster's id of it.
+    """
+
+    job: str
+
+    pace: ClassVar[float] = 0.5
+    # After so many seconds it is ended once more, or the wait is given up when the cluster cannot tell.
+    PATIENCE: ClassVar[float] = 60.0
+    WAITS_FOR: ClassVar[str] = "the cluster to confirm that {job} is gone"
+
+    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
+        """Ask the cluster about it."""
+        return Needs(job=self.job)
+
+    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
+        """Return REACHED when it is gone, EXPIRED when it is still there, UNKNOWN when nobody can tell."""
+        found = snapshot.job
+        if found is None or found.gone:
+            return WaitOutcome(Ended.REACHED, self.job)
+        there = bool(found.remains.alive) or not found.state.terminal
+        seen.in_sight = (snapshot.at if seen.in_sight is None else seen.in_sight) if there else None
+        seen.out_of_sight = None if there else snapshot.at if seen.out_of_sight is None else seen.out_of_sight
+        if seen.in_sight is not None and snapshot.at > seen.in_sight + self.PATIENCE:
+            return WaitOutcome(Ended.EXPIRED, self.job, "it is still there")
+        if seen.out_of_sight is not None and snapshot.at > seen.out_of_sight + self.PATIENCE:
+            return WaitOutcome(Ended.UNKNOWN, self.job, "the cluster cannot say whether it is gone")
         return None

@@ -29,9 +29,16 @@ def origin(state: StreamState, deployment: str) -> str:
 
 
 def asked_for_last(state: StreamState) -> Deployment | None:
-    """Return the deployment that an upgrade or a start declared last, whatever became of it; None: there is none."""
-    fresh = (each for each in reversed(list(state.deployments.values())) if not each.declared.get("again"))
-    return next(fresh, None)
+    """Return the deployment that an upgrade or a start declared last, whatever became of it; None: there is none.
+
+    What was redeployed was not asked for by the YAML, and is left out.
+    """
+    own = (
+        each
+        for each in reversed(list(state.deployments.values()))
+        if not each.declared.get("again") and each.declared.get("redeployed") is not True
+    )
+    return next(own, None)
 
 
 def wanted_instead(state: StreamState) -> Deployment | None:

@@ -12,7 +12,9 @@ from dataclasses import replace
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase
 from airflow_stream_provider.planning.asked import Asked, author
+from airflow_stream_provider.planning.foresee_adopt import foresee_adopt
 from airflow_stream_provider.planning.foresee_driver import foresee_abort, foresee_fence, foresee_roll_back
+from airflow_stream_provider.planning.foresee_upgrade import foresee_promote, foresee_redeploy, foresee_upgrade
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import FOR_GOOD, Operation
 from airflow_stream_provider.planning.read_again import NOTHING, next_start
@@ -26,17 +28,21 @@ def foresee(
     *,
     confirmed_by: str = "",
     since: float | None = None,
+    job: str = "",
 ) -> Foreseen:
     """Return what an operation will do to a stream, or why it is refused.
 
     :param snapshot: of the stream; for one that was never deployed, of an empty log.
-    :param wanted: the release of the YAML, for a start and a restart.
-    :param confirmed_by: the person who made sure that the driver is gone; for a fence alone.
+    :param wanted: the release of the YAML, for what brings one up; the stored one, for a redeployment.
+    :param confirmed_by: the person who made sure that the driver, or the job that is to be adopted, is gone.
     :param since: when the person asked, in seconds since 1970: who has come to hold later is neither fenced nor rolled
         back from, and what was declared later not called off. Default: now.
+    :param job: the cluster's id of the job that is to be adopted; `snapshot.job` is what the cluster says of it.
     """
-    asked = Asked(snapshot, operation, wanted or Wanted(), confirmed_by, since)
-    if confirmed_by and operation is not Operation.FENCE:
+    asked = Asked(snapshot, operation, wanted or Wanted(), confirmed_by, since, job)
+    if job and operation is not Operation.ADOPT:
+        return asked.refused("Only a job that is adopted is named by its id.")
+    if confirmed_by and operation not in (Operation.FENCE, Operation.ADOPT):
         return asked.refused("Only a fence goes by a person's word that a driver is gone: fence it first.")
     return _FORESEE[operation](asked)
 
@@ -116,7 +122,7 @@ def _restart(asked: Asked) -> Foreseen:
         return replace(up, parts=(Operation.START,) if up.parts else ())
     if held.release.version != wanted.version:
         return asked.refused(
-            f"{snapshot.holder_sentence} The YAML asks for {wanted}, and that is an upgrade. Trigger one, with the "
+            f"{snapshot.holder_sentence} The YAML asks for {wanted}, and that is an upgrade: use that, with the "
             "strategy `restart` where there is no room for two."
         )
     stop = _stop(asked)
@@ -148,8 +154,12 @@ _FORESEE: Mapping[Operation, Callable[[Asked], Foreseen]] = {
     Operation.STOP: _stop,
     Operation.START: _start,
     Operation.RESTART: _restart,
+    Operation.UPGRADE: foresee_upgrade,
+    Operation.REDEPLOY: foresee_redeploy,
+    Operation.PROMOTE: foresee_promote,
     Operation.ROLL_BACK: foresee_roll_back,
     Operation.ABORT: foresee_abort,
     Operation.FENCE: foresee_fence,
     Operation.RETIRE: _retire,
+    Operation.ADOPT: foresee_adopt,
 }

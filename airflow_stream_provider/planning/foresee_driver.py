@@ -12,6 +12,7 @@ from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.read_again import NO_CHANGE, NOTHING, after_fence, next_start
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING
+from airflow_stream_provider.planning.way_back import WHAT_HELPS, no_way_back
 
 
 def foresee_roll_back(asked: Asked) -> Foreseen:
@@ -19,7 +20,10 @@ def foresee_roll_back(asked: Asked) -> Foreseen:
     snapshot, state, held = asked.snapshot, asked.snapshot.state, asked.held
     request = state.open_request
     if held is None or state.phase in RESTING:
-        return asked.refused(f"{snapshot.holder_sentence} Start it with the release that you want, or upgrade to it.")
+        return asked.refused(
+            f"{snapshot.holder_sentence} Start it with the release that you want, upgrade to it, or redeploy a stored "
+            "one."
+        )
     late = _held_later(asked, held.driver)
     if late:
         return asked.done(late)
@@ -32,20 +36,28 @@ def foresee_roll_back(asked: Asked) -> Foreseen:
     if request is not None and deployment_of(request.to or "") not in family(state, previous):
         return asked.refused(f"{under_way(request)} Ask again when that is over.")
     if previous not in state.deployments:
-        return asked.refused(f"No release is known that held before {bad}. Upgrade to the one that you want.")
+        return asked.refused(
+            f"No release is known that held before {bad}. Upgrade to the one that you want, or redeploy a stored one."
+        )
+    closed = no_way_back(snapshot, bad)
+    if closed:
+        return asked.refused(f"{closed} {WHAT_HELPS}")
     old = state.deployments[previous].release
     name = Wanted(old.version, old.hash)
-    will = asked.first
-    if snapshot.candidate(previous):
+    will, warm = asked.first, snapshot.candidate(previous)
+    if warm:
         will.append(f"{previous} stands by with {name}: it takes the stream over at a batch boundary.")
     else:
-        will.append(f"No driver with {name} stands by: one is started, rehearses, and takes the stream over.")
+        will.append(
+            f"No driver with {name} stands by: one is started from its stored files. It rehearses on a clone of the "
+            "checkpoint as it is now, and takes the stream over; if it cannot read that, whoever holds goes on."
+        )
     reads = next_start(snapshot)
     if state.holder is not None:
         will.append(f"{held.deployment} is killed and fenced if it does not release the stream in time.")
         if not asked.silent:
             reads = f"{NOTHING} If it has to be fenced: {after_fence(snapshot, held.driver)}"
-    return asked.will(*will, reads_again=reads, deployment=bad)
+    return asked.will(*will, reads_again=reads, deployment=bad, release="" if warm else old.hash)
 
 
 def foresee_fence(asked: Asked) -> Foreseen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from airflow_stream_provider.planning.operation import Operation
@@ -14,16 +14,24 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class Wanted:
-    """The release that a start would bring up.
+    """The release that would be brought up, and how the YAML wants it.
 
     :param approval: whether an upgrade to it needs a person's approval.
     :param problem: why no release can be made; version and hash are empty then.
+    :param same: whether it runs already, just as the YAML says.
+    :param restart: whether an upgrade stops what holds before the new driver is started.
+    :param soak: how long an upgrade watches it, in seconds.
+    :param hanging: why the driver that holds cannot be waited for; empty: it can.
     """
 
     version: str = ""
     hash: str = ""
     approval: bool = False
     problem: str = ""
+    same: bool = False
+    restart: bool = False
+    soak: float = 0.0
+    hanging: str = ""
 
     def __str__(self) -> str:
         return f"release {self.version} ({self.hash[:_DIGITS]})"
@@ -56,9 +64,10 @@ class Foreseen:
     :param will: what will be done, a sentence each.
     :param reads_again: what will be read again from the sources.
     :param parts: the operations that it is made of, in order; empty when nothing is to be done.
-    :param deployment: that is fenced, called off or rolled back from; empty for other operations.
+    :param deployment: that is fenced, called off, promoted or rolled back from; empty for other operations.
     :param done: why nothing is to be done: it is done already. Empty when something is.
     :param refused: why it cannot be done, and what to do instead; empty when it can.
+    :param release: hash of the stored release that is started; empty: none is.
     """
 
     stream: str
@@ -72,6 +81,21 @@ class Foreseen:
     deployment: str = ""
     done: str = ""
     refused: str = ""
+    release: str = ""
+
+    def refuse(self, why: str) -> Foreseen:
+        """Return that it cannot be done, for a reason that was found besides."""
+        return replace(self, refused=why, will=(), reads_again="", parts=(), deployment="", release="")
+
+    def followed(self, part: Operation, what: str) -> Foreseen:
+        """Return that what an earlier command has asked for is followed, and not asked for twice."""
+        will = (f"{what}, which was asked for before, is under way. It is followed.",)
+        again = "what was said when it was asked for."
+        return replace(self, refused="", done="", will=will, reads_again=again, parts=(part,))
+
+    def same_as(self, other: Foreseen) -> bool:
+        """Whether a yes to the other one is a yes to this one."""
+        return all(getattr(self, name) == getattr(other, name) for name in ("holds", "held", "parts", "release"))
 
     @property
     def lines(self) -> list[str]:
@@ -96,7 +120,7 @@ class Foreseen:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Foreseen:
         """Return what `to_json` has made an object of; what else is in it is left out."""
-        known = {each.name: data[each.name] for each in fields(cls)}
+        known = {each.name: data[each.name] for each in fields(cls) if each.name in data}
         known["operation"] = Operation(known["operation"])
         known["held"] = Held(**known["held"]) if known["held"] else None
         known["parts"] = tuple(Operation(part) for part in known["parts"])

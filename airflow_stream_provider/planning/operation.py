@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -22,10 +23,14 @@ class Operation(StrEnum):
     STOP = "stop"
     START = "start"
     RESTART = "restart"
+    UPGRADE = "upgrade"
+    REDEPLOY = "redeploy"
+    PROMOTE = "promote"
     ROLL_BACK = "roll-back"
     ABORT = "abort"
     FENCE = "fence"
     RETIRE = "retire"
+    ADOPT = "adopt"
 
     @property
     def description(self) -> str:
@@ -34,8 +39,8 @@ class Operation(StrEnum):
 
     @property
     def brings_up(self) -> bool:
-        """Whether a driver of the YAML's release is started."""
-        return self in (Operation.START, Operation.RESTART)
+        """Whether the YAML has a say in which release comes to hold, and how."""
+        return self in _BY_YAML
 
     @property
     def past(self) -> str:
@@ -47,24 +52,43 @@ class Operation(StrEnum):
         return f"{FOR_GOOD}{reason}" if self is Operation.RETIRE else reason
 
 
+_BY_YAML = frozenset(
+    {
+        Operation.START,
+        Operation.RESTART,
+        Operation.UPGRADE,
+        Operation.REDEPLOY,
+        Operation.PROMOTE,
+        Operation.ADOPT,
+    }
+)
+
 _DESCRIPTIONS = {
     Operation.STOP: "Stop the stream at a batch boundary, and end every driver of it.",
     Operation.START: "Start a stream that nobody holds, with the release of its YAML.",
     Operation.RESTART: "Stop the stream, then start it again; the version of its YAML has to be the one that runs.",
+    Operation.UPGRADE: "Deploy the release of the YAML, by a run of NAME__upgrade, which watches it and takes it back.",
+    Operation.REDEPLOY: "Deploy a stored release by its hash, as an upgrade does; none of its files has to come back.",
+    Operation.PROMOTE: "Let the new release that stands by take over now; for an upgrade that does not go on.",
     Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
     Operation.ABORT: "Call off the new release that comes up or stands by; whoever holds the stream goes on.",
     Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
     Operation.RETIRE: "Stop the stream for good, and say what is left of it to be removed by hand.",
+    Operation.ADOPT: "Take a job over that runs without this provider: the stream's driver rehearses beside it.",
 }
 
 _PAST = {
     Operation.STOP: "Stopped",
     Operation.START: "Started",
     Operation.RESTART: "Restarted",
+    Operation.UPGRADE: "Upgraded",
+    Operation.REDEPLOY: "Redeployed",
+    Operation.PROMOTE: "Promoted",
     Operation.ROLL_BACK: "Rolled back",
     Operation.ABORT: "Called off",
     Operation.FENCE: "Fenced",
     Operation.RETIRE: "Retired for good",
+    Operation.ADOPT: "Adopted",
 }
 
 
@@ -88,6 +112,21 @@ def check_reason(reason: str) -> str:
         raise SpecError(
             "The reason holds what looks like a secret, and the history is read by many.",
             next_step="Leave it out.",
+        )
+    return text
+
+
+def check_job(id: str) -> str:
+    """Return the cluster's id of the job that is to be adopted; empty for none: a person ends it.
+
+    :raises SpecError: it is no id, or there are several.
+    """
+    text = id.strip()
+    if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}", text):
+        raise SpecError(
+            f"{text!r:.80} is not the id of one job.",
+            next_step="Give one, such as driver-20261121023732-0002 or application_1410450250506_0001. Two jobs on one "
+            "checkpoint have damaged it already: end one of them first.",
         )
     return text
 

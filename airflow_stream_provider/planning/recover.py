@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
+from airflow_stream_provider.lifecycle.state import Deployment, IncarnationState, StreamPhase, StreamState
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import (
@@ -27,12 +27,15 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 # A release that keeps failing is declared again after 1, 2, 4, 5, 5 … minutes, as often as it takes: an outage may be
-# long. Tries older than WINDOW_SECONDS do not count, nor those up to a holder that has proven itself.
+# long. Tries older than WINDOW_SECONDS do not count, nor those up to a holder that has proven itself. Those that failed
+# and those whose drivers were lost are counted apart: a machine that dies says nothing of the release.
 WINDOW_SECONDS = 3600.0
 PAUSE_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 300.0
 # A declared deployment that nobody has submitted for so long has lost the task that declared it.
 ADOPT_SECONDS = 60.0
+# A holder that has failed by itself so soon, though it had committed, has proven nothing: it may fail so each time.
+GOOD_RUN_SECONDS = MAX_PAUSE_SECONDS
 
 
 def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, before: Mapping[str, int]) -> Step:
@@ -170,27 +173,42 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
 def next_try(snapshot: Snapshot) -> tuple[int, float]:
     """Return how often the release was declared again without success within an hour, and how many seconds to wait now.
 
-    What a roll-back has declared again is no such try, nor what a machine has declared whose clock is far ahead.
+    Counted are those that ended as the last one did: by an error, or because its driver was lost. What a roll-back has
+    declared again is no such try, nor what a machine has declared whose clock is far ahead.
     """
-    now, proof = snapshot.at, _last_proof(snapshot)
-    declared = [d.declared for d in snapshot.state.deployments.values() if d.declared.get("again")]
+    now, proof, state = snapshot.at, _last_proof(snapshot), snapshot.state
+    declared = [d.declared for d in state.deployments.values() if d.declared.get("again")]
     earliest, latest = now - WINDOW_SECONDS, now + MAX_PAUSE_SECONDS
-    tries = [r.at for r in declared if not r.get("instead_of") and earliest < r.at <= latest and r.seq > proof]
+    tries = [r for r in declared if not r.get("instead_of") and earliest < r.at <= latest and r.seq > proof]
     if not tries:
         return 0, 0.0
-    wait = min(PAUSE_SECONDS * 2 ** (len(tries) - 1), MAX_PAUSE_SECONDS)
-    return len(tries), max(0.0, tries[-1] + wait - now)
+    last = tries[-1]
+    lost = _was_lost(state, last["deployment"])
+    alike = sum(_was_lost(state, r["deployment"]) == lost for r in tries)
+    wait = min(PAUSE_SECONDS * 2 ** (alike - 1), MAX_PAUSE_SECONDS)
+    return alike, max(0.0, last.at + wait - now)
+
+
+def _was_lost(state: StreamState, deployment: str) -> bool:
+    """Whether a deployment ended with its machine or cluster: a driver of it was fenced, and none has failed."""
+    ends = {driver.state for driver in state.of_deployment(deployment)}
+    return IncarnationState.FENCED in ends and IncarnationState.FAILED not in ends
 
 
 def _last_proof(snapshot: Snapshot) -> int:
     """Return the number of the record that declared the last holder, if all of its queries have committed; else 0.
 
-    Not if only some have: a query that fails each time would be tried without a pause because of another one. So one
-    without input proves nothing, and the pauses stay. Its `batch` is no proof, either: an earlier driver's, when idle.
+    Not if it has failed by itself within GOOD_RUN_SECONDS of its start, as its last heartbeat tells. Not if only some
+    have: a query that fails each time would be tried without a pause because of another one. So one without input
+    proves nothing, and the pauses stay. Its `batch` is no proof, either: an earlier driver's, when idle.
     """
     last = snapshot.state.last_holder
     announced = snapshot.state.incarnations[last].queries if last else ()
     if last is None or not announced:
+        return 0
+    beat = snapshot.heartbeats.get(last)
+    ran = beat.at - beat.started_at if beat is not None and beat.started_at is not None else GOOD_RUN_SECONDS
+    if snapshot.state.incarnations[last].state is IncarnationState.FAILED and ran < GOOD_RUN_SECONDS:
         return 0
     return snapshot.declared(deployment_of(last)).seq if snapshot.has_committed(last) else 0
 

@@ -12,7 +12,8 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Step, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# Time for what happens before the holder begins to stop: the standby answers and sends one more heartbeat.
+# Time for what happens before the holder begins to stop: the standby answers and sends one more heartbeat. One that has
+# never held may rehearse again first.
 ANSWER_SECONDS = 30.0
 
 
@@ -23,7 +24,9 @@ def ask(snapshot: Snapshot, request: str, to: str | None, reason: str) -> Append
     :param to: standby that shall hold; None asks for a stop.
     """
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
-    expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS
+    standby = snapshot.state.incarnations.get(to or "")
+    again = snapshot.policy(standby.deployment).rehearse_seconds if standby is not None and not standby.epoch else 0.0
+    expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS + again
     return Append(Kind.REQUESTED, {"request": request, "to": to, "expires": expires, "reason": reason})
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.requests import follow
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -16,6 +16,7 @@ from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Step
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.way_back import WHAT_HELPS, no_way_back
 
 
 def roll_back(
@@ -31,7 +32,8 @@ def roll_back(
 
     While that is warm, by a hand-over; else its release is declared again and brought up. What the watch has declared
     of `bad` again is as bad. Skip when `bad` never held or is not what held last, or when no release ran before it; but
-    a stream that this run has stopped is started again. One that somebody else has stopped is not.
+    a stream that this run has stopped is started again. One that somebody else has stopped is not. Gives up where the
+    release before may not be able to read the checkpoint any more.
 
     :param bad: empty when the run declared nothing.
     :param fault_found: False: nothing was found wrong with `bad`, so it stays if it holds, and this gives up.
@@ -52,6 +54,9 @@ def roll_back(
         return Skip(f"No release ran before {bad}, so there is none to go back to. {snapshot.holder_sentence}")
     if snapshot.holding in bads and not fault_found:
         return GiveUp(_no_fault(snapshot, snapshot.holding))
+    closed = no_way_back(snapshot, bad)
+    if closed:
+        return GiveUp(HandOverFailed(f"{closed} {snapshot.holder_sentence}", next_step=WHAT_HELPS, deployment=bad))
     step = _put_aside(snapshot, bads, outcome, reason)
     if step is not None:
         return step
@@ -60,8 +65,25 @@ def roll_back(
     if warm:
         return take_over(snapshot, identity, warm, outcome, reason, escalate=True)
     if again in state.deployments:
-        return stand_by(snapshot, again, outcome)
+        return _not_readable(snapshot, again) or stand_by(snapshot, again, outcome)
     return declare_again(snapshot, again, previous, reason, instead_of=bad)
+
+
+def _not_readable(snapshot: Snapshot, again: str) -> GiveUp | None:
+    """Give up when the release before was started again in vain: as a rule it cannot read the checkpoint."""
+    tried = snapshot.state.deployments[again]
+    if tried.ended is not DeploymentEnd.FAILED:
+        return None
+    return GiveUp(
+        RehearsalRefused(
+            f"Release {tried.release.version} ({again}), which held before, was started again and failed: "
+            f"{snapshot.why_ended(again) or 'no reason given'} {snapshot.holder_sentence}",
+            next_step="If it cannot read the checkpoint as it is now: redeploy or upgrade to a release that can, or "
+            "put a back-up of the checkpoint back, with the stream stopped. Else roll back once more, in a new run.",
+            deployment=again,
+        ),
+        log_of=again if snapshot.failed_without_a_word(again) else "",
+    )
 
 
 def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: frozenset[str]) -> str:

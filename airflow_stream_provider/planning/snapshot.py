@@ -15,7 +15,7 @@ from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.clusters import DriverState
+    from airflow_stream_provider.clusters import DriverState, UnmanagedView
     from airflow_stream_provider.lag.report import LagReport
 
 
@@ -44,7 +44,9 @@ class Snapshot:
 
     `records` are the last legal ones up to the state's (`ControlLog.history`). `drivers` (by deployment) and `lag` are
     there only if they were asked for; `lag` is None when Kafka, or how far the stream is, could not be read: unknown,
-    not zero. `read_at` is the monotonic clock of this machine from before the heartbeats were read; None: as of now.
+    not zero. `job` is what the cluster says of a job without a stream, if that was asked for; None too where the
+    cluster cannot end one. `read_at` is the monotonic clock of this machine from before the heartbeats were read; None:
+    as of now.
     """
 
     stream: str
@@ -55,6 +57,7 @@ class Snapshot:
     drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
     lag: LagReport | None = None
     read_at: float | None = None
+    job: UnmanagedView | None = None
 
     @property
     def holding(self) -> str:

@@ -9,7 +9,7 @@ from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
-from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
@@ -38,6 +38,9 @@ class Stream(Protocol):
 
     def submit(self, deployment: str, by: str, /, *, first: bool) -> bool:
         """Submit a declared deployment exactly once; return False when it is not known yet whether it arrived."""
+
+    def end_job(self, job: str, /) -> bool:
+        """Have the cluster end a job without a stream; return whether it is confirmed gone within some seconds."""
 
 
 class End(NamedTuple):
@@ -77,6 +80,10 @@ def carry_out(
                 outcome = None  # it was so before
             if not certain:
                 return End(ask_again(snapshot, step.deployment), snapshot)
+        elif isinstance(step, EndJob):
+            # Not deferred at once: nobody writes from here on, and each second counts.
+            if not stream.end_job(step.job):
+                return End(Wait(step.then), snapshot)
         else:
             return End(step, snapshot)
 

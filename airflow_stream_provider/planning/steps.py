@@ -103,4 +103,15 @@ class Kill:
         return f"killing {self.deployment}, then waiting for {self.then.description}"
 
 
-Step = Done | Skip | GiveUp | Wait | Append | Declare | Submit | Kill
+@dataclass(frozen=True)
+class EndJob:
+    """Have the cluster end a job without a stream, then wait; only a look confirms that it is gone."""
+
+    job: str
+    then: Condition
+
+    def __str__(self) -> str:
+        return f"ending {self.job}"
+
+
+Step = Done | Skip | GiveUp | Wait | Append | Declare | Submit | Kill | EndJob

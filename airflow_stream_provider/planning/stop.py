@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
-from airflow_stream_provider.planning.fence import fence_first
+from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.retire import retire_all, to_retire
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -14,12 +14,16 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
-def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, reason: str) -> Step:
+def stop(
+    snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, reason: str, *, hangs: str = ""
+) -> Step:
     """Ask the holder to stop at a batch boundary, then retire every deployment.
 
     What nobody holds is stopped, too, by the record `stopped`: the watch would bring it back, and a task that is
     cleared later would not know what it has done. Done when all drivers are confirmed gone, or at once when the stream
     was started again after this task's stop.
+
+    :param hangs: why the holder is fenced without being asked: it would not stop; default: it is asked.
     """
     state = snapshot.state
     mine = _mine(state, identity)
@@ -36,6 +40,8 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
     if state.open_request is not None:
         return follow(snapshot, state.open_request, outcome)
     if state.holder is not None:
+        if hangs and (mine is None or mine.source == state.holder):
+            return fence(snapshot, state.holder, outcome, hangs)
         if mine is not None:
             return GiveUp(_not_stopped(snapshot, mine))
         return ask(snapshot, identity.request("stop"), None, reason)

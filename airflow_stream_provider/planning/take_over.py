@@ -26,12 +26,14 @@ def take_over(
     reason: str,
     *,
     escalate: bool = False,
+    hangs: str = "",
 ) -> Step:
     """Make a deployment the holder, by a hand-over or, when nobody holds, by an appointment.
 
     A driver that is dead, or that stopped inside a batch, is fenced first.
 
     :param escalate: fence a holder that does not release in time, as a roll-back does; default: give up then.
+    :param hangs: why the holder is fenced without being asked: it would not stop; default: it is asked.
     """
     state = snapshot.state
     mine = [r for r in state.requests.values() if r.by == identity.by and r.to and deployment_of(r.to) == deployment]
@@ -45,11 +47,13 @@ def take_over(
         return follow(snapshot, state.open_request, outcome)
     if snapshot.holds(deployment):
         return Done(snapshot.holder_result(deployment))
+    standby = snapshot.candidate(deployment)
+    if hangs and state.holder is not None and standby is not None and (last is None or state.holder == last.source):
+        return fence(snapshot, state.holder, outcome, hangs)
     if last is not None and state.holder is not None:
         if escalate and state.holder == last.source:
             return fence(snapshot, state.holder, outcome, f"It did not release the stream in time: {reason}")
         return GiveUp(_not_taken(snapshot, last))
-    standby = snapshot.candidate(deployment)
     if standby is None:
         return GiveUp(
             HandOverFailed(
@@ -84,7 +88,8 @@ def _not_taken(snapshot: Snapshot, request: Request) -> StreamError:
     why = next((r.get("reason") for r in snapshot.records if r.kind == Kind.ABORTED and r["request"] == request.id), "")
     return HandOverFailed(
         f"The hand-over to {request.to} {how}{': ' + why if why else ''}. {snapshot.holder_sentence}",
-        next_step="Nothing was lost. Look at both drivers' logs, then start a new run.",
+        next_step="Nothing was lost. Look at both drivers' logs, then start a new run. Where the holder hangs, fence "
+        "it first (`airflow streams fence`).",
         request=request.id,
         holder=snapshot.holding,
     )

@@ -22,7 +22,9 @@ def told(foreseen: Foreseen, reason: str, results: Mapping[Operation, Mapping[st
         return f"Nothing to do ({foreseen.operation}): {foreseen.done}"
     went = " ".join(_went(part, dict(results.get(part, {}))) for part in foreseen.parts)
     was = f"It was {foreseen.held}." if foreseen.held and foreseen.holds else ""
-    said = (f"{foreseen.operation.past}: {reason.rstrip('.')}.", went, was, holder)
+    begun = Operation.UPGRADE in foreseen.parts and not results.get(Operation.UPGRADE, {}).get("state")
+    past = f"Asked to {foreseen.operation}" if begun else foreseen.operation.past
+    said = (f"{past}: {reason.rstrip('.')}.", went, was, holder)
     return " ".join(" ".join(each.split()) for each in said if each.strip())
 
 
@@ -32,6 +34,9 @@ def _went(part: Operation, result: dict[str, Any]) -> str:
             return "Nothing was stopped: somebody has started the stream since."
         clean = result.get("boundary") == Boundary.COMPLETED.value
         return "Every query stopped at a batch boundary: nothing is read again." if clean else ""
+    if part is Operation.UPGRADE:
+        run, state = result.get("run", ""), result.get("state", "")
+        return f"Run {run} ended well." if state else f"Run {run} does it, and goes on by itself." if run else ""
     if part is Operation.FENCE:
         fenced = ", ".join(result.get("fenced") or ())
         return f"Confirmed dead: {fenced}." if fenced else "Nothing was fenced: the driver had ended."

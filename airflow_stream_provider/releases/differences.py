@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
 
 # Said in the form of an upgrade, and for that one alone.
-_OF_ONE_UPGRADE = "changed_checkpoints"
+_OF_ONE_UPGRADE = ("changed_checkpoints", "no_way_back")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Declaration:
         """
         release, policy = self.release, self.policy.to_json()
         offsets_group = policy.pop("offsets_group")
-        del policy[_OF_ONE_UPGRADE]
+        for name in _OF_ONE_UPGRADE:
+            policy.pop(name, None)
         single = {
             "version": release.version,
             "application": release.application,

@@ -1,18 +1,20 @@
-"""A person's yes between rehearsal and hand-over."""
+"""A person's yes between rehearsal and hand-over, where one is needed."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import Deployment
@@ -29,13 +31,16 @@ def said_no(event: Mapping[str, Any]) -> str:
 class ApproveUpgradeOperator(ApprovalOperator):
     """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
 
-    Who may answer and for how long is said by `upgrade.approvers` and `upgrade.approval_timeout`. Fails when the answer
-    is no, and when there is none in time: what cleans up after a failure then ends the standby.
+    Asks where the YAML says so (`upgrade.approval`), and where the judgement of the rehearsal is anything but a pass;
+    else it is skipped. Who may answer and for how long is said by `upgrade.approvers` and `upgrade.approval_timeout`.
+    Fails when the answer is no, when there is none in time, and as soon as there is nothing left to decide: the standby
+    is gone, another release holds, or the stream was stopped. What cleans up after a failure then ends the standby,
+    which stays warm until then.
 
     :param stream: the stream, as read by `load_spec`.
     :param deployment: deployment that waits for the answer. (templated)
     :param application: script as it was asked for. (templated)
-    :param rehearsal: numbers of the rehearsal, as JSON. (templated)
+    :param rehearsal: XCom of JudgeRehearsalOperator, as JSON. (templated)
 
     XCom: the answer; under the key `rejected_by` who said no.
     """
@@ -60,18 +65,42 @@ class ApproveUpgradeOperator(ApprovalOperator):
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.releases.open_place import address_of
 
+        judged = json.loads(self.rehearsal or "null") or {}
+        if judged.get("verdict") == "pass" and not self.stream.upgrade.approval:
+            raise AirflowSkipException("Nobody has to be asked: the rehearsal has passed.")
         with failing_without_retry():
             if self.stream.problem:
                 # Who may answer is said there. Not a SpecError: the file may be mended when the task is retried.
                 raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
-            declared = hook.control_log.refresh().deployments[self.deployment]
+            snapshot = hook.observe()
+            declared = snapshot.state.deployments[self.deployment]
             shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))
         shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)
-        shown["rehearsal"] = json.loads(self.rehearsal or "null")
+        wanted = ["`upgrade.approval` is on."] if self.stream.upgrade.approval else []
+        shown["asked_because"] = [*judged.get("reasons", []), *wanted] or ["The rehearsal was not judged."]
+        shown["rehearsal"] = judged
         # As JSON, in which no argument can end the block or pass for another line.
         self.body = f"```json\n{json.dumps(shown, indent=2)}\n```"
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        except (TaskAwaitingInput, TaskDeferred):
+            self._watch_meanwhile(context, hook.address, snapshot.holding)
+
+    def _watch_meanwhile(self, context: Context, address: dict[str, Any], holding: str) -> NoReturn:
+        """Wait in a trigger of our own: Airflow's way of waiting would not notice that the standby dies."""
+        from airflow_stream_provider.planning.answer import Answered
+        from airflow_stream_provider.triggers.approval import ApprovalTrigger
+
+        seconds = self.stream.upgrade.approval_timeout
+        trigger = ApprovalTrigger(
+            address=address,
+            condition=Answered(self.deployment, holding).to_json(),
+            deadline=time.time() + seconds,
+            ti_id=str(context["task_instance"].id),
+            options=list(self.options),
+        )
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=beyond(seconds))
 
     def _facts(self, declared: Deployment, folder: str) -> dict[str, Any]:
         release, spec = declared.release, self.stream
@@ -89,20 +118,32 @@ class ApproveUpgradeOperator(ApprovalOperator):
             "conf": dict(release.conf),
             "other_than_in_the_yaml": [name for name, is_same in same.items() if not is_same],
             "changed_checkpoints": list(declared.policy.changed_checkpoints),
+            "no_way_back": declared.policy.no_way_back,
             "deployment": declared.id,
         }
 
     @override
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if "ended" in event:
+            self._unanswered(event)
         if who := said_no(event):
             context["ti"].xcom_push(key="rejected_by", value=who)
             raise AirflowFailException(f"Rejected by {who}.")
         return super().execute_complete(context, event)
 
+    def _unanswered(self, event: dict[str, Any]) -> NoReturn:
+        from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+        outcome = WaitOutcome.from_event(event)
+        if outcome.ended is Ended.TIMEOUT:
+            raise AirflowFailException(
+                f"Nobody answered within {self.response_timeout}, which counts as a no. The standby is ended; trigger "
+                "the upgrade again."
+            )
+        raise AirflowFailException(
+            f"While a person was asked: {outcome.reason} There is nothing left to decide; trigger the upgrade again."
+        )
+
     @override
     def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
-        if event["error_type"] == "timeout":
-            raise AirflowFailException(
-                f"Nobody answered within {self.response_timeout}. The standby is ended; trigger the upgrade again."
-            )
         raise AirflowFailException(f"The answer cannot be used: {event['error']}")

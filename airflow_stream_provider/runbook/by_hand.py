@@ -8,17 +8,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
+from airflow_stream_provider.notifications.upgrade import LINE
 from airflow_stream_provider.runbook.approval import said_no
 
 if TYPE_CHECKING:
+    from airflow_stream_provider.planning.foreseen import Foreseen
     from airflow_stream_provider.spec.stream import StreamSpec
 
 # For a yes. What was looked at is old by then.
-_ANSWER = timedelta(hours=1)
+ANSWER = timedelta(hours=1)
 
 
 class LookAheadOperator(BaseOperator):
@@ -27,19 +30,36 @@ class LookAheadOperator(BaseOperator):
     :param stream: the stream, as read by `load_spec`.
     :param operation: see `Operation`. (templated)
     :param reason: why it is done. (templated)
-    :param confirmed_by: the person by whose word a fence goes. (templated)
+    :param confirmed_by: the person by whose word a fence or an adoption goes. (templated)
+    :param release: hash of the stored release of a redeployment, or its first digits. (templated)
+    :param job: the cluster's id of the job that is to be adopted. (templated)
+    :param upgrade_dag_id: of the DAG that upgrades the stream: while a run of it is under way there is no second one.
 
-    XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, and `confirmed_by`.
+    XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, `confirmed_by` and `job`.
     """
 
-    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by")
+    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release", "job")
 
-    def __init__(self, *, stream: StreamSpec, operation: str, reason: str, confirmed_by: str, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        stream: StreamSpec,
+        operation: str,
+        reason: str,
+        confirmed_by: str,
+        release: str,
+        job: str,
+        upgrade_dag_id: str,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.job = job
         self.stream = stream
         self.operation = operation
         self.reason = reason
         self.confirmed_by = confirmed_by
+        self.release = release
+        self.upgrade_dag_id = upgrade_dag_id
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -47,24 +67,53 @@ class LookAheadOperator(BaseOperator):
         from airflow_stream_provider.hooks.look_ahead import look_ahead
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.operators.release import bundle_of
-        from airflow_stream_provider.planning.operation import Operation, check_person, check_reason
+        from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
         from airflow_stream_provider.spec.requested_release import RequestedRelease
 
         operation = Operation(self.operation)
         with failing_without_retry():
-            reason, who = check_reason(self.reason), check_person(self.confirmed_by)
+            reason, who, job = check_reason(self.reason), check_person(self.confirmed_by), check_job(self.job)
             wanted = None
             if operation.brings_up:
                 wanted = RequestedRelease.of(self.stream, bundle=bundle_of(self.get_dag()))
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
-            found = look_ahead(StreamHook.of(self.stream), operation, wanted, confirmed_by=who, since=since)
+            hook = StreamHook.of(self.stream)
+            given: dict[str, Any] = {"digits": self.release, "confirmed_by": who, "job": job}
+            found = look_ahead(hook, operation, wanted, since=since, **given)
+            if Operation.UPGRADE in found.parts:
+                found = self._unless_in_the_way(found, context)
         for line in found.lines:
             self.log.info("%s", line)
         if found.refused:
             raise AirflowFailException(f"{found.lines[0]} Refused, and nothing was touched: {found.refused}")
-        more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who}
+        more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who, "job": job}
         return {**found.to_json(), **more}
+
+    def _unless_in_the_way(self, found: Foreseen, context: Context) -> Foreseen:
+        """Refuse an upgrade while another one is under way that this run has not started, and while it would wait."""
+        ti, dag_id, states = context["ti"], self.upgrade_dag_id, ["queued", "running"]
+        mine = ti.get_dr_count(dag_id=dag_id, run_ids=[upgrade_run(context["run_id"])], states=states)
+        if ti.get_dr_count(dag_id=dag_id, states=states) > mine:
+            return found.refuse(f"A run of {dag_id} is under way. Ask again when that is over.")
+        if ti.get_dag(dag_id).is_paused:
+            return found.refuse(f"The DAG {dag_id} is paused, and a run of it would wait. Unpause it; then ask again.")
+        return found
+
+
+def upgrade_run(run_id: str) -> str:
+    """Return the id of the run of ``NAME__upgrade`` that a run of the form starts."""
+    return f"operate__{run_id}"
+
+
+class StartUpgradeOperator(TriggerDagRunOperator):
+    """Start the run of ``NAME__upgrade`` that was asked for, once; it goes on by itself.
+
+    XCom: under `trigger_run_id`, the run.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(skip_when_already_exists=True, fail_when_dag_is_paused=True, **kwargs)
 
 
 class ConfirmOperator(ApprovalOperator):
@@ -79,7 +128,7 @@ class ConfirmOperator(ApprovalOperator):
     template_fields = (*ApprovalOperator.template_fields, "ask", "parts")
 
     def __init__(self, *, ask: str, parts: str, **kwargs: Any) -> None:
-        super().__init__(response_timeout=_ANSWER, **kwargs)
+        super().__init__(response_timeout=ANSWER, **kwargs)
         self.ask = ask
         self.parts = parts
 
@@ -100,12 +149,12 @@ class ConfirmOperator(ApprovalOperator):
     @override
     def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
         if event["error_type"] == "timeout":
-            raise AirflowFailException(f"Nothing was done: nobody answered within {_ANSWER}. Trigger it again.")
+            raise AirflowFailException(f"Nothing was done: nobody answered within {ANSWER}. Trigger it again.")
         raise AirflowFailException(f"Nothing was done: the answer cannot be used: {event['error']}")
 
 
 class TellOperator(BaseOperator):
-    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line.
+    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line, also as `line`.
 
     :param stream: the stream, as read by `load_spec`.
     """
@@ -118,14 +167,19 @@ class TellOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.foreseen import Foreseen
+        from airflow_stream_provider.planning.operation import Operation
         from airflow_stream_provider.planning.told import told
 
         looked = context["ti"].xcom_pull(task_ids="look")
         foreseen = Foreseen.from_json(looked)
         pulled = {part: context["ti"].xcom_pull(task_ids=part.value) for part in foreseen.parts}
         results = {part: found for part, found in pulled.items() if found}
+        run = context["ti"].xcom_pull(task_ids=Operation.UPGRADE.value, key="trigger_run_id")
+        if run:
+            results[Operation.UPGRADE] = {"run": run}
         hook = StreamHook.of(self.stream)
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
         line = told(foreseen, looked["reason"], results, holder)
         self.log.info("%s", line)
+        context["ti"].xcom_push(key=LINE, value=line)
         return line

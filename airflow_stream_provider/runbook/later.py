@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.notifications.upgrade import LINE
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.planning.wait_outcome import WaitOutcome
     from airflow_stream_provider.spec.stream import StreamSpec
+
+
+def seconds_left(spec: StreamSpec) -> float:
+    """Return for how many seconds an old release is kept once the soak is over: it is kept from the hand-over on."""
+    return max(0.0, spec.upgrade.keep_previous - spec.upgrade.soak)
 
 
 class RetireLaterOperator(TriggerDagRunOperator):
@@ -44,12 +52,8 @@ class RetireLaterOperator(TriggerDagRunOperator):
         if not self.previous:
             raise AirflowSkipException("No release ran before this one.")
         self.conf = {"deployment": self.previous}
-        self.run_after = datetime.fromtimestamp(datetime.now(UTC).timestamp() + self._seconds_left(), UTC)
+        self.run_after = datetime.fromtimestamp(datetime.now(UTC).timestamp() + seconds_left(self.stream), UTC)
         super().execute(context)
-
-    def _seconds_left(self) -> float:
-        kept = self.stream.upgrade.keep_previous - self.stream.upgrade.soak
-        return max(0.0, kept)
 
 
 class ReportUpgradeOperator(StreamOperator):
@@ -60,22 +64,67 @@ class ReportUpgradeOperator(StreamOperator):
     :param soaked: result of the soak (good or superseded); empty when it failed or never began. (templated)
     :param fault: why the soak failed; empty when it did not. (templated)
     :param rejected_by: who said no to the hand-over; empty when nobody did. (templated)
+    :param handed: XCom of the hand-over, as JSON; ``null``: there was none. (templated)
+    :param back: XCom of the roll-back, the same way. (templated)
 
-    XCom: `deployment`, `version`, `holder` and `result` (good, superseded, rejected), with `by` when rejected.
+    XCom: `deployment`, `version`, `holder` and `result` (good, superseded, rejected), with `by` when rejected; under
+    the key `line`, also of a task that fails, what happened in one line: gap, what was lost and doubled, who held
+    before and how long that stays warm.
     """
 
-    template_fields: Sequence[str] = ("deployment", "reason", "soaked", "fault", "rejected_by")
+    template_fields: Sequence[str] = ("deployment", "reason", "soaked", "fault", "rejected_by", "handed", "back")
 
-    def __init__(self, *, soaked: str, fault: str, rejected_by: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        soaked: str,
+        fault: str,
+        rejected_by: str = "",
+        handed: str = "null",
+        back: str = "null",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.soaked = soaked
         self.fault = fault
         self.rejected_by = rejected_by
+        self.handed = handed
+        self.back = back
+
+    @override
+    def execute(self, context: Context) -> Any:
+        try:
+            found = super().execute(context)
+        except AirflowFailException as error:
+            context["ti"].xcom_push(key=LINE, value=str(error))
+            raise
+        context["ti"].xcom_push(key=LINE, value=found.pop(LINE))
+        return found
+
+    @override
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+        return {**done, LINE: self._line(snapshot, done)}
+
+    def _line(self, snapshot: Snapshot, done: Mapping[str, Any]) -> str:
+        from airflow_stream_provider.planning.outcome import kept_warm, took_over
+
+        version, result = done["version"], done["result"]
+        if result == "rejected":
+            return f"Release {version} was called off: {done['by']} said no. {snapshot.holder_sentence}"
+        handed = json.loads(self.handed) or {}
+        before = snapshot.state.deployments.get(handed.get("previous") or "")
+        kept = ""
+        if before is not None:
+            until = time.time() + seconds_left(self.stream) if before.ended is None else None
+            kept = kept_warm(before.release.version, until)
+        line = took_over(version, before.release.version if before else "", handed, kept)
+        return f"{line} {snapshot.holder_sentence}" if result == "superseded" else line
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.lifecycle.state import DeploymentEnd
         from airflow_stream_provider.planning.descent import family
+        from airflow_stream_provider.planning.outcome import went
         from airflow_stream_provider.planning.steps import Done
 
         declared = snapshot.state.deployments.get(self.deployment)
@@ -98,7 +147,8 @@ class ReportUpgradeOperator(StreamOperator):
                 how = "still holds" if snapshot.holds(self.deployment) else f"was started again as {snapshot.holding}"
                 return self._failed(f"Release {version} took over and {how}. {why}", snapshot)
             back = " Rolled back." if self._rolled_back(snapshot) else ""
-            return self._failed(f"Release {version} took over and did not stay. {self.fault}{back}", snapshot)
+            gap = f" {went(json.loads(self.back) or {})}" if back else ""
+            return self._failed(f"Release {version} took over and did not stay. {self.fault}{back}{gap}", snapshot)
         if declared.ended is DeploymentEnd.FAILED:
             return self._failed(f"Release {version} was refused: {snapshot.why_ended(self.deployment)}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)

@@ -1,35 +1,54 @@
-"""The DAG with the form by which a person stops, starts, rolls back, fences or retires a stream."""
+"""The DAG with the form by which a person stops, starts, upgrades, rolls back, fences or retires a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from airflow.sdk import DAG, Context, Param, TriggerRule
+from airflow.sdk import DAG, BaseOperator, Context, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
-from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator
+from airflow_stream_provider.runbook.adoption import adoption
+from airflow_stream_provider.runbook.by_hand import (
+    ConfirmOperator,
+    LookAheadOperator,
+    StartUpgradeOperator,
+    TellOperator,
+    upgrade_run,
+)
 from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A restart is the first and the last of them; every other operation is made of one.
-_PARTS = (Operation.STOP, Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.START)
-_OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE)
+_PARTS = (
+    Operation.STOP,
+    Operation.ROLL_BACK,
+    Operation.ABORT,
+    Operation.FENCE,
+    Operation.PROMOTE,
+    Operation.START,
+)
+_OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.PROMOTE)
 _LOOK = "ti.xcom_pull(task_ids='look')"
 _ABOUT = """\
-Stops, starts, restarts, rolls back, fences or retires the stream {name}, or calls a new release off, as
-`airflow streams` does:
+Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
+a new one off, lets it take over now, or adopts a job that runs without a stream, as `airflow streams` does:
 
 1. **look**: says who holds, what will be done and what is read again; what cannot be done is refused here, and nothing
    was touched
 2. **confirm**: shows that to a person and waits for a yes; without an answer within an hour nothing is done
-3. **stop**, **roll-back**, **abort**, **fence**, **start**: what was asked for; the others are skipped
-4. **tell**: what was done, in one line
+3. **stop**, **roll-back**, **abort**, **fence**, **promote**, **start**, **upgrade**: what was asked for; the others
+   are skipped. **upgrade** starts a run of `{name}__upgrade`, which goes on by itself
+4. **stand_by**, **job_ended**, **adopt**: the same for an adoption; without the id of the old job, **job_ended** asks a
+   person to end it. **discard** leaves no driver behind that has not taken over
+5. **tell**: what was done, in one line
 
-Every task may be cleared or retried at any time: it finds in the control log what was done. To upgrade, use
-`{name}__upgrade`.
+Every task may be cleared or retried at any time: it finds in the control log what was done.
 """
 
 
@@ -38,43 +57,65 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     with options.dag(
         spec.name,
         "operate",
-        description=f"Stop, start, restart, roll back, fence or retire the stream {spec.name}.",
+        description=f"Stop, start, restart, upgrade, roll back, fence or retire the stream {spec.name}.",
         # A run of a paused DAG waits, and this form is for when there is no time to.
         is_paused_upon_creation=False,
         tags=["stream", spec.name],
         doc_md=_ABOUT.format(name=spec.name),
     ) as dag:
-        last = LookAheadOperator(
-            task_id="look",
+        confirm = LookAheadOperator(
+            **task(OPERATE, "look"),
             stream=spec,
             operation="{{ params.operation }}",
             reason="{{ params.reason }}",
             confirmed_by="{{ params.confirmed_by }}",
+            job="{{ params.job }}",
+            release="{{ params.release }}",
+            upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
-            task_id="confirm",
+            **task(OPERATE, "confirm"),
             ask="{{ params.ask }}",
             parts=f"{{{{ {_LOOK}['parts'] | tojson }}}}",
             subject=f"{{{{ params.operation }}}} the stream {spec.name}?",
             # As text, in which nothing that somebody gave as a reason is a link or an image.
             body=f"```text\\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\\n```",
         )
-        for part in _PARTS:
-            last = last >> operator_of(
-                part,
-                task_id=part.value,
-                stream=spec,
-                reason=f"{{{{ {_LOOK}['reason'] }}}}",
-                deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
-                confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
-                pre_execute=_if_asked_for(part),
-                # What comes before may have been skipped.
+        last: BaseOperator = confirm
+        with group(OPERATE, "asked_for"):
+            for part in _PARTS:
+                last = last >> operator_of(
+                    part,
+                    **task(OPERATE, part.value),
+                    stream=spec,
+                    reason=f"{{{{ {_LOOK}['reason'] }}}}",
+                    deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
+                    confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
+                    pre_execute=_if_asked_for(part),
+                    **(_told(spec) if part is Operation.ROLL_BACK else {}),
+                    # What comes before may have been skipped.
+                    trigger_rule=TriggerRule.NONE_FAILED,
+                )
+            last = last >> StartUpgradeOperator(
+                **task(OPERATE, Operation.UPGRADE.value),
+                trigger_dag_id=options.dag_id(spec.name, "upgrade"),
+                trigger_run_id=upgrade_run("{{ run_id }}"),
+                conf={"release": f"{{{{ {_LOOK}['release'] }}}}", "reason": f"{{{{ {_LOOK}['reason'] }}}}"},
+                pre_execute=_if_asked_for(Operation.UPGRADE),
                 trigger_rule=TriggerRule.NONE_FAILED,
             )
-        last >> TellOperator(task_id="tell", stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
+        tell = TellOperator(**task(OPERATE, "tell"), stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
+        last >> tell
+        # Beside them: it is needed once in a stream's life, and nobody waits at night until its tasks are skipped.
+        adoption(spec, confirm, _if_asked_for(Operation.ADOPT)) >> tell
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())
     return dag
+
+
+def _told(spec: StreamSpec) -> dict[str, Any]:
+    """How a roll-back ended is told, as that of an upgrade."""
+    return {name: UpgradeNotifier(stream=spec) for name in ("on_success_callback", "on_failure_callback")}
 
 
 def _if_asked_for(part: Operation) -> Callable[[Context], None]:
@@ -105,8 +146,20 @@ def _form() -> dict[str, Param]:
             "",
             type="string",
             maxLength=MAX_PERSON,
-            description="For a fence alone: the person who made sure that the driver neither runs nor can come back. "
-            "The cluster is not asked then.",
+            description="For a fence, or an adoption: the person who made sure that the driver, or the old job, "
+            "neither runs nor can come back. The cluster is not asked then.",
+        ),
+        "job": Param(
+            "",
+            type="string",
+            description="For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such "
+            "as driver-20261121023732-0002. Without it you are asked to end the job, once the new driver stands by.",
+        ),
+        "release": Param(
+            "",
+            type="string",
+            pattern="^([0-9a-fA-F]{4,64})?$",
+            description="For a redeployment alone: hash, or its first digits, of the stored release.",
         ),
         "ask": Param(True, type="boolean", description="Show what will happen and wait for a yes before it is done."),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -13,9 +13,15 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.spec.stream import Strategy
 
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
 
 class StopFirstOperator(StopStreamOperator):
-    """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise.
+    """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise. A holder that hangs is fenced.
 
     :param strategy: as `check` has left it in XCom. (templated)
     """
@@ -34,3 +40,11 @@ class StopFirstOperator(StopStreamOperator):
             # The new release could not be submitted. Not a SpecError: the file may be mended when this is retried.
             raise StreamError(self.stream.problem)
         return super().execute(context)
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.hooks.holder_hangs import holder_hangs
+        from airflow_stream_provider.planning.stop import stop
+
+        hangs = "" if snapshot.state.open_request else holder_hangs(self.hook, self.stream, snapshot)
+        return stop(snapshot, identity, outcome, self.reason or identity.by, hangs=hangs)

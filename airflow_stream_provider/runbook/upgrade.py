@@ -9,7 +9,7 @@ from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param, TriggerR
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.lifecycle.ids import VERSION
-from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
+from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
@@ -17,10 +17,12 @@ from airflow_stream_provider.operators.make_room import MakeRoomOperator
 from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.restart import StopFirstOperator
+from airflow_stream_provider.runbook.words import RETIRE, UPGRADE, group, task
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 
 _RELEASE = {
@@ -28,15 +30,22 @@ _RELEASE = {
     "application": "{{ params.application }}",
     "arguments": "{{ params.arguments | tojson }}",
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
+    "no_way_back": "{{ params.no_way_back }}",
 }
+_REASON = "{{ params.reason }}"
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
+_REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
+_HANDED = "{{ ti.xcom_pull(task_ids='hand_over') | tojson }}"
+_BACK = "{{ ti.xcom_pull(task_ids='roll_back') | tojson }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+# What a roll-back must not take for a fault.
+_WHY_NOT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or ti.xcom_pull(task_ids='soak', key='inconclusive') or '' }}"
 _SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
 # Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
@@ -52,8 +61,9 @@ Upgrades the stream {spec.name}. The new release is warm before the old one stop
 
 1. **check**: YAML, script, cluster and Kafka, before anything is touched
 2. **submit**: the new driver comes up and rehearses on a clone of the checkpoint
-3. **hand_over**: it takes over between two batches
-4. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
+3. **judge**: it is compared with the old one on the same data; where that is not clear, **approve** asks a person
+4. **hand_over**: it takes over between two batches
+5. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
 
 Every task may be cleared or retried at any time.
 """
@@ -78,50 +88,76 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         doc_md=_ABOUT_UPGRADE.format(spec=spec),
     ) as dag:
         check = CheckReleaseOperator(
-            task_id="check",
+            **task(UPGRADE, "check"),
             stream=spec,
             room="{{ params.strategy == 'handover' }}",
             strategy="{{ params.strategy }}",
+            stored="{{ params.release }}",
+            reason=_REASON,
             retries=0,
             **_RELEASE,
         )
-        make_room = MakeRoomOperator(task_id="make_room", stream=spec)
-        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy=_STRATEGY)
-        submit = SubmitStandbyOperator(
-            task_id="submit", stream=spec, checked=_CHECKED, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE
-        )
-        judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
-        hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
-        soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
-        retire = RetireLaterOperator(
-            task_id="retire",
-            stream=spec,
-            previous=_OLD,
-            trigger_dag_id=options.dag_id(spec.name, "retire"),
-            trigger_run_id="{{ run_id }}",
-        )
-        roll_back = RollBackOperator(
-            task_id="roll_back", stream=spec, deployment=_NEW, fault=_FAULT, trigger_rule=TriggerRule.ONE_FAILED
-        )
-        discard = RetireOperator(
-            task_id="discard",
-            stream=spec,
-            deployment=_UNFIT,
-            reason=_WHY_DISCARDED,
-        )
-        report = ReportUpgradeOperator(
-            task_id="report",
-            stream=spec,
-            deployment=_NEW,
-            soaked=_SOAKED,
-            fault=_FAULT,
-            rejected_by=_REJECTED_BY,
-            on_failure_callback=UpgradeNotifier(stream=spec),
-        )
-        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
-        if spec.upgrade.approval:
-            steps.append(_approval(spec))
-        steps += [hand_over, soak]
+        with group(UPGRADE, "new_release"):
+            make_room = MakeRoomOperator(**task(UPGRADE, "make_room"), stream=spec)
+            stop_first = StopFirstOperator(
+                **task(UPGRADE, "stop_first"), stream=spec, strategy=_STRATEGY, reason=_REASON
+            )
+            submit = SubmitStandbyOperator(
+                **task(UPGRADE, "submit"),
+                stream=spec,
+                checked=_CHECKED,
+                redeployed=_REDEPLOYED,
+                reason=_REASON,
+                trigger_rule=TriggerRule.NONE_FAILED,
+                **_RELEASE,
+            )
+            judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, deployment=_NEW)
+            approve = _approval(spec)
+        with group(UPGRADE, "take_over"):
+            # `approve` is skipped where nobody has to be asked.
+            hand_over = HandOverOperator(
+                **task(UPGRADE, "hand_over"),
+                stream=spec,
+                deployment=_NEW,
+                reason=_REASON,
+                trigger_rule=TriggerRule.NONE_FAILED,
+            )
+            soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, deployment=_NEW)
+        with group(UPGRADE, "way_back"):
+            roll_back = RollBackOperator(
+                **task(UPGRADE, "roll_back"),
+                stream=spec,
+                deployment=_NEW,
+                fault=_FAULT,
+                trigger_rule=TriggerRule.ONE_FAILED,
+            )
+            discard = RetireOperator(
+                **task(UPGRADE, "discard"),
+                stream=spec,
+                deployment=_UNFIT,
+                reason=_WHY_DISCARDED,
+            )
+        with group(UPGRADE, "afterwards"):
+            retire = RetireLaterOperator(
+                **task(UPGRADE, "retire"),
+                stream=spec,
+                previous=_OLD,
+                trigger_dag_id=options.dag_id(spec.name, "retire"),
+                trigger_run_id="{{ run_id }}",
+            )
+            report = ReportUpgradeOperator(
+                **task(UPGRADE, "report"),
+                stream=spec,
+                deployment=_NEW,
+                soaked=_SOAKED,
+                fault=_WHY_NOT,
+                rejected_by=_REJECTED_BY,
+                handed=_HANDED,
+                back=_BACK,
+                on_success_callback=UpgradeNotifier(stream=spec),
+                on_failure_callback=UpgradeNotifier(stream=spec),
+            )
+        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, approve, hand_over, soak]
         for before, after in zip(steps, [*steps[1:], retire], strict=True):
             before >> after
         soak >> roll_back >> discard >> report
@@ -148,7 +184,9 @@ def retire_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         tags=["stream", spec.name],
         doc_md=f"Ends a release of the stream {spec.name} that does not hold it any more. Upgrades start this DAG.",
     ) as dag:
-        RetireOperator(task_id="retire", stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough.")
+        RetireOperator(
+            **task(RETIRE, "retire"), stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough."
+        )
     return dag
 
 
@@ -170,6 +208,25 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             type="array",
             items={"type": "string"},
             description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
+        ),
+        "no_way_back": Param(
+            False,
+            type="boolean",
+            description="Take over though the release before may not be able to read what this one writes: the stream "
+            "cannot be given back to it then.",
+        ),
+        "release": Param(
+            "",
+            type="string",
+            pattern="^([0-9a-fA-F]{4,64})?$",
+            description="Hash, or its first digits, of a stored release: that is deployed as it was, with its own "
+            "version, script and arguments, and none of its files has to be there any more.",
+        ),
+        "reason": Param(
+            "",
+            type="string",
+            maxLength=MAX_REASON,
+            description="Why; it is written into the stream's history, which many read.",
         ),
     }
 
@@ -194,10 +251,11 @@ def _strategy(spec: StreamSpec) -> Param:
 
 def _approval(spec: StreamSpec) -> BaseOperator:
     return ApproveUpgradeOperator(
-        task_id="approve",
+        **task(UPGRADE, "approve"),
         stream=spec,
         deployment=_NEW,
         application=_APPLICATION,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
         subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
+        notifiers=[ApprovalNotifier(stream=spec)],
     )

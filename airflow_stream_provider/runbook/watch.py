@@ -13,6 +13,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import WatchStreamsOperator
 from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 
@@ -62,14 +63,14 @@ def watch_dag(name: str, folder: Path, options: DagOptions, seconds: float | Non
     ) as dag:
         # One at a time: each look goes on from the one before.
         look = WatchStreamsOperator(
-            task_id="look",
+            **task(WATCH, "look"),
             streams=folder,
             prefix=options.prefix,
             max_active_tis_per_dag=1,
             execution_timeout=timedelta(seconds=LOOK_SECONDS),
         )
         # A cleared task finds the run that it has triggered.
-        TriggerDagRunOperator.partial(task_id="revive", skip_when_already_exists=True).expand_kwargs(look.output)
+        TriggerDagRunOperator.partial(**task(WATCH, "revive"), skip_when_already_exists=True).expand_kwargs(look.output)
     return dag
 
 
@@ -92,7 +93,7 @@ def revive_with(operator: type[ReviveStreamOperator], name: str, options: DagOpt
         tags=["stream", name],
         doc_md=_ABOUT_REVIVE.format(name=name),
     ) as dag:
-        operator(task_id="revive", **arguments)
+        operator(**task(REVIVE, "revive"), **arguments)
     # After the operator, which would copy them.
     about = "Run of the watch that found the stream without a driver; empty when a person triggers this."
     dag.params = ParamsDict({"look": Param("", type="string", description=about)})

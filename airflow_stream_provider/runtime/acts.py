@@ -20,6 +20,7 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.background import Background
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ends import described, ends_before
+from airflow_stream_provider.runtime.freshness import Freshness
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
@@ -67,6 +68,7 @@ class Acts:
         self._run_rehearsal = ports.rehearse
         self._compare = ports.compare
         self._compared_with: str | None = None
+        self._freshness = Freshness(ports.stale, ports.clock)
         self._offsets = offsets
         self._heartbeat = heartbeat
         self._clock = ports.clock
@@ -122,8 +124,25 @@ class Acts:
     def answer(self, state: StreamState) -> None:
         """Append `ready` for the open request, unless anything was appended since `state`."""
         request = state.open_request
-        if request is not None and not self._unable() and self._still_fits(state):
-            self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
+        if request is None or self._process.waits_for:
+            return  # asked again at the next turn, until the request expires
+        if self._unable() or not self._still_fits(state):
+            return
+        # Whoever has held is rolled back to, and at once; so follows one that adopts, as the job before it has ended.
+        at_once = self._heartbeat.started_at is not None or self._policy.adopts
+        if not at_once and not self._freshness.lasts:
+            # In the background: the storage may take its time. The next turn answers.
+            self.background.begin(lambda: self._look_again(state), rehearses=True)
+            return
+        self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
+
+    def _look_again(self, state: StreamState) -> None:
+        """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
+        why = self._freshness.why_again()
+        if why:
+            log.warning("Rehearsing again before the hand-over: %s", why)
+            self._rehearse(state, again=why)
+            self._heartbeat.phase = DriverPhase.STANDBY
 
     def _still_fits(self, state: StreamState) -> bool:
         """Whether this driver may follow the last holder, which may be another one than it has rehearsed against.
@@ -252,7 +271,7 @@ class Acts:
 
     # -- rehearsing and failing ------------------------------------------------------------------------------------
 
-    def _rehearse(self, state: StreamState) -> None:
+    def _rehearse(self, state: StreamState, again: str = "") -> None:
         self._heartbeat.phase = DriverPhase.REHEARSING
         try:
             former = self._control.patiently(lambda: self._control.former_queries(state))
@@ -260,7 +279,10 @@ class Acts:
         except StreamError as error:
             self.fail(str(error), error)
         else:
+            if again:
+                rehearsal = {**rehearsal, "notes": [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]}
             self._compared_with = state.last_holder
+            self._freshness.rehearsed()
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def finish(self) -> None:

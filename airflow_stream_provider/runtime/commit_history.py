@@ -1,7 +1,7 @@
-"""Remembers the last progress and the last commits of each query, for the heartbeat.
+"""Remembers the last progress, the last commits and the last batches of each query, for the heartbeat.
 
-Whoever measures the lag and cannot read a query's checkpoint judges by them whether it keeps up. They must stay small,
-because a heartbeat is replaced once a second.
+Whoever measures the lag and cannot read a query's checkpoint judges by its commits whether it keeps up; whoever judges
+a release compares its batches. They must stay small, because a heartbeat is replaced once a second.
 """
 
 from __future__ import annotations
@@ -13,39 +13,61 @@ from datetime import datetime
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
-from airflow_stream_provider.lifecycle.heartbeat import Commit, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Batch, Commit, QueryProgress
 
 # As many as the rules of Burrow look at; see `lag.committed_offsets.WINDOW`.
 COMMITS = 10
+# As many of the last batches: the same second apart at least.
+BATCHES = COMMITS
 # Of a query that reads more partitions, only the time of the last commit is kept. So the commits of a query take at
 # most some 40 kB of the heartbeat.
 PARTITIONS = 200
 
 
 class CommitHistory:
-    """The last progress and the last commits, oldest first, of queries that run in this driver, by the query's name."""
+    """The last progress, commits and batches, oldest first, of queries that run in this driver, by the query's name."""
 
     def __init__(self) -> None:
         self._last: dict[str, QueryProgress] = {}
         self._commits: dict[str, tuple[Commit, ...]] = {}
+        self._batches: dict[str, tuple[Batch, ...]] = {}
 
     def add(self, queries: Sequence[QueryProgress], now: float) -> tuple[QueryProgress, ...]:
-        """Return the progress of the queries, each with its last commits; call it once a second.
+        """Return the progress of the queries, each with its last commits and batches; call it once a second.
 
         Of a query that was started again Spark says nothing before its next batch: it is where it was.
 
         :param now: seconds since 1970.
         """
-        return tuple(replace(self._known(query), commits=self._noted(query, now)) for query in queries)
+        found = []
+        for query in queries:
+            known = self._known(query)
+            batches = self._batched(query)  # before its last progress is replaced
+            found.append(replace(known, batches=batches, commits=self._noted(query, now)))
+        return tuple(found)
 
     def forget(self) -> None:
         """Begin anew: another driver may commit from now on."""
         self._last.clear()
         self._commits.clear()
+        self._batches.clear()
 
     def _known(self, query: QueryProgress) -> QueryProgress:
         last = self._last.get(query.name)
-        return query if query.batch is not None or last is None else replace(last, ended=query.ended)
+        return (
+            query
+            if query.batch is not None or last is None
+            else replace(last, ended=query.ended, failures=query.failures)
+        )
+
+    def _batched(self, query: QueryProgress) -> tuple[Batch, ...]:
+        batches, before, at = self._batches.get(query.name, ()), self._last.get(query.name), _committed_at(query)
+        if query.batch is None or query.batch_seconds is None or at is None:
+            return batches
+        if before is None or query.batch != before.batch:
+            batches = (*batches, Batch(query.batch, at, query.batch_seconds, query.input_rows))[-BATCHES:]
+            self._batches[query.name] = batches
+        return batches
 
     def _noted(self, query: QueryProgress, now: float) -> tuple[Commit, ...]:
         commits, before = self._commits.get(query.name, ()), self._last.get(query.name)

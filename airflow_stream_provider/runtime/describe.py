@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import kafka_source
+from airflow_stream_provider.runtime.batch_numbers import state_of
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
@@ -155,6 +156,7 @@ def progress(query: ManagedQuery) -> QueryProgress:
     batch = body["batchId"] if ran else body["batchId"] - 1
     if batch < 0:
         return found
+    state_rows, state_bytes = state_of(body)
     return replace(
         found,
         id=body["id"],
@@ -164,6 +166,6 @@ def progress(query: ManagedQuery) -> QueryProgress:
         rows_per_second=body.get("processedRowsPerSecond", 0.0),
         triggered_at=body.get("timestamp") or "",
         committed=tuple(source.get("endOffset") for source in body.get("sources", ())),
-        state_rows=sum(operator.get("numRowsTotal", 0) for operator in body.get("stateOperators", ())),
-        state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in body.get("stateOperators", ())),
+        state_rows=state_rows,
+        state_bytes=state_bytes,
     )

@@ -23,6 +23,7 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import application_of
 from airflow_stream_provider.runtime import jvm
+from airflow_stream_provider.runtime.adopted_logs import AdoptedLogs
 from airflow_stream_provider.runtime.driver_folders import check_kept
 from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
@@ -49,10 +50,12 @@ class DriverProcess:
     """The `ports.Process` of a driver; also owns checkpoints in the stream's name.
 
     :param ownership: which checkpoints are the stream's.
+    :param adopts: whether a job without a stream may write the checkpoints until this driver takes over.
     """
 
-    def __init__(self, ownership: Ownership, app_name: str, lease_seconds: float) -> None:
+    def __init__(self, ownership: Ownership, app_name: str, lease_seconds: float, *, adopts: bool = False) -> None:
         self._ownership = ownership
+        self._adopted = AdoptedLogs() if adopts else None
         # By location: where a checkpoint without an owner stood when it was checked.
         self._unowned: dict[str, checkpoints.LogEnds] = {}
         # The locations that this driver has claimed.
@@ -79,7 +82,8 @@ class DriverProcess:
     def facts(self) -> Heartbeat:
         """Identity for the heartbeat; the application's id and UI are empty until the script has a SparkContext.
 
-        `message` says why it waits for the control store, as for rights that its user lacks there.
+        `message` says why it waits for the control store, as for rights that its user lacks there; or how far the job
+        is that is to be adopted.
         """
         context = SparkContext._active_spark_context
         # While the script creates its context, it is visible here before it is complete.
@@ -87,7 +91,13 @@ class DriverProcess:
             if not self._facts.application_id:
                 self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
             self._hosts.follow()
-        return replace(self._facts, executor_hosts=self._hosts.known, message=self._waits)
+        message = self._waits or ("" if self._adopted is None else self._adopted.says)
+        return replace(self._facts, executor_hosts=self._hosts.known, message=message)
+
+    @property
+    def waits_for(self) -> str:
+        """Which checkpoint of the job that is to be adopted does not stand still yet; empty: none."""
+        return "" if self._adopted is None else self._adopted.moving
 
     def postpone(self, sent: float) -> None:
         """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""
@@ -96,12 +106,18 @@ class DriverProcess:
     def check_checkpoint(self, location: str) -> None:
         """Check that this stream may use the checkpoint. One that has no owner yet is watched for some seconds.
 
-        :raises CheckpointError: its location cannot be used, another stream owns it, or an unmanaged job writes it.
+        One that is to be adopted may be written by its job: it is watched from now on, until this driver claims it.
+
+        :raises CheckpointError: its location cannot be used, another stream owns it, an unmanaged job writes it, or
+            there is no batch in one that is to be adopted.
         :raises TopicDenied: Kafka does not let the driver's user read and write the claims.
         """
         check_kept(location)
         checkpoints.check_location(location)
-        if not self._patiently(lambda: self._ownership.check(location)):
+        owned = self._patiently(lambda: self._ownership.check(location))
+        if self._adopted is not None:
+            self._adopted.watch(location)
+        elif not owned:
             checkpoints.refuse_if_being_written(location)
             self._unowned[location] = checkpoints.boundary(location)
 
@@ -116,9 +132,15 @@ class DriverProcess:
             nobody could stop or relieve it meanwhile.
         """
         check_kept(location)
-        if not self._ownership.check(location):
+        owned = self._ownership.check(location)
+        if self._adopted is not None:
+            # It has been watched all the time, and not only now.
+            self._adopted.refuse_if_moved(location)
+        elif not owned:
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
         self._ownership.claim(location)
+        if self._adopted is not None:
+            self._adopted.let_go(location)
         with self._claiming:
             self.claimed |= {location}
 

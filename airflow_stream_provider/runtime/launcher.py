@@ -32,6 +32,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,8 @@ def main(argv: Sequence[str], folder: Path) -> int:
             next_step="Find out who submitted this driver: Airflow does not do that.",
         )
     verify(folder, release)
-    return _run(log, within_reach(log.store.origin), others, incarnation, release, deployment.policy, options, folder)
+    policy = replace(deployment.policy, adopts=deployment.adopts)
+    return _run(log, within_reach(log.store.origin), others, incarnation, release, policy, options, folder)
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -146,7 +148,7 @@ def _run(
     name = application_name(options.stream, release.version, options.deployment, origin)
     owners = open_owners(options.control, options.brokers)
     ownership = Ownership(options.stream, options.control, owners, origin)
-    process = DriverProcess(ownership, name, policy.lease_seconds)
+    process = DriverProcess(ownership, name, policy.lease_seconds, adopts=policy.adopts)
     reach(hadoop_storage.storage())
     gate = Gate()
     thread = AgentThread()
@@ -159,6 +161,7 @@ def _run(
             process=process,
             rehearse=rehearsal.run,
             compare=rehearsal.compare,
+            stale=rehearsal.stale,
             spawn=thread.spawn,
         ),
         group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,

@@ -157,6 +157,10 @@ class Process(Protocol):
     def facts(self) -> Heartbeat:
         """What a heartbeat says of the process and its Spark application."""
 
+    @property
+    def waits_for(self) -> str:
+        """Why this driver may not take over now though it is asked to; empty: it may."""
+
     def postpone(self, sent: float) -> None:
         """Let the lease run from this monotonic time; raise LeaseOver when it has run out already."""
 
@@ -223,6 +227,8 @@ class Ports:
     """The surroundings of one agent.
 
     :param spawn: begins background work.
+    :param stale: returns why what was rehearsed may be true no more, as a clause; empty when nothing has changed. May
+        take as long as the storage; raises StreamError when this release cannot take over any more.
     """
 
     queries: Queries
@@ -231,3 +237,4 @@ class Ports:
     spawn: Spawn
     compare: Compare
     clock: Clock = field(default_factory=MachineClock)
+    stale: Callable[[], str] = str

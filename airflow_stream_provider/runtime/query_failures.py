@@ -38,6 +38,7 @@ class QueryFailures:
     """How a query does in this driver. All times are monotonic.
 
     :param count: how often it failed since its last commit.
+    :param total: how often it failed since this driver took over.
     :param waited: how often it waited for its checkpoint since then.
     :param at_batch: that commit.
     :param retry_at: when it is tried again; 0 while it runs.
@@ -48,6 +49,7 @@ class QueryFailures:
     """
 
     count: int = 0
+    total: int = 0
     waited: int = 0
     at_batch: int | None = None
     retry_at: float = 0.0
@@ -62,7 +64,7 @@ class QueryFailures:
 
     def begins(self, batch: int | None) -> None:
         """This driver, which holds, goes on after this commit."""
-        self.count = self.waited = 0
+        self.count = self.total = self.waited = 0
         self.began_at = self.at_batch = batch
 
     def prove(self, batch: int | None) -> None:
@@ -77,6 +79,7 @@ class QueryFailures:
         if batch != self.at_batch:
             self.count, self.at_batch = 0, batch
         self.count += 1
+        self.total += 1
         concurrent = any(sign in text for sign in CONCURRENT)
         attempts = CONCURRENT_ATTEMPTS if concurrent else ATTEMPTS
         if any(sign in text for sign in INCURABLE) or (self.count >= attempts and not self.proven):

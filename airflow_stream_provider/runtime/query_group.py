@@ -60,7 +60,14 @@ class QueryGroup:
     def progress(self) -> tuple[QueryProgress, ...]:
         """Ask Spark how far each query is."""
         found = [(query, progress(query)) for query in self._gate.queries]
-        return tuple(replace(p, gap_seconds=self._starts.gaps.seconds(q.checkpoint, p.batch)) for q, p in found)
+        return tuple(
+            replace(
+                p,
+                gap_seconds=self._starts.gaps.seconds(q.checkpoint, p.batch),
+                failures=self._starts.failures_of(q).total,
+            )
+            for q, p in found
+        )
 
     def ended(self) -> dict[str, QueryEnd]:
         """Read in the checkpoints where the queries, all of which have ended, stopped.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import statistics
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.runtime.batch_numbers import again_of, summary_of
 from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
 from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
@@ -26,12 +26,15 @@ from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 from airflow_stream_provider.runtime.spark_error import message_of
+from airflow_stream_provider.runtime.surroundings import changed, executors, surroundings
 from airflow_stream_provider.runtime.ungated import check_jvm
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
 # A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
 IDLE_SECONDS = 10.0
+# With less time than a clone of the state may take, none is begun any more.
+CLONE_SECONDS = 10.0
 # To plan a batch, Spark tells the sources that the one before it is done, and a file source then cleans the real input:
 # also what the running release has not read. The batch that `_plan` runs is in the offsets log already, so that Spark
 # plans no other one.
@@ -39,8 +42,20 @@ PLAN_ONLY = (
     "The query {} lets Spark clean its input (cleanSource): only its plan was rehearsed, because the batches of a "
     "rehearsal would remove files that the running release has not read."
 )
+# What a rehearsal could not see, said so that nobody takes it for seen.
+NO_BATCH = "The query {} has no batch yet: nothing of it was rehearsed."
+ON_SCRATCH = (
+    "The state of the query {} is larger than state_limit_bytes: it was rehearsed without. Whether its state can be "
+    "loaded, and in which formats its checkpoint is written then, was not seen."
+)
+FORMATS_UNSEEN = "In which formats the checkpoint of the query {} is written by this release was not seen{}."
+NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
 log = logging.getLogger(__name__)
+
+
+class TooSlow(RehearsalRefused):
+    """The batches of a rehearsal did not end in its time."""
 
 
 class Rehearsal:
@@ -58,6 +73,9 @@ class Rehearsal:
         self._process = process
         self._others = others
         self._queries: list[dict[str, Any]] = []
+        self._notes: list[str] = []
+        self._one_way: list[str] = []
+        self._seen: Mapping[str, Any] = {}
         self._pinned: dict[str, dict[str, str]] = {}
         # Ids of the rehearsals' own queries.
         self._own: set[str] = set()
@@ -85,23 +103,45 @@ class Rehearsal:
         for query in queries:
             check_engine(query.label, query.writer_spec)
             self._process.check_checkpoint(query.checkpoint)
+            checkpoints.check_whole(query.checkpoint)
             self._sweep(query)
         started = time.monotonic()
         self._queries = [describe(query) for query in queries]
+        self._seen = surroundings(queries, self._queries)
         self._pinned = {query.checkpoint: checkpoints.pinned_conf(query.checkpoint) for query in queries}
-        notes = self._compared(former)
+        self._notes, self._one_way = self._compared(former), []
         self._cleaning = {query.checkpoint for query in queries if cleans_input(query)}
-        notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
+        self._notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
         found = {}
         runtime._rehearsing = True
         try:
             for query in queries:
                 found[query.label] = self._rehearse(query)
+            for query in queries:  # last: what must be rehearsed is not to lack the time that this takes
+                if found[query.label].get("batches"):
+                    found[query.label].update(self._once_more(query))
         finally:
             runtime._rehearsing = False
         check_jvm(queries, self._own)
+        self._seen = {**self._seen, **executors(queries)}  # those that came up meanwhile are warm, too
         self._say("")
-        return {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": notes}
+        summary = {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": self._notes}
+        return {**summary, **self._way_back()}
+
+    def _way_back(self) -> dict[str, Any]:
+        """Return what of the summary is about the way back; nothing while there is one, as far as was seen.
+
+        :raises RehearsalRefused: there would be none, and nobody has accepted that.
+        """
+        if not self._one_way:
+            return {}
+        if not self._policy.no_way_back:
+            raise RehearsalRefused(
+                f"There would be no way back: {' '.join(self._one_way)} The release before may not be able to read it.",
+                next_step="Nothing that runs was touched. Leave setting or Spark version as it was; or say in the "
+                "form's `no_way_back` that the stream need not be given back.",
+            )
+        return {"one_way": self._one_way}
 
     def compare(self, former: Sequence[Mapping[str, Any]]) -> None:
         """Compare the queries that were rehearsed with those of another holder than then; the `ports.Compare`.
@@ -110,6 +150,23 @@ class Rehearsal:
         """
         self._check_file_systems(former, self._queries)
         self._compared(former)
+
+    def stale(self) -> str:
+        """Return what has changed since the rehearsal, as a clause; empty for nothing; the `stale` of `Ports`.
+
+        :raises CheckpointError: a checkpoint cannot be used any more, or is not whole.
+        """
+        queries = self._gate.all_known()
+        try:
+            for query in queries:
+                self._process.check_checkpoint(query.checkpoint)
+                checkpoints.check_whole(query.checkpoint)
+            now = {**surroundings(queries, [describe(query) for query in queries]), **executors(queries)}
+            return changed(self._seen, now)
+        except CheckpointAway as error:
+            # As before there was this look: whoever holds may hand over, and the queries wait for their storage.
+            log.warning("Whether anything has changed since the rehearsal is not known: %s", error)
+            return ""
 
     def _check_file_systems(self, former: Sequence[QueryFacts], queries: Sequence[QueryFacts]) -> None:
         moved = on_another_file_system(former, queries, self._policy.changed_checkpoints)
@@ -142,12 +199,15 @@ class Rehearsal:
         try:
             summary: dict[str, Any] = {}
             if checkpoints.boundary(query.checkpoint).offsets is None:
-                return summary  # there is no batch to rehearse on; its first batch runs after the hand-over
+                self._notes.append(NO_BATCH.format(query.label))
+                return summary  # its first batch runs after the hand-over
             self._say(f"rehearsing the plan of {query.label}")
             summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
             if self._batches and query.checkpoint not in self._cleaning:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
+            else:
+                self._notes.append(FORMATS_UNSEEN.format(query.label, ": none of its batches was run"))
             if self._batches:
                 self._warm_sink(query)
             return summary
@@ -187,45 +247,73 @@ class Rehearsal:
 
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""
-        source = self._prepare(query, clone)
-        writer = rehearsal_writer(query.writer, clone)
-        if query.writer_spec.foreach_batch is not None and self._policy.foreach_batch_safe:
-            writer = writer.foreachBatch(query.writer_spec.foreach_batch)
-        else:
-            writer = writer.format("noop")
+        source, before = self._prepare(query, clone)
+        if query.writer_spec.sink in ("foreachBatch", "foreach") and self._function(query) is None:
+            self._notes.append(NOT_CALLED.format(query.label, query.writer_spec.sink))
+        batches = self._run(query, clone, self._batches)
+        if before is not None:
+            self._compare_formats(query, before, checkpoints.formats(clone))
+        return {"on": source, **summary_of(batches)}
+
+    def _function(self, query: ManagedQuery) -> Callable[[DataFrame, int], None] | None:
+        """Return the user's function, if it gets the batches of the rehearsal."""
+        return query.writer_spec.foreach_batch if self._policy.foreach_batch_safe else None
+
+    def _once_more(self, query: ManagedQuery) -> dict[str, Any]:
+        """Run the batch again that the holder has committed last, now that all is warm: the same rows and state.
+
+        By it this release is compared with the holder. It is left out where the checkpoint cannot be cloned with its
+        state, and where the rehearsal's time does not last for it.
+        """
+        if time.monotonic() + CLONE_SECONDS > self._deadline:
+            return {}
+        self._say(f"running the last batch of {query.label} once more")
+        folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)
+        clone, limit = str(folder / "again"), self._policy.state_limit_bytes
         try:
-            run = start_ungated(writer)
-            batches = self._await_batches(run)
+            checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
+            found = self._run(query, clone, 1)
+        except (CheckpointError, TooSlow) as error:
+            log.info("The last batch of %s is not run once more: %s", query.label, error)
+            return {}
+        finally:
+            checkpoints.remove_clones(folder)
+        return {"again": again_of(found[0])} if found else {}
+
+    def _run(self, query: ManagedQuery, clone: str, batches: int) -> list[dict[str, Any]]:
+        """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each."""
+        writer = rehearsal_writer(query.writer, clone)
+        function = self._function(query)
+        writer = writer.format("noop") if function is None else writer.foreachBatch(function)
+        try:
+            return self._await_batches(start_ungated(writer), batches)
         except Exception as error:
             raise self._refused(
                 f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
             ) from error
-        seconds = [batch["durationMs"].get("triggerExecution", 0) / 1000 for batch in batches]
-        rows = sum(batch.get("numInputRows", 0) for batch in batches)
-        return {
-            "on": source,
-            "batches": len(batches),
-            "batch_seconds": [round(second, 3) for second in seconds],
-            "last_batch_seconds": seconds[-1] if seconds else None,
-            "median_batch_seconds": statistics.median(seconds) if seconds else None,
-            "rows": rows,
-            "rows_per_second": round(rows / sum(seconds), 1) if sum(seconds) else None,
-        }
 
-    def _prepare(self, query: ManagedQuery, clone: str) -> str:
-        """Make the checkpoint for the warm-up and return what it is made of."""
+    def _compare_formats(self, query: ManagedQuery, before: checkpoints.Formats, after: checkpoints.Formats) -> None:
+        found = checkpoints.one_way(before, after)
+        if found:
+            self._one_way.append(f"The query {query.label} writes {', '.join(found)}.")
+        if before.batch == after.batch:
+            self._notes.append(FORMATS_UNSEEN.format(query.label, " in offsets/: no new records came in"))
+
+    def _prepare(self, query: ManagedQuery, clone: str) -> tuple[str, checkpoints.Formats | None]:
+        """Make the checkpoint for the warm-up; return what it is made of, and its formats if it is a clone."""
         limit = self._policy.state_limit_bytes
         try:
             # Without the last commit, so that there is a batch to run even when no new data arrives.
             checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
-            return "a clone of the state"
+            return "a clone of the state", checkpoints.formats(clone)
         except checkpoints.StateTooLarge as error:
             self._say(str(error))
         checkpoints.scratch(query.checkpoint, clone, self._new_id())
-        return "a scratch checkpoint"
+        self._notes.append(ON_SCRATCH.format(query.label))
+        return "a scratch checkpoint", None
 
-    def _await_batches(self, run: StreamingQuery) -> list[dict[str, Any]]:
-        wanted, seen = self._batches, 0
+    def _await_batches(self, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
+        seen = 0
         idle_since = time.monotonic()
         try:
             while True:
@@ -240,7 +328,7 @@ class Rehearsal:
                 if len(batches) >= wanted or now - idle_since > IDLE_SECONDS or not run.isActive:
                     return batches
                 if now > self._deadline:
-                    raise RehearsalRefused(
+                    raise TooSlow(
                         f"Only {len(batches)} of {wanted} batches ran within {self._policy.rehearse_seconds:.0f} s.",
                         next_step="Look at the batches' times in the standby's Spark UI; raise "
                         "`upgrade.rehearse_seconds`.",

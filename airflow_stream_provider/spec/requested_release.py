@@ -25,6 +25,7 @@ class RequestedRelease:
     """What a person wants to run: the YAML, with what the form says instead.
 
     :param bundle: folder of the DAG bundle; None: not known.
+    :param no_way_back: whether it need not be possible to give the stream back to the release before.
     """
 
     spec: StreamSpec
@@ -33,6 +34,7 @@ class RequestedRelease:
     arguments: tuple[str, ...]
     changed_checkpoints: tuple[str, ...] = ()
     bundle: Path | None = None
+    no_way_back: bool = False
 
     @classmethod
     def of(
@@ -43,6 +45,8 @@ class RequestedRelease:
         arguments: Sequence[str] | str | None = None,
         changed_checkpoints: Sequence[str] | str | None = None,
         bundle: Path | None = None,
+        *,
+        no_way_back: bool = False,
     ) -> RequestedRelease:
         """Build it from an operator's parameters; the YAML fills in what is None or empty.
 
@@ -55,6 +59,7 @@ class RequestedRelease:
             spec.arguments if arguments is None else _words("arguments", arguments),
             _words("changed_checkpoints", changed_checkpoints or ()),
             bundle,
+            no_way_back,
         )
 
     @property

@@ -72,7 +72,7 @@ def _known(spec: StreamSpec, fields: Mapping[str, Any], text: str, path: Path, p
     if "storage" not in fields:
         update["storage"] = None
     if "approval" not in fields.get("upgrade", {}) and re.search(r"\bapproval\b", text):
-        # Without its task in the DAG, an upgrade that waits for an answer would go on.
+        # Else an upgrade that has to wait for an answer would go on.
         update["upgrade"] = spec.upgrade.model_copy(update={"approval": True})
     return spec.model_copy(update=update)
 

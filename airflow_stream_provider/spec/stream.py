@@ -77,8 +77,9 @@ class UpgradeSpec(_Part):
     """How upgrades go. Durations are seconds or text such as ``10m``; the other limits are those of Policy.
 
     `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the
-    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, one of
-    `approvers` (user ids of Airflow's auth manager; empty: everybody who may answer), within `approval_timeout`.
+    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, also where
+    the rehearsal leaves no doubt; one of `approvers` (user ids of Airflow's auth manager; empty: everybody who may
+    answer), within `approval_timeout`.
     `free_arguments`: the form may say other arguments of the script than the YAML. `on_change`: the watch starts an
     upgrade when the YAML or a file of the release has changed. `schedule`: a cron expression in UTC; an upgrade to what
     the YAML says then starts at these times, also when that is what runs.
@@ -103,12 +104,6 @@ class UpgradeSpec(_Part):
     take_back_seconds: Annotated[Seconds, Field(ge=1)] = Policy.take_back_seconds
 
     @model_validator(mode="after")
-    def _approvers_are_asked(self) -> Self:
-        if self.approvers and not self.approval:
-            raise ValueError("approvers are named, but approval is false: nobody would be asked.")
-        return self
-
-    @model_validator(mode="after")
     def _a_lost_driver_is_fenced(self) -> Self:
         found = 4 * self.lease_seconds + self.pause_seconds
         if found > LOST_SECONDS:
@@ -118,11 +113,12 @@ class UpgradeSpec(_Part):
             )
         return self
 
-    def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
+    def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
         runbook_only = {"strategy", "soak", "keep_previous", "free_arguments"}
         runbook_only |= {"approval", "approvers", "approval_timeout", "on_change", "schedule"}
-        return Policy(**self.model_dump(exclude=runbook_only), changed_checkpoints=changed_checkpoints)
+        found = self.model_dump(exclude=runbook_only)
+        return Policy(**found, changed_checkpoints=changed_checkpoints, no_way_back=no_way_back)
 
 
 class LagSpec(_Part):
@@ -263,9 +259,10 @@ class StreamSpec(_Part):
         """Return where a file that the YAML or the form names is; it need not be there, nor in `root`."""
         return self.root / name
 
-    def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
+    def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
-        return replace(self.upgrade.policy(changed_checkpoints), offsets_group=self.offsets_group or "")
+        found = self.upgrade.policy(changed_checkpoints, no_way_back=no_way_back)
+        return replace(found, offsets_group=self.offsets_group or "")
 
 
 def load_spec(path: str | Path) -> StreamSpec:

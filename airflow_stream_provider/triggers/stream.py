@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -37,6 +37,9 @@ class StreamTrigger(BaseTrigger):
         before the trigger starts, because no triggerer ran, it still looks once.
     """
 
+    conditions: ClassVar[tuple[type[Condition], ...]] = CONDITIONS
+    """What it can wait for."""
+
     def __init__(self, address: dict[str, Any], condition: dict[str, Any], deadline: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.address = address
@@ -53,7 +56,7 @@ class StreamTrigger(BaseTrigger):
         # Imported here: operators import this module, and parsing a DAG file needs no hook.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        condition = condition_from_json(self.condition, CONDITIONS)
+        condition = condition_from_json(self.condition, self.conditions)
         hook = StreamHook(**self.address)
         looks = _StreamLooks(hook, condition)
         try:

@@ -33,7 +33,7 @@ def build(podman: Podman, upstream: Iterable[str], say: Callable[[str], None]) -
     :param say: called with what is done next.
     :raises StackError: something cannot be fetched or built, or there is no recipe for a name.
     """
-    options = ["--network=host", "--pull=never", *_trust(podman.folder)]
+    options = ["--network=host", "--pull=never"]
     if not podman.succeeds("image", "exists", DEBIAN):
         say("a Debian, by mmdebstrap")
         _debian(podman)
@@ -43,7 +43,8 @@ def build(podman: Podman, upstream: Iterable[str], say: Callable[[str], None]) -
         programs = [f"--build-context={key}={value}" for key, value in _programs(folder.name, podman.folder).items()]
         podman.run("build", *options, *programs, "--tag", name, folder)
     say("the images of the Compose file, from those")
-    podman.compose(*(f"--podman-build-args={option}" for option in options), "build")
+    # Only here: Debian's Java writes the file of certificates as it is installed, which a mount would keep it from.
+    podman.compose(*(f"--podman-build-args={option}" for option in [*options, *_trust(podman.folder)]), "build")
 
 
 def recipe(image: str) -> Path:

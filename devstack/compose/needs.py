@@ -1,10 +1,11 @@
-"""Say what is missing on this machine to run containers, before anything is built."""
+"""Say what is missing to run containers, before anything is built or started."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 from devstack.errors import StackError
 
@@ -17,8 +18,10 @@ PACKAGES = {
     "aardvark-dns": "aardvark-dns",
     "catatonit": "catatonit",
     "iptables": "iptables",
+    "iproute2": "ip",
     "mmdebstrap": "mmdebstrap",
 }
+INIT = "catatonit"  # by the Makefile
 HELPERS = "/usr/lib/podman:/usr/libexec/podman:/usr/sbin:/sbin"
 
 
@@ -40,6 +43,19 @@ def check(find: Callable[[str], bool] | None = None, user: int | None = None) ->
             "make test-compose has to be run by root: the images begin with a Debian made by mmdebstrap, and the "
             "containers have a network of their own.",
             next_step="Run it with sudo, in a clone that root may write to.",
+        )
+
+
+def check_alone(init: str | None = None) -> None:
+    """Check that this runs in namespaces of its own: nothing runs of what a run before has left, and its /run is gone.
+
+    :param init: name of the first process; default: reads it.
+    :raises StackError: it does not.
+    """
+    if (init or Path("/proc/1/comm").read_text().strip()) != INIT:
+        raise StackError(
+            "The containers of docker-compose.yaml run in namespaces of their own only, which this process is not in.",
+            next_step="make test-compose",
         )
 
 

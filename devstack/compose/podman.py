@@ -22,6 +22,7 @@ default_ulimits = ["nofile=1024:1024","nproc=4096:4096"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+lock_type = "file"
 image_copy_tmp_dir = "{folder}"
 tmp_dir = "{run}/libpod"
 [network]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from devstack.compose.file import ROOT, patience, read_services, start_order
+from devstack.compose.needs import check_alone
 from devstack.compose.podman import Podman
 from devstack.errors import StackError
 
@@ -138,8 +139,9 @@ def running(folder: Path, say: Callable[[str], None]) -> Iterator[ComposeStack]:
 
     :param folder: Podman's folder, with the images in it; the services' logs are left in `logs/` of it.
     :param say: called with what has started.
-    :raises StackError: a service does not start.
+    :raises StackError: a service does not start, or this does not run in namespaces of its own.
     """
+    check_alone()
     podman = Podman(folder)
     stack = ComposeStack(podman, say)
     try:

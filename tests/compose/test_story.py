@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import requests
 
 from demo.environment import TOPICS
 from devstack.compose.__main__ import FOLDER
@@ -45,6 +46,13 @@ def test_a_plain_up_has_the_topics_and_every_service_is_healthy(stack: ComposeSt
         if "healthcheck" in service:
             assert stack.healthy(name), stack.tail(name)
             assert stack.state(name) == "running (0, 0 restarts)"
+
+
+def test_pages_are_where_the_file_publishes_them(stack: ComposeStack) -> None:
+    airflow = requests.get("http://127.0.0.1:8080/api/v2/monitor/health", timeout=60)
+    assert airflow.json()["scheduler"]["status"] == "healthy"
+    worker = requests.get("http://127.0.0.1:8081/json/", timeout=60)
+    assert worker.json()["masterurl"] == "spark://spark-master:7077"
 
 
 def test_the_demo_tells_its_story(stack: ComposeStack) -> None:

@@ -52,7 +52,7 @@ class Autopilot:
         os.environ["AIRFLOW_CONN_SPARK_UNDER_TEST"] = json.dumps(stream.stack.cluster.connection)
         self.hook = StreamHook(stream.stream, stream.url, "spark_under_test")
 
-    def take_over(self, to: str, task: str = "take_over", **options: bool) -> Mapping[str, Any]:
+    def take_over(self, to: str, task: str = "take_over", **options: Any) -> Mapping[str, Any]:
         """Make a deployment the holder, whatever state the present one is in."""
         return self._carry_out(task, lambda v, a, o: take_over(v, a, to, o, "test", **options))
 

@@ -8,6 +8,7 @@ from airflow.sdk import DAG
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.handover import RollBackOperator
+from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.operators.start import StartStreamOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.sensors.stream import StreamSensor
@@ -25,6 +26,7 @@ def by_hand_dags(folder: Path) -> dict[str, DAG]:
         for name, operator, settings in (
             ("stop", StopStreamOperator, {}),
             ("start", StartStreamOperator, {"version": "{{ dag_run.conf['version'] }}"}),
+            ("submit", SubmitStandbyOperator, {"version": "{{ dag_run.conf['version'] }}"}),
             ("back", RollBackOperator, {"deployment": bad, "reason": "a person says so"}),
             ("sense", StreamSensor, {"phases": "running", "version": "{{ dag_run.conf['version'] }}", "timeout": 20}),
         ):

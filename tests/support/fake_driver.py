@@ -155,6 +155,7 @@ class FakeProcess:
     """Ends by an exception; its lease runs on the fake clock."""
 
     facts = Heartbeat(pid=1, host="here")
+    waits_for = ""
 
     def __init__(self, did: list[str], clock: FakeClock) -> None:
         self.deadline = clock.now + 30.0
@@ -205,6 +206,7 @@ class FakeDriver:
         self.queries = FakeQueries(self.did)
         self.process = FakeProcess(self.did, self.clock)
         self.refusal: StreamError | None = None
+        self.changed = ""
         self.rehearsed: list[Sequence[Any]] = []
         self.works: list[FakeWork] = []
         self.log = ControlLog(store or self.store, "orders")
@@ -219,6 +221,7 @@ class FakeDriver:
                 spawn=self._spawn,
                 clock=self.clock,
                 compare=self._compare,
+                stale=self._stale,
             ),
         )
         self.did.clear()
@@ -260,6 +263,12 @@ class FakeDriver:
         self.did.append("compare")
         if self.refusal is not None:
             raise self.refusal
+
+    def _stale(self) -> str:
+        self.did.append("look")
+        if self.refusal is not None:
+            raise self.refusal
+        return self.changed
 
     def _rehearse(self, former: Sequence[Any], *, say: Callable[[str], None]) -> Mapping[str, Any]:
         self.did.append("rehearse")

@@ -5,9 +5,33 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
-from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, Remains, Whose
+from airflow_stream_provider.clusters import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Job,
+    Remains,
+    UnmanagedJob,
+    UnmanagedView,
+    Whose,
+)
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.lifecycle.errors import ClusterError
+
+
+class _Foreign:
+    """One of the jobs of `NotingCluster.foreign`."""
+
+    def __init__(self, cluster: NotingCluster, id: str) -> None:
+        self._cluster = cluster
+        self._id = id
+
+    def look(self) -> UnmanagedView:
+        return self._cluster.foreign[self._id]
+
+    def end(self) -> None:
+        self._cluster.did.append(("end", self._id))
+        self._cluster.foreign[self._id] = UnmanagedView(self._id, DriverState.KILLED)
 
 
 class NotingCluster:
@@ -15,7 +39,8 @@ class NotingCluster:
 
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
     are those that it was last asked about, and `conf` is what it last searched with. `logs`: their ends by
-    submission. `strangers`: the ids of what is another team's.
+    submission. `strangers`: the ids of what is another team's. `foreign`: jobs that are not of this provider; one that
+    is ended is then gone.
     """
 
     traits: ClassVar[Traits] = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
@@ -28,6 +53,7 @@ class NotingCluster:
         self.conf: Mapping[str, str] | None = None
         self.whose: Whose | None = None
         self.found = FoundDrivers()
+        self.runs: dict[str, str] = {}
         self.states: dict[str, DriverState] = {}
         self.logs: dict[str, str] = {}
         self.left: tuple[str, ...] = ()
@@ -37,6 +63,7 @@ class NotingCluster:
         self.hosts: Collection[str] | None = None
         self.forgotten: list[str] = []
         self.strangers: set[str] = set()
+        self.foreign: dict[str, UnmanagedView] = {}
         self.full: ClusterError | None = None
         self.error: ClusterError | None = None
 
@@ -62,6 +89,10 @@ class NotingCluster:
         self.conf, self.whose = conf, whose
         self.searched.append((whose.deployment, since))
         return self.found
+
+    def running(self, stream: str, log: str) -> Mapping[str, str]:
+        self._answer()
+        return self.runs
 
     def status(self, submission: str) -> DriverState:
         self._answer()
@@ -93,6 +124,9 @@ class NotingCluster:
 
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         return self.remains(submission, whose, applications).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        return _Foreign(self, id) if id in self.foreign else None
 
     def forget(self, over: Collection[Whose]) -> None:
         self._answer()

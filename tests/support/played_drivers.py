@@ -20,10 +20,11 @@ class PlayedDrivers:
     """While it is entered, every driver of the stream lives: it comes up, answers, releases and acquires at once.
 
     :param deaf: no holder releases.
+    :param appoints: whether a standby answers a request.
     """
 
-    def __init__(self, control: str, stream: str = "orders", *, deaf: bool = False) -> None:
-        self._control, self._stream, self._deaf = control, stream, deaf
+    def __init__(self, control: str, stream: str = "orders", *, deaf: bool = False, appoints: bool = True) -> None:
+        self._control, self._stream, self._deaf, self._appoints = control, stream, deaf, appoints
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._play, daemon=True)
 
@@ -62,7 +63,7 @@ class PlayedDrivers:
         if to and not live_standby(state, to):
             return None
         if to and request.stage is RequestStage.REQUESTED:
-            return ready(request.id, to)
+            return ready(request.id, to) if self._appoints else None
         if state.holder is not None:
             return None if self._deaf else released(state.holder, request.id, request.to)
         return acquired(to, request.id, state.epoch + 1)

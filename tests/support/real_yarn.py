@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from airflow_stream_provider.clusters import ClusterConnection
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS
 
 NEEDED = ("YARN_RM", "YARN_USER", "YARN_SPARK_HOME", "YARN_SHARED")
-_OPTIONS = ("python", "queue", "worker_hosts")
+_OPTIONS = ("python", "queue", "worker_hosts", "principal")
 
 
 def missing() -> list[str]:
@@ -21,6 +22,8 @@ def connection() -> ClusterConnection:
     """Return the connection."""
     extra = {ADDRESS: os.environ["YARN_RM"], "spark_home": os.environ["YARN_SPARK_HOME"]}
     extra |= {key: os.environ.get(f"YARN_{key.upper()}", "") for key in _OPTIONS}
+    if os.environ.get("YARN_KEYTAB"):
+        extra["keytab"] = base64.b64encode(Path(os.environ["YARN_KEYTAB"]).read_bytes()).decode()
     return ClusterConnection("yarn", extra=extra, login=os.environ["YARN_USER"])
 
 

@@ -1,4 +1,4 @@
-"""A cluster that reserves ids, as YARN does, and tries that share it step by step, in every order."""
+"""Clusters that reserve ids, as YARN does, and tries that share one step by step, in every order."""
 
 from __future__ import annotations
 
@@ -69,6 +69,47 @@ class ReservingCluster:
 
     def _of_this_start(self, submission: str) -> bool:
         return submission.startswith(f"application_{self._shared.start}_")
+
+
+class TaggingCluster:
+    """A cluster whose ids are its own tags, as YARN's with Kerberos, as one try reaches it; `point` as above.
+
+    Only who has made an id can send it. What is on its way dies with its try. `Shared.start` above 1: the bound is
+    over, within which what was sent may come.
+    """
+
+    def __init__(self, shared: Shared, point: Callable[[], None]) -> None:
+        self._shared = shared
+        self._point = point
+        self._unsent: set[str] = set()
+
+    def reserve(self, job: Job) -> str:
+        self._point()
+        self._shared.handed_out += 1
+        self._unsent.add(id := f"tag_{self._shared.handed_out}")
+        return id
+
+    def submit(self, job: Job, reserved: str = "") -> str:
+        self._point()
+        shared = self._shared
+        if reserved in self._unsent:
+            self._unsent.discard(reserved)
+            shared.sent.append(reserved)
+            self._point()
+            shared.known[reserved] = DriverState.RUNNING
+        self._point()
+        if reserved not in shared.known:
+            raise SubmitUnclear("It may be on its way.")
+        return reserved
+
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+        self._point()
+        return FoundDrivers(tuple(sorted(self._shared.known)))
+
+    def status(self, submission: str) -> DriverState:
+        self._point()
+        absent = DriverState.LOST if self._shared.start > 1 else DriverState.RESERVED
+        return self._shared.known.get(submission, absent)
 
 
 class Turns:

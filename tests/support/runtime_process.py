@@ -122,6 +122,8 @@ class Exited(BaseException):
 class Process:
     """Does not end: it says that it would have."""
 
+    waits_for = ""
+
     def __init__(self) -> None:
         from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 

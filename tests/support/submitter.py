@@ -21,6 +21,22 @@ print(cluster.submit(job), flush=True)
 time.sleep(600)
 """
 
+# Submits a declared deployment exactly once, and is killed at any moment.
+ONCE = """
+import json, sys
+from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.hooks.submit import submit_once
+connection, job, control = json.loads(sys.argv[1])
+cluster = open_cluster(ClusterConnection(**connection))
+job = Job(**{**job, "arguments": tuple(job["arguments"])})
+log = open_log(control, "orders")
+print("ready", flush=True)
+sys.stdin.readline()
+submit_once(log, cluster, job, "test", first=False, verify=lambda: None)
+print("done", flush=True)
+"""
+
 
 def submitter(
     connection: ClusterConnection, job: Job, opener: str = "airflow_stream_provider.clusters"

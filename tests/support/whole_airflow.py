@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from devstack.airflow import Airflow
 from devstack.airflow_api import AirflowApi
 from devstack.stack import LocalStack
 
@@ -19,10 +20,22 @@ def whole_airflow(dags: Path, folder: Path) -> Iterator[AirflowApi]:
 
     :param folder: for what it writes.
     """
-    variables = {
-        "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[1]"}),
-        "PYTHONPATH": str(ROOT),
-        "XDG_STATE_HOME": str(folder / "state"),
-    }
+    with running_airflow(dags, folder) as airflow:
+        yield airflow.api
+
+
+@contextmanager
+def running_airflow(dags: Path, folder: Path) -> Iterator[Airflow]:
+    """The same, for a test that kills its processes."""
+    variables = {**connections(folder), "PYTHONPATH": str(ROOT)}
     with LocalStack(folder / "stack", kafka=False, spark=False, dags_folder=dags, variables=variables) as stack:
-        yield stack.airflow.api
+        yield stack.airflow
+
+
+def connections(folder: Path) -> dict[str, str]:
+    """Environment variables by which this process reaches the drivers, too."""
+    return {
+        "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_RUNTIME_DIR": str(folder / "runtime"),
+    }

@@ -46,11 +46,11 @@ def test_the_story_and_what_is_kept(tmp_path: Path) -> None:
     AirflowApi(*kept.groups()).wait_for_dag("orders__upgrade")
     demo.send_signal(signal.SIGINT)
     assert demo.wait(120) == 0, output.read_text()
-    check_report(tmp_path)
+    check_report(tmp_path, "adopted")
     assert list(left_behind(tmp_path)) == []
 
 
-@pytest.mark.parametrize("moment", ["starting Kafka", "deploy release 1: submit", "hand_over"])
+@pytest.mark.parametrize("moment", ["starting Kafka", "adopt the running job: stand_by", "hand_over"])
 def test_ctrl_c_leaves_no_process_behind(moment: str, tmp_path: Path) -> None:
     demo = start(tmp_path)
     wait_for(f"the demo to say {moment!r}", lambda: moment in (tmp_path / "output").read_text(), 900)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.fold import follow
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from benchmarks import results, storage_clone
+from benchmarks import results, runbook, storage_clone
 from benchmarks.consumer import longest
 from benchmarks.open_log import life
 from benchmarks.results import spread
@@ -66,3 +67,22 @@ def test_requests_are_counted_in_a_log_of_moto() -> None:
         " * Running on http://127.0.0.1:20001\n"
     )
     assert logged(log) == {"PUT": 1, "HEAD": 1, "LIST": 1, "GET": 1}
+
+
+def test_what_an_upgrade_takes_is_split_between_stream_and_airflow() -> None:
+    at = {"declared": 9.0, "submitted": 10.0, "standby": 40.0, "requested": 45.0, "ready": 45.5, "acquired": 46.0}
+    records = [Record(kind, at=seconds) for kind, seconds in at.items()]
+    assert runbook.stream_seconds(records, 30.0) == {"driver and rehearsal": 30.0, "hand-over": 1.0, "soak": 30.0}
+    times = {"check": ("00", "04"), "submit": ("06", "40"), "roll_back": (None, None)}
+    tasks = [
+        {
+            "task_id": name,
+            "start_date": start and f"1970-01-01T00:00:{start}Z",
+            "end_date": end and f"1970-01-01T00:00:{end}Z",
+        }
+        for name, (start, end) in times.items()
+    ]
+    assert runbook.task_seconds(tasks, -1.0) == {
+        "check": {"after": 1.0, "took": 4.0},
+        "submit": {"after": 2.0, "took": 34.0},
+    }

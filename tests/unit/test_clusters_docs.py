@@ -10,11 +10,14 @@ from typing import Any
 
 import yaml
 
-from airflow_stream_provider.clusters import ClusterConnection
+from airflow_stream_provider.clusters import ClusterConnection, open_cluster
 from airflow_stream_provider.clusters.driver_pod import DRIVER_LABEL, FINALIZER, GRACE_SECONDS
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
 from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
 from airflow_stream_provider.clusters.pod_template import read_template
+from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
+from airflow_stream_provider.clusters.yarn_submission import COME_SECONDS, SUBMIT_SECONDS
+from tests.support.keytabs import in_base64, keytab
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
 BLOCKS = re.findall(r"^```yml\n(.*?)^```", PAGE, re.M | re.S)
@@ -37,6 +40,15 @@ def test_the_connections_lead_to_a_cluster() -> None:
     given = ClusterConnection(spark["--conn-host"], None, extra, kubernetes=json.loads(kubernetes["--conn-extra"]))
     assert given.is_kubernetes
     assert kubernetes_settings(given).namespace == "streams"
+
+
+def test_the_connection_with_kerberos_leads_to_such_a_yarn() -> None:
+    given = connections()["yarn_secured"]
+    extra = json.loads(given["--conn-extra"].replace("$(base64 -w0 streams.keytab)", in_base64(keytab())))
+    cluster = open_cluster(ClusterConnection(given["--conn-host"], None, extra))
+    assert isinstance(cluster, KerberosYarnCluster)
+    for seconds in (SUBMIT_SECONDS, COME_SECONDS):
+        assert f"{seconds:.0f} s after the id was made" in PAGE
 
 
 def test_the_template_names_image_and_service_account() -> None:

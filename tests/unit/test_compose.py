@@ -21,6 +21,7 @@ from airflow.api_fastapi.core_api.datamodels.monitor import (
     SchedulerInfoResponse,
     TriggererInfoResponse,
 )
+from cryptography.fernet import Fernet
 
 from airflow_stream_provider.spec.stream import load_spec
 from demo.__main__ import _arguments as arguments_of_the_demo
@@ -130,6 +131,11 @@ def test_a_folder_that_everybody_may_write_to_is_like_tmp() -> None:
     assert modes == ["1777"]
 
 
+def test_a_task_that_has_deferred_is_known_to_have_ended_before_it_goes_on(compose: dict[str, Any]) -> None:
+    # Airflow 3.3 takes it for killed otherwise (its issue 71580).
+    assert int(compose["x-airflow"]["environment"]["AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL"]) <= 1
+
+
 def test_no_password_stands_in_the_file() -> None:
     for name in ("PASSWORD", "SECRET", "FERNET_KEY"):
         for line in re.findall(rf"^ *\w*{name}\w*: (.*)$", COMPOSE.read_text(), re.MULTILINE):
@@ -156,6 +162,8 @@ def test_the_env_file_names_every_secret(tmp_path: Path) -> None:
     made = dict(line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines())
     assert set(made) == set(re.findall(r"\$\{([A-Z_]+):\?", COMPOSE.read_text()))
     assert all(len(value) >= 32 for value in made.values())
+    assert len(made["AIRFLOW_JWT_SECRET"]) >= 64, "Airflow signs with HMAC-SHA512"
+    Fernet(made["AIRFLOW_FERNET_KEY"])
     assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
 
 

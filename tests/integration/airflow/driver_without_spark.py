@@ -5,6 +5,9 @@ real. A query's batch N appends the line N to its `output` and then `commits/N` 
 is Python that sets `QUERIES` (names) and, for the unhappy ways, `BEHAVIOUR`:
 
 - refuse: its rehearsal is refused;
+- few-rows: its rehearsal reads a hundredth of the rows that the holder's batches have;
+- slow-rows: its rehearsal takes a second for each row;
+- slow: its rehearsal takes a minute;
 - die-starting: it ends before it says anything;
 - die-running: it is gone, without a word, after its third batch as a holder;
 - deaf: as a holder it never reaches a boundary, but for SIGTERM.
@@ -22,6 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +40,7 @@ from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEn
 from devstack.control_folder import folder_of
 
 BATCH = 0.3
+ROWS = 1000
 
 
 def put(path: Path, text: str) -> None:
@@ -53,8 +58,10 @@ class Query:
         self.checkpoint = data / "checkpoints" / name
         self.output = data / f"{name}.txt"
         self.batch: int | None = None
+        self.began = datetime.now(UTC)
 
     def run_batch(self) -> None:
+        self.began = datetime.now(UTC)
         for folder in ("offsets", "commits"):
             (self.checkpoint / folder).mkdir(parents=True, exist_ok=True)
         put(self.checkpoint / "metadata", '{"id": "00000000-0000-0000-0000-000000000000"}')
@@ -96,7 +103,17 @@ class Queries:
         ]
 
     def progress(self) -> list[QueryProgress]:
-        return [QueryProgress(q.name, str(q.checkpoint), batch=q.batch, batch_seconds=0.01) for q in self._queries]
+        return [
+            QueryProgress(
+                q.name,
+                str(q.checkpoint),
+                batch=q.batch,
+                batch_seconds=0.01,
+                input_rows=ROWS,
+                triggered_at=f"{q.began:%Y-%m-%dT%H:%M:%S.%f}Z",
+            )
+            for q in self._queries
+        ]
 
     def ended(self) -> Mapping[str, QueryEnd]:
         return {query.name: QueryEnd(completed=True, batch=query.batch) for query in self._queries}
@@ -165,6 +182,8 @@ class Process:
         pid=os.getpid(), submission=os.environ.get("AIRFLOW_STREAM_SUBMISSION", ""), ui_url="http://spark:4040"
     )
 
+    waits_for = ""
+
     def postpone(self, sent: float) -> None:
         return
 
@@ -199,7 +218,12 @@ def main() -> None:
     def rehearse(former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> dict[str, Any]:
         if behaviour == "refuse":
             raise RehearsalRefused("Spark refuses the plan.")
-        return {"queries": {q: {"last_batch_seconds": 0.01, "batches": 3} for q in script["QUERIES"]}, "notes": []}
+        if behaviour == "slow":
+            time.sleep(60.0)
+        rows, seconds = {"few-rows": (ROWS // 100, 0.01), "slow-rows": (ROWS, float(ROWS))}.get(behaviour, (ROWS, 0.01))
+        again = {"batch": 0, "rows": rows, "seconds": seconds, "state_rows": 0, "state_bytes": 0}
+        summary = {"last_batch_seconds": 0.01, "batches": 1, "batch_rows": [rows], "batch_seconds": [0.5]}
+        return {"queries": {q: {**summary, "again": again} for q in script["QUERIES"]}, "notes": []}
 
     agent_thread.TICK_SECONDS = 0.1  # each test waits for many turns
     thread = agent_thread.AgentThread()

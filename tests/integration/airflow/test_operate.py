@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -88,6 +90,36 @@ def test_a_stream_is_operated_by_its_form(world: World) -> None:
     world.assert_sound()
 
 
+def test_a_job_is_adopted_by_the_form_and_a_persons_word(world: World) -> None:
+    """Here nothing runs beside it: `tests/system/test_adopt.py` has a job under load."""
+    for answer, says in (("Reject", "anna said that the old job goes on"), ("cancel", "")):
+        no = by_form(world, "adopt", answer=answer, ask=False)
+        assert (no.state, no.states["job_ended"], no.states["discard"]) == ("failed", "failed", "failed")
+        assert "did not take over, and is ended" in no.log
+        assert says in no.log
+        assert world.state.holder is None
+        world.until("the driver's end", lambda: not world.drivers())
+
+    yes = by_form(world, "adopt", answer="Approve", ask=False)
+    assert yes.state == "success", yes.log[-8000:]
+    assert {task: yes.states[task] for task in ("stand_by", "job_ended", "adopt", "stop")} == {
+        "stand_by": "success",
+        "job_ended": "success",
+        "adopt": "success",
+        "stop": "skipped",
+    }
+    assert world.version == "1"
+    (asked,) = (record for record in world.log.records() if record.kind == "requested")
+    assert (asked["reason"], asked["evidence"]) == ("to adopt", {"person": "anna"})
+    assert yes.result("tell").startswith("Adopted: to adopt. ")
+    assert len(world.drivers()) == 1
+
+    again = by_form(world, "adopt")
+    assert again.state == "failed"
+    assert "Its checkpoints are managed already" in again.log
+    world.assert_sound()
+
+
 def test_a_stream_is_operated_from_the_command_line(world: World) -> None:
     world.deploy("1")
     world.upgrade("2")
@@ -113,4 +145,73 @@ def test_a_stream_is_operated_from_the_command_line(world: World) -> None:
     assert list(world.state.requests.values())[-1].reason == "Retired for good: by hand"
     code, found = by_command(world, "retire", world.name, "--yes")
     assert (code, found["outcome"]) == (0, "done_already"), found
+    world.assert_sound()
+
+
+def test_a_standby_is_promoted_by_form_and_command(world: World) -> None:
+    """As after an upgrade whose Airflow has died between rehearsal and hand-over."""
+    world.deploy("1")
+    assert world.by_hand("submit", version="2").state == "success"
+    assert world.version == "1"
+    promoted = by_form(world, "promote", answer="Approve")
+    assert promoted.state == "success", promoted.log[-8000:]
+    assert world.version == "2"
+    assert promoted.result("tell").startswith("Promoted: to promote.")
+    assert world.by_hand("submit", version="3").state == "success"
+    code, found = by_command(world, "promote", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done"), found
+    assert world.version == "3"
+    code, found = by_command(world, "promote", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done_already"), found
+    world.assert_sound()
+
+
+def test_an_upgrade_by_the_form_is_a_run_of_its_own_dag_and_a_redeployment_too(world: World) -> None:
+    """No scheduler is here: what was triggered is carried out by the test. See also test_operate_upgrades.py."""
+    world.deploy("1")
+    same = by_form(world, "upgrade")
+    assert same.state == "success", same.log[-8000:]
+    assert "runs already, just as it is asked for" in same.result("tell")
+    digits = next(iter(world.state.deployments.values())).release.hash[:6]
+    world.write("other")
+    world.upgrade("2")
+    refused = by_form(world, "redeploy", release="ffff")
+    assert refused.state == "failed"
+    assert "Those that are there, newest first: 2 (" in refused.log
+    assert f", 1 ({digits}" in refused.log
+    asked = by_form(world, "redeploy", release=digits)
+    assert asked.state == "success", asked.log[-8000:]
+    (run,) = [each for each in asked.other_runs if each["dag"] == f"{world.name}__upgrade" and each["conf"]["release"]]
+    assert run["conf"] == {"release": run["conf"]["release"], "reason": "to redeploy"}
+    assert run["conf"]["release"].startswith(digits)
+    assert asked.result("tell").startswith("Asked to redeploy: to redeploy. Run operate__")
+    world.application.unlink()
+    redeployed = world.upgrade("whatever", conf=run["conf"])
+    assert redeployed.state == "success", redeployed.log[-8000:]
+    assert world.version == "1"
+    world.assert_sound()
+
+
+def test_a_release_that_cannot_go_on_from_the_checkpoint_is_no_way_back(world: World) -> None:
+    """Its warm driver has died as well: it is found out, and the release is rehearsed anew before anything stops."""
+    flag = world.folder / "refuses"
+    behaviour = f"'refuse' if Path({str(flag)!r}).exists() else ''"
+    world.application.write_text(f"from pathlib import Path\nQUERIES = ('enrich', 'totals')\nBEHAVIOUR = {behaviour}\n")
+    world.deploy("1")
+    (old,) = world.drivers()
+    world.write()
+    assert world.upgrade("2").state == "success"
+    flag.touch()
+    os.kill(old, signal.SIGKILL)
+    code, found = by_command(world, "roll-back", world.name, "--yes")
+    assert (code, found["outcome"]) == (2, "failed"), found
+    assert "which held before, was started again and failed" in found["said"]
+    assert "Spark refuses the plan" in found["said"]
+    assert "redeploy or upgrade to a release that can" in found["said"]
+    assert world.version == "2"
+    assert len(world.drivers()) == 1
+    flag.unlink()
+    code, found = by_command(world, "roll-back", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done"), found
+    assert world.version == "1"
     world.assert_sound()

@@ -118,6 +118,19 @@ def test_a_dead_holder_is_fenced_before_the_next_release_takes_over(world: World
     world.assert_sound()
 
 
+def test_a_release_that_dies_again_and_again_is_upgraded_at_once(world: World) -> None:
+    world.write("die-running")
+    assert world.upgrade("1").state == "failed"
+    world.watch()
+    world.until("it to die once more", lambda: not world.drivers())
+    world.write()
+    run = world.upgrade("2")
+    assert run.state == "success", run.log[-8000:]
+    assert world.version == "2"
+    assert len(world.drivers()) == 1
+    world.assert_sound()
+
+
 def test_a_roll_back_fences_a_holder_that_does_not_let_go(world: World) -> None:
     world.deploy("1")
     world.write("deaf")

@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).parent
 
 
 def run(command: dict[str, Any]) -> dict[str, Any]:
+    from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
-    from sqlalchemy import select
+    from sqlalchemy import select, update
 
     from airflow_stream_provider import stream_dags
     from tests.support.by_hand import by_hand_dags
@@ -33,6 +35,8 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
     dag = {**stream_dags(folder), **by_hand_dags(folder)}[command["dag"]]
     for task in dag.tasks:
         task.retry_delay = task.retry_delay * 0
+    with create_session() as session:
+        session.execute(update(DagModel).values(is_paused=False))  # as a person has done with each new DAG
     with crashing(command.get("crash")), answering(dag, command.get("answer", "")):
         logical = datetime.fromisoformat(command["logical_date"])
         # The run's id is made of `run_after`: the same date again is the same run, cleared.
@@ -59,7 +63,7 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def answering(dag: Any, answer: str) -> Iterator[None]:
-    """Answer what the run asks: Approve or Reject as the API server does, `timeout` as in the end the scheduler.
+    """Answer what the run asks: Approve or Reject as the API server does.
 
     `cancel` marks the run as failed meanwhile, as a person does in the UI.
     """
@@ -79,34 +83,97 @@ def answering(dag: Any, answer: str) -> Iterator[None]:
 
     def answer_all() -> None:
         waiting = select(TaskInstance).where(
-            TaskInstance.dag_id == dag.dag_id, TaskInstance.state == TaskInstanceState.AWAITING_INPUT
+            TaskInstance.dag_id == dag.dag_id,
+            TaskInstance.state.in_((TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED)),
         )
         while not ended.wait(0.2):
             with create_session() as session:
                 for ti in session.scalars(waiting).all():
+                    detail = session.get(HITLDetail, ti.id)
+                    if detail is None or detail.responded_at is not None:
+                        continue
                     if answer == "cancel":
                         known = DagSerialization.from_dict(DagSerialization.to_dict(dag))
                         set_dag_run_state_to_failed(dag=known, run_id=ti.run_id, commit=True, session=session)
                         continue
-                    detail = session.get(HITLDetail, ti.id)
-                    assert detail is not None
-                    if answer == "timeout":
-                        event = {"error": "Nobody answered.", "error_type": "timeout"}
-                    else:
-                        detail.chosen_options, detail.params_input = [answer], {}
-                        detail.responded_at, detail.responded_by = utcnow(), {"id": "anna", "name": "anna"}
+                    detail.chosen_options, detail.params_input = [answer], {}
+                    detail.responded_at, detail.responded_by = utcnow(), {"id": "anna", "name": "anna"}
+                    if ti.state == TaskInstanceState.AWAITING_INPUT:
                         event = detail.as_resume_event_payload()
-                    handle_event_submit(untyped(event), task_instance=ti, session=session)
+                        handle_event_submit(untyped(event), task_instance=ti, session=session)
 
     thread = threading.Thread(target=answer_all, daemon=True)
     if answer:
         thread.start()
     try:
-        yield
+        with approvals_as_in_a_triggerer():
+            yield
     finally:
         ended.set()
         if answer:
             thread.join(60)
+
+
+@contextmanager
+def approvals_as_in_a_triggerer() -> Iterator[None]:
+    """Let triggers that wait for an answer do what `dag.test` has no part for.
+
+    They may ask whether there is an answer, and they end when their task is marked as failed meanwhile.
+    """
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.providers.standard.triggers import hitl
+    from airflow.sdk.definitions import dag as running
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+    from sqlalchemy import select
+
+    from airflow_stream_provider.triggers.approval import ApprovalTrigger
+
+    modules: Any = hitl
+    dags: Any = running
+    originals = modules.get_hitl_detail_content_detail, dags._run_inline_trigger
+
+    def answer_to(ti_id: Any) -> Any:
+        with create_session() as session:
+            detail = session.get(HITLDetail, ti_id)
+            assert detail is not None
+            by = detail.responded_by
+            return SimpleNamespace(
+                response_received=detail.response_received,
+                chosen_options=detail.chosen_options,
+                params_input=detail.params_input,
+                responded_at=detail.responded_at,
+                responded_by_user=SimpleNamespace(**by) if by else None,
+            )
+
+    def state_of(ti: Any, new: TaskInstanceState | None = None) -> str:
+        with create_session() as session:
+            found = session.scalar(select(TaskInstance).where(TaskInstance.id == ti.id))
+            assert found is not None
+            if new is not None:
+                found.state = new
+            return str(found.state)
+
+    def run_in_line(trigger: Any, ti: Any) -> Any:
+        if not isinstance(trigger, ApprovalTrigger):
+            return originals[1](trigger, ti)
+        state_of(ti, TaskInstanceState.DEFERRED)
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(originals[1](trigger, ti)), daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.2)
+            if state_of(ti) != "deferred":
+                raise RuntimeError("its task was marked as failed")
+        return found[0]
+
+    modules.get_hitl_detail_content_detail = answer_to
+    dags._run_inline_trigger = run_in_line
+    try:
+        yield
+    finally:
+        modules.get_hitl_detail_content_detail, dags._run_inline_trigger = originals
 
 
 @contextmanager

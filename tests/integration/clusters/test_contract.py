@@ -40,9 +40,18 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert cluster.status(submission) is DriverState.RUNNING
     assert cluster.find(job.whose, since) == FoundDrivers(alive=(submission,))
     assert cluster.find(Whose(job.deployment[:-1]), since) == FoundDrivers()
+    assert [*cluster.running("orders", job.log).values()] == [job.deployment]
+    assert (
+        cluster.running("order", job.log) == cluster.running("orders", "0b" * 16) == cluster.running("orders", "") == {}
+    )
     assert cluster.links(submission)["driver log"]
     (view,) = cluster.overview([submission]).values()
     assert (view.state, view.links) == (DriverState.RUNNING, cluster.links(submission))
+    # As whoever wants to adopt it sees it: it is somebody's already.
+    other = cluster.unmanaged(submission)
+    if other is not None:
+        seen = other.look()
+        assert (seen.state, seen.managed, seen.gone) == (DriverState.RUNNING, True, False)
     left = cluster.remains(submission, job.whose).alive
     assert left
     assert all(sentence.endswith(".") for sentence in left)
@@ -56,8 +65,12 @@ def test_the_life_of_a_driver(place: Place) -> None:
     # The master reports only the JVM; the Python process ends right after it.
     wait_for("every process to be gone", lambda: not any(process.is_running() for process in processes))
     assert processes_of(job.deployment) == []
+    assert cluster.running("orders", job.log) == {}
     cluster.kill(submission)
     assert cluster.gone(submission, job.whose)
+    if other is not None:
+        other.end()  # there is nothing to do
+        assert other.look().gone
     cluster.check(job)
 
 

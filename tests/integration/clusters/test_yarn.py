@@ -33,22 +33,7 @@ from devstack.yarn import Yarn
 from tests.support.control_root import new_log
 from tests.support.places import Place, processes_of
 from tests.support.story import declared, write
-
-# Acts as the Airflow task: submits a declared deployment exactly once, and is killed at any moment.
-SUBMITTER = """
-import json, sys
-from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
-from airflow_stream_provider.control import open_log
-from airflow_stream_provider.hooks.submit import submit_once
-connection, job, control = json.loads(sys.argv[1])
-cluster = open_cluster(ClusterConnection(**connection))
-job = Job(**{**job, "arguments": tuple(job["arguments"])})
-log = open_log(control, "orders")
-print("ready", flush=True)
-sys.stdin.readline()
-submit_once(log, cluster, job, "test", first=False, verify=lambda: None)
-print("done", flush=True)
-"""
+from tests.support.submitter import ONCE
 
 
 def through(place: Place, **extra: object) -> ClusterConnection:
@@ -101,7 +86,7 @@ def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(on
         write(log, declared(job.deployment))
         what = json.dumps([dataclasses.asdict(on_yarn.connection), dataclasses.asdict(job), control])
         task = subprocess.Popen(
-            [sys.executable, "-c", SUBMITTER, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", ONCE, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert task.stdin is not None
         assert task.stdout is not None

@@ -87,6 +87,9 @@ class Airflow(Actor):
         read_at = self.world.now
         return state, self.log.heartbeats(), read_at
 
+    def end_job(self, job: str) -> bool:
+        raise AssertionError("there is no job without a stream in this world")
+
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment), stream_folder="")
         # It has what a submit calls; the world has no files of releases.

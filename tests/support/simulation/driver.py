@@ -194,6 +194,7 @@ class Driver(Actor):
                 compare=lambda former: None,
                 spawn=self.spawn,
                 clock=clock,
+                stale=self._stale,
             ),
         )
         if self.terminating:
@@ -224,6 +225,11 @@ class Driver(Actor):
         if self.world_says(Luck.REFUSED):
             raise RehearsalRefused("Spark refuses the plan.")
         return {}
+
+    def _stale(self) -> str:
+        """See `Ports.stale`. By the time, so that what chance decides is as it was before drivers looked again."""
+        self.here.point(doing="look again")
+        return "other executors" if int(self.clock) % 2 else ""
 
     @property
     def _renewed(self) -> float:

@@ -34,6 +34,8 @@ class ShortHeartbeat(Heartbeat):
 class Jvm:
     """The driver's process, with the lease watchdog in its JVM, which goes by two clocks."""
 
+    waits_for = ""
+
     def __init__(self, driver: Driver) -> None:
         self.facts = ShortHeartbeat(submission=driver.submission)
         self.deadline = self.wall_deadline = float("inf")

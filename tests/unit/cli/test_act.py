@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli import act
-from airflow_stream_provider.cli.run_here import Exit
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.cli import upgrade_run
+from airflow_stream_provider.cli.run_here import Exit, Ran
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.hooks import stream
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning import requests
@@ -30,53 +28,15 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     PREPARED,
     RUNNING,
+    declared,
     fenced,
+    requested,
     write,
 )
 
 Run = Callable[..., int]
 # Nobody holds, and no driver is left but one that the cluster has to confirm gone.
 DOWN = [*RUNNING, fenced(OLD)]
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master")
-    found = NotingCluster()
-    found.states = {f"driver-{each}": DriverState.FINISHED for each in (OLD_DEPLOYMENT, NEW_DEPLOYMENT)}
-    monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
-    return found
-
-
-@pytest.fixture
-def control(tmp_path: Path, cluster: NotingCluster) -> str:
-    """The control root of the stream orders, whose YAML says release 1."""
-    for name in ("streams", "apps"):
-        (tmp_path / "dags" / name).mkdir(parents=True)
-    (tmp_path / "dags" / "apps" / "orders.py").write_text("x = 1\n")
-    (tmp_path / "dags" / "streams" / "orders.yaml").write_text(
-        f'name: orders\napplication: apps/orders.py\nversion: "1"\ncluster: spark_default\ncontrol: file://{tmp_path}\n'
-    )
-    return f"file://{tmp_path}"
-
-
-@pytest.fixture
-def log(control: str) -> ControlLog:
-    return new_log(control)
-
-
-@pytest.fixture
-def call(tmp_path: Path, control: str) -> Run:
-    """Call a command; by default with a reason, and nobody is asked."""
-
-    def call(name: str, **more: Any) -> int:
-        given = {"reason": "disk of w3", "dry_run": False, "yes": True, "json": False, "verbose": False, **more}
-        folder = str(tmp_path / "dags" / "streams")
-        with pytest.raises(SystemExit) as found:
-            getattr(act, name)(Namespace(name="orders", folder=folder, **given))
-        return int(found.value.code or 0)
-
-    return call
 
 
 def kinds(log: ControlLog, since: int) -> list[str]:
@@ -245,15 +205,6 @@ def test_what_a_program_gets_is_one_json_object(
     assert json.loads(capsys.readouterr().out)["results"]["stop"]["stopped"] is True
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], str]]:
-    """What a person at a terminal does when the command asks, time after time."""
-    left: list[Callable[[], str]] = []
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda prompt: left.pop(0)())
-    return left
-
-
 def test_a_person_is_asked_and_may_say_no(
     call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,3 +258,107 @@ def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(
     with PlayedDrivers(control):
         assert call("stop") == Exit.DONE
     assert log.refresh().holder is None
+
+
+class PlayedRun:
+    """The run of an upgrade, as Airflow would carry it out; see `UpgradeRun`."""
+
+    def __init__(self, run_id: str = "", problem: str = "", ran: Ran | None = None) -> None:
+        self.dag_id, self.run_id, self.problem = "orders__upgrade", run_id, problem
+        self.ran = ran or Ran(Exit.DONE, {"run": "r", "state": "success"})
+        self.asked: list[tuple[str, ...]] = []
+        self.conf: dict[str, str] = {}
+
+    def of(self, stream: str, who: str, reason: str, digits: str) -> PlayedRun:
+        self.asked.append((stream, reason, digits))
+        return self
+
+    def carry_out(self, hook: StreamHook, conf: dict[str, str], say: Callable[..., None]) -> Ran:
+        self.conf = conf
+        assert hook.append(
+            "retired", "airflow:orders__upgrade/r/make_room", hook.observe().state.seq, deployment=NEW_DEPLOYMENT
+        )
+        return dataclasses.replace(self.ran, snapshot=hook.observe())
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PlayedRun]:
+    def play(**how: Any) -> PlayedRun:
+        run = PlayedRun(**how)
+        monkeypatch.setattr(upgrade_run, "UpgradeRun", run)
+        return run
+
+    return play
+
+
+def test_an_upgrade_is_a_run_of_airflow(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *PREPARED)
+    run = play()
+    assert call("upgrade", dry_run=True, reason=None) == Exit.DONE
+    assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
+    assert run.conf == {}
+    assert call("upgrade") == Exit.DONE
+    assert run.asked == [("orders", "", ""), ("orders", "disk of w3", "")], "what was shown is what is carried out"
+    assert run.conf == {"release": "", "reason": "disk of w3"}
+    assert "Upgraded: disk of w3. Run r ended well. It was driver" in capsys.readouterr().out
+
+
+def test_an_upgrade_that_fails_has_begun(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *PREPARED)
+    play(ran=Ran(Exit.FAILED, {"run": "r", "state": "failed"}, "Run r failed (soak)."))
+    assert call("upgrade", json=True) == Exit.FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], found["said"]) == ("failed", "Run r failed (soak).")
+    assert found["results"] == {"upgrade": {"run": "r", "state": "failed"}}
+
+
+def test_what_an_earlier_command_has_started_is_followed(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in the middle of its hand-over, where nothing new may begin."""
+    write(log, *PREPARED, declared("orders-3-cccc"), requested("up", NEW))
+    play(run_id="r")
+    assert call("upgrade", dry_run=True) == Exit.DONE
+    assert "Run r of orders__upgrade, which was asked for before, is under way." in capsys.readouterr().out
+    play(problem="An upgrade is under way already: run x.")
+    assert call("upgrade", dry_run=True) == Exit.REFUSED
+    assert "The request for" in capsys.readouterr().out
+
+
+def test_what_airflow_cannot_start_is_refused(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    play(problem="The DAG orders__upgrade is paused.")
+    assert call("upgrade") == Exit.REFUSED
+    assert "Refused: The DAG orders__upgrade is paused." in capsys.readouterr().out
+    assert len(log.records()) == len(RUNNING)
+
+
+def test_a_stored_release_is_redeployed(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = published(log, "orders-1-dddd")
+    write(log, stored, *PREPARED)
+    release = stored["release"]["hash"]
+    run = play()
+    assert call("redeploy", release="ffff") == Exit.REFUSED
+    assert f"Those that are there, newest first: 1 ({release[:12]})" in capsys.readouterr().out
+    assert call("redeploy", release=release[:7]) == Exit.DONE
+    assert run.conf == {"release": release, "reason": "disk of w3"}
+    assert "Redeployed: disk of w3. Run r ended well." in capsys.readouterr().out
+
+
+def test_a_standby_is_promoted(call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]) -> None:
+    write(log, *PREPARED)
+    with PlayedDrivers(control):
+        assert call("promote") == Exit.DONE
+    assert log.refresh().holder == NEW
+    assert list(log.refresh().requests.values())[-1].reason == "disk of w3"
+    assert "Promoted: disk of w3." in capsys.readouterr().out
+    assert call("promote") == Exit.DONE
+    assert "Nothing to do: No new release stands by." in capsys.readouterr().out

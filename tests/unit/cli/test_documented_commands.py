@@ -13,6 +13,7 @@ from airflow.cli.cli_config import ActionCommand, GroupCommand
 from airflow.cli.cli_parser import AirflowHelpFormatter, _add_command
 
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
+from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.monitoring.life_event import What
 from devstack.control_folder import folder_of
@@ -125,6 +126,9 @@ def test_the_commands_of_operations_do_what_is_said(
         ("stop", "Who holds is asked to stop at a batch boundary"),
         ("start", "Nothing to do: Release 1 runs already."),
         ("restart", "is started. It rehearses on a clone of the checkpoint, then it holds."),
+        ("upgrade", "Nothing to do: Release 1 ("),
+        ("redeploy", "Refused: orders has no stored release of which the hash begins with '7a6b5c4d'"),
+        ("promote", "Nothing to do: No new release stands by."),
         ("roll-back", "Refused: No release is known that held before"),
         ("abort", "Nothing to do: No new release comes up or stands by."),
         ("fence", "is killed. It counts as dead when the cluster confirms that it is gone"),
@@ -132,8 +136,15 @@ def test_the_commands_of_operations_do_what_is_said(
     ],
 )
 def test_the_commands_that_act_say_first_what_will_happen(
-    here: Path, parser: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str], name: str, says: str
+    here: Path,
+    parser: argparse.ArgumentParser,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    says: str,
 ) -> None:
+    # There is no database of Airflow's here.
+    monkeypatch.setattr(UpgradeRun, "of", lambda stream, who, reason, digits: UpgradeRun("orders__upgrade", who))
     commands = [words for words in shown(OPERATIONS) if words[1] == name]
     assert commands
     for words in commands:

@@ -80,7 +80,7 @@ def is_refused(check: Callable[..., Any], connection: ClusterConnection, spec: S
         (FULL, {}, "true", "The queue root.default has no room for another driver: its drivers may have 2048 MiB "),
         ({"resourcesUsed": {"memory": 8000}}, {}, "true", "The queue root.default has no room: 8000 of its 8192 MiB"),
         ({}, {ADDRESS: "http://127.0.0.1:1"}, "true", "http://127.0.0.1:1 cannot be reached. Start it, or correct"),
-        ({}, {"principal": "a@B"}, "true", "ask for Kerberos, which is not supported on YARN yet"),
+        ({}, {"principal": "a@B"}, "true", "it has a principal for Kerberos, and no keytab"),
     ],
 )
 def test_on_yarn(
@@ -101,7 +101,7 @@ def test_on_yarn(
 
 def test_a_resource_manager_that_wants_kerberos(fake: FakeYarn, spec: StreamSpec, check: Callable[..., Any]) -> None:
     fake.answers["GET info"] = (401, {})
-    assert "wants Kerberos. Kerberos is not supported on YARN yet" in is_refused(check, fake.connection(), spec)
+    assert "wants Kerberos. Write principal and keytab into the extra" in is_refused(check, fake.connection(), spec)
 
 
 def test_an_upgrade_that_ends_the_old_driver_first_needs_no_room_beside_it(

@@ -9,18 +9,22 @@ import pytest
 import yaml
 
 from airflow_stream_provider.clusters import open_cluster
+from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from devstack.kubernetes import NAMESPACE
 from tests.support import real_kubernetes, real_yarn
 from tests.support.fake_yarn import STARTED, FakeYarn
 from tests.support.jobs import job
+from tests.support.keytabs import keytab
 from tests.support.pods import Pods
 
 PAGE = (Path(__file__).parents[3] / "docs" / "own_cluster.md").read_text()
 
+OPTIONAL = ("YARN_PYTHON", "YARN_QUEUE", "YARN_WORKER_HOSTS", "YARN_PRINCIPAL", "YARN_KEYTAB")
+
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*real_yarn.NEEDED, *real_kubernetes.NEEDED, "YARN_PYTHON", "YARN_QUEUE", "YARN_WORKER_HOSTS"):
+    for name in (*real_yarn.NEEDED, *real_kubernetes.NEEDED, *OPTIONAL):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -42,6 +46,16 @@ def test_a_yarn_is_asked_as_the_variables_say(fake: FakeYarn, tmp_path: Path, mo
     id = open_cluster(real_yarn.connection()).submit(job(log="0a" * 16))
     assert id == f"application_{STARTED}_0001"
     assert fake.sent[0]["queue"] == "narrow"
+
+
+def test_a_yarn_with_kerberos_is_one_with_a_principal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keytab").write_bytes(keytab("alice"))
+    given = {"YARN_RM": "http://rm:8088", "YARN_USER": "alice", "YARN_SPARK_HOME": "/opt/spark"}
+    for name, value in {**given, "YARN_PRINCIPAL": "alice@A", "YARN_KEYTAB": str(tmp_path / "keytab")}.items():
+        monkeypatch.setenv(name, value)
+    assert isinstance(open_cluster(real_yarn.connection()), KerberosYarnCluster)
+    for name in OPTIONAL:
+        assert f"`{name}`" in PAGE
 
 
 def test_a_kubernetes_is_asked_as_the_variables_say(

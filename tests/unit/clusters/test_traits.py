@@ -13,9 +13,10 @@ from airflow_stream_provider.clusters.standalone import StandaloneCluster
 from airflow_stream_provider.clusters.traits import table
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from tests.support.jobs import job
 
-CLUSTERS = (StandaloneCluster, YarnCluster, KubernetesCluster, LocalCluster)
+CLUSTERS = (StandaloneCluster, YarnCluster, KerberosYarnCluster, KubernetesCluster, LocalCluster)
 PAGE = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
 
 
@@ -24,7 +25,7 @@ def test_the_table_of_the_page_is_that_of_the_classes() -> None:
 
 
 def test_who_reserves_ids_says_so() -> None:
-    assert [each.traits.name for each in CLUSTERS if each.traits.reserves_ids] == ["YARN"]
+    assert [each.traits.name for each in CLUSTERS if each.traits.reserves_ids] == ["YARN", "YARN with Kerberos"]
     assert LocalCluster("local[2]").reserve(job()) == ""
     assert open_cluster(ClusterConnection("spark://one")).reserve(job()) == ""
     assert LocalCluster.traits.seconds_after_term == processes.GRACE

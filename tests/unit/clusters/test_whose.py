@@ -8,7 +8,7 @@ import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection
 from airflow_stream_provider.clusters.rest_properties import create_submission_request
-from airflow_stream_provider.clusters.whose import Whose, names_deployment
+from airflow_stream_provider.clusters.whose import Whose, deployment_named, deployment_run, names_deployment
 from airflow_stream_provider.lifecycle.ids import application_name
 from tests.support.jobs import ARGUMENTS, job
 
@@ -40,6 +40,26 @@ def test_a_driver_that_says_its_log_is_of_that_log_whatever_the_url(way: tuple[s
         assert mine.runs(command(MINE, other)) is True
         assert mine.runs(command(THEIRS, other)) is False
         assert mine.runs(command(MINE, other, "orders-2-9999")) is False
+
+
+def test_an_application_of_any_deployment_is_found_by_stream_and_log() -> None:
+    name = application_name("orders", "2 beta [x]", DEPLOYMENT, MINE)
+    assert deployment_named(name, "orders", MINE) == DEPLOYMENT
+    assert deployment_named(name, "order", MINE) == ""
+    assert deployment_named(name, "orders", THEIRS) == ""
+    assert deployment_named(name, "orders", "") == "", "a log without a record has no drivers"
+    assert deployment_named(application_name("orders", "2", DEPLOYMENT), "orders", MINE) == "", "it says no log"
+    assert deployment_named("nightly report", "orders", MINE) == ""
+
+
+def test_a_driver_of_any_deployment_is_found_by_stream_and_log() -> None:
+    python = command()[5:]  # of the processes of a driver, only the JVM says the log
+    assert deployment_run([python, command(MINE)], "orders", MINE) == DEPLOYMENT
+    assert deployment_run([command(MINE)], "order", MINE) == ""
+    assert deployment_run([command(THEIRS)], "orders", MINE) == ""
+    assert deployment_run([command()], "orders", "") == ""
+    said_by_the_script = ["java", f"-Dspark.airflow.stream.log={MINE}", "--", "--stream", "orders", "--deployment", "x"]
+    assert deployment_run([said_by_the_script], "orders", MINE) == ""
 
 
 @pytest.mark.parametrize("release", ["/data/releases/a", "s3a://bucket/orders/releases/a"], ids=["mounted", "fetched"])

@@ -158,7 +158,7 @@ def test_what_yarn_refuses_is_told(fake: FakeYarn, cluster: YarnCluster) -> None
     fake.answers["POST apps/new-application"] = (401, {})
     with pytest.raises(ClusterError, match="HTTP 401, and wants Kerberos") as refused:
         cluster.reserve(JOB)
-    assert "Kerberos is not supported on YARN yet" in refused.value.next_step
+    assert "Write principal and keytab" in refused.value.next_step
 
 
 def test_a_queue_that_is_only_known_to_be_wrong_when_the_driver_is_sent_is_told(

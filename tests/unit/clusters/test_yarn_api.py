@@ -30,7 +30,7 @@ def test_the_active_one_of_several_is_asked(fake: FakeYarn, other: FakeYarn) -> 
     fake.info["haState"] = "STANDBY"
     other.info["startedOn"] = 7
     found = manager(fake, other)
-    assert (found.url, found.started, found.user) == (other.url, 7, "alice")
+    assert (found.url, found.started, found.asker.user) == (other.url, 7, "alice")
     assert found.handed_out("application_7_0001")
     assert not found.handed_out(ID)
     assert other.asked == ["GET info"]
@@ -56,7 +56,7 @@ def test_each_one_says_why_it_is_not_asked(fake: FakeYarn, other: FakeYarn) -> N
     with pytest.raises(ClusterError) as refused:
         manager(fake, other)
     assert f"{fake.url} is STANDBY (STARTED); {other.url} answered HTTP 401, and wants Kerberos" in str(refused.value)
-    assert "Kerberos is not supported on YARN yet" in refused.value.next_step
+    assert "Write principal and keytab" in refused.value.next_step
     other.answers["GET info"] = (200, {"status": "ALIVE"})
     with pytest.raises(ClusterError, match="is not a ResourceManager's web address"):
         manager(other)

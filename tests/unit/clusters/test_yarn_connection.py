@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.clusters.kerberos import KerberosLogin
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import SpecError
+from tests.support.keytabs import in_base64, keytab
 
+KEYTAB = in_base64(keytab("alice"))
 ENOUGH = {ADDRESS: "http://rm1:8088", "spark_home": "/opt/spark"}
 
 
@@ -59,8 +62,12 @@ def test_all_is_read() -> None:
         (connection(**{ADDRESS: "rm1,,rm2"}), f"{ADDRESS} in the extra has ''"),
         (connection(**{ADDRESS: "ftp://rm1"}), "'ftp://rm1'"),
         (connection(**{ADDRESS: "http://rm1:8088/cluster"}), "'http://rm1:8088/cluster'"),
-        (connection(principal="alice@EXAMPLE"), "Kerberos, which is not supported on YARN yet"),
-        (connection(keytab="x"), "Kerberos, which is not supported on YARN yet"),
+        (connection(principal="alice@EXAMPLE"), "it has a principal for Kerberos, and no keytab"),
+        (connection(keytab="x"), "it has a keytab for Kerberos, and no principal"),
+        (connection(principal="a b@C", keytab=KEYTAB), "principal in the extra is 'a b@C'"),
+        (connection(principal="a", keytab="/etc/a.keytab"), "keytab in the extra is no keytab in base64"),
+        (connection(principal="a", keytab=in_base64(b"hush")), "keytab in the extra is no keytab in base64"),
+        (connection(principal="a", keytab=KEYTAB, **{"spark-binary": "sh"}), "spark-binary in the extra is 'sh'"),
     ],
 )
 def test_what_cannot_be_used_is_refused_and_named(bad: ClusterConnection, named: str) -> None:
@@ -68,6 +75,16 @@ def test_what_cannot_be_used_is_refused_and_named(bad: ClusterConnection, named:
         open_cluster(bad)
     assert named in str(refused.value)
     assert refused.value.next_step
+    assert not any(secret in str(refused.value) for secret in ("hush", "a.keytab", KEYTAB, in_base64(b"hush")))
+
+
+def test_who_is_asked_as_is_read_from_the_fields_of_the_spark_provider() -> None:
+    folded = "\n".join(KEYTAB[start : start + 76] for start in range(0, len(KEYTAB), 76))  # as `base64` says it
+    found = YarnSettings.of(connection(login="", principal="alice/edge1@EXAMPLE.COM", keytab=folded))
+    assert found.user == "alice"
+    assert found.kerberos == KerberosLogin("alice/edge1@EXAMPLE.COM", keytab("alice"))
+    assert found.spark_submit == "spark-submit"
+    assert YarnSettings.of(connection(principal="alice", keytab=KEYTAB, login="bob")).user == "bob"
 
 
 def test_a_password_in_an_address_is_not_shown() -> None:

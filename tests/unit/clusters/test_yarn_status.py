@@ -34,6 +34,19 @@ def test_states_are_as_yarn_means_them(
     assert cluster.overview([ID])[ID].state is state
 
 
+def test_what_runs_of_a_stream_is_listed_by_the_tag_of_its_log_and_its_name(
+    fake: FakeYarn, cluster: YarnCluster
+) -> None:
+    log = WHOSE.log
+    name = f"orders 2 [{{}}] {log[:8]}".format
+    fake.add_app(name=name(DEPLOYMENT))
+    fake.add_app("application_1_2", "KILLED", name=name("orders-1-aaaa"))
+    fake.add_app("application_1_3", name=name("orders-1-bbbb").replace("orders ", "payments ", 1))
+    fake.add_app("application_1_4", "ACCEPTED", name=name("orders-1-cccc"))
+    assert cluster.running("orders", log) == {ID: DEPLOYMENT, "application_1_4": "orders-1-cccc"}
+    assert cluster.running("orders", "") == {}
+
+
 def test_an_id_that_yarn_cannot_have_is_lost(cluster: YarnCluster) -> None:
     assert cluster.status("driver-20200101000000-0000") is DriverState.LOST
     assert cluster.status("application_1_x") is DriverState.LOST

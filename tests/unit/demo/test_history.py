@@ -56,6 +56,16 @@ def test_a_first_deployment_has_no_source() -> None:
     assert result([], story.records) is StepResult.DEPLOYED
 
 
+def test_a_job_that_is_adopted_is_the_source_and_may_have_been_cut_off() -> None:
+    story = Story().standby(ONE)
+    story.say("requested", request="r1", to=ONE, expires=99.0, evidence={"job": "driver-1", "state": "killed"})
+    story.say("ready", request="r1", incarnation=ONE).acquire("r1", ONE, 1)
+    cut = {"enrich": "interrupted", "totals": "interrupted"}
+    assert changes(story.records) == [Change(source="driver-1", to=ONE, at=5.0, boundary=cut)]
+    assert result([], story.records) is StepResult.ADOPTED
+    assert max_holders(story.records) == 1
+
+
 def test_a_hand_over_has_both_holders_and_the_boundary_of_each_query() -> None:
     story = handed_over()
     change = changes(story.records)[-1]

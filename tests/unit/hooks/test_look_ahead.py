@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.hooks.look_ahead import look_ahead, wanted_of
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
-from tests.support.story import OLD, RUNNING, write
+from tests.support.story import HANDED_OVER, OLD, OLD_DEPLOYMENT, PREPARED, RUNNING, fenced, retired, write
 
 YAML = 'name: orders\napplication: {}\nversion: "2"\ncluster: here\ncontrol: file:///d\nupgrade: {{approval: true}}\n'
 
@@ -46,3 +49,40 @@ def test_what_a_start_would_bring_up_has_the_hash_that_it_would_be_published_wit
     found = wanted_of(release)
     assert (found.version, found.hash, found.approval, found.problem) == ("2", release.make()[0].hash, True, "")
     assert "There is no file" in wanted_of(requested(tmp_path, "gone.py")).problem
+
+
+def test_an_upgrade_to_what_runs_is_done_already(running: StreamHook, yaml: Path) -> None:
+    requested = RequestedRelease.of(load_spec(yaml))
+    assert "runs already" in look_ahead(running, Operation.UPGRADE, requested).done
+    yaml.write_text(yaml.read_text() + "upgrade: {lease_seconds: 20}\n")
+    found = look_ahead(running, Operation.UPGRADE, RequestedRelease.of(load_spec(yaml)))
+    assert found.parts == (Operation.UPGRADE,)
+
+
+def test_a_stored_release_is_redeployed_by_its_first_digits(running: StreamHook, yaml: Path) -> None:
+    release = running.control_log.refresh().deployments[OLD_DEPLOYMENT].release
+    (yaml.parents[1] / "apps" / "a.py").unlink()
+    requested = RequestedRelease.of(load_spec(yaml))
+    assert "runs already" in look_ahead(running, Operation.REDEPLOY, requested, digits=release.hash[:8]).done
+    write(running.control_log, fenced(OLD))
+    found = look_ahead(running, Operation.REDEPLOY, requested, digits=release.hash[:8])
+    assert (found.parts, found.release) == ((Operation.UPGRADE,), release.hash)
+    assert "Those that are there" in look_ahead(running, Operation.REDEPLOY, requested, digits="ffff").refused
+    with pytest.raises(SpecError, match="Only a redeployment"):
+        look_ahead(running, Operation.STOP, digits="ffff")
+
+
+def test_a_promotion_needs_no_files_but_an_approval(hook: StreamHook, tmp_path: Path) -> None:
+    write(hook.control_log, *PREPARED)
+    found = look_ahead(hook, Operation.PROMOTE, requested(tmp_path, "gone.py"))
+    assert "waits for a person's approval" in found.refused
+
+
+def test_a_roll_back_to_files_that_have_gone_is_refused(hook: StreamHook) -> None:
+    write(hook.control_log, *HANDED_OVER)
+    assert look_ahead(hook, Operation.ROLL_BACK).parts == (Operation.ROLL_BACK,), "the old one is warm"
+    write(hook.control_log, retired(OLD_DEPLOYMENT))
+    found = look_ahead(hook, Operation.ROLL_BACK)
+    assert "have changed since they were published" in found.refused
+    assert found.refused.endswith("Upgrade to that version, with its files, or redeploy another stored release.")
+    assert (found.parts, found.deployment) == ((), "")

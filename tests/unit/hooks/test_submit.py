@@ -20,7 +20,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
-from tests.support.reserving_cluster import ReservingCluster, Shared, Turns
+from tests.support.reserving_cluster import ReservingCluster, Shared, TaggingCluster, Turns
 from tests.support.story import OLD, OLD_DEPLOYMENT, STARTED, record, retired, submitted, write
 
 HASH = "abc0" * 16
@@ -287,3 +287,37 @@ def test_in_every_order_of_two_tries_one_id_is_sent_and_it_is_the_one_in_the_log
             assert (turns.errors, list(shared.known)) == ([], recorded)
         else:
             assert all(isinstance(error, ClusterError) for error in turns.errors), turns.errors
+
+
+@pytest.mark.parametrize("dies", [None, *range(9)])
+def test_in_every_order_of_two_tries_a_tag_is_sent_once_and_no_other_is(log: ControlLog, dies: int | None) -> None:
+    """The first is killed before one of its steps. Others find what is left, before and after the bound is over."""
+    for order in ORDERS:
+        for file in folder_of(log).glob("log/*[2-9].json"):
+            file.unlink()
+        shared, turns = Shared(), Turns()
+
+        def attempt(point: Callable[[], None], shared: Shared = shared) -> bool:
+            mine = open_log(f"file://{folder_of(log).parent}", "orders")
+            cluster = cast("Cluster", TaggingCluster(shared, point))
+            return submit_once(mine, cluster, JOB, "test", first=False, verify=point)
+
+        def try_once(point: Callable[[], None], attempt: Callable[[Callable[[], None]], bool] = attempt) -> None:
+            attempt(point)
+
+        steps = {"a": 0, "b": 0}
+        for name in steps:
+            turns.add(name, try_once)
+        for name in order + "ab" * 8:
+            if name in turns.waiting:
+                turns.step(name, kill=(name, steps[name]) == ("a", dies))
+                steps[name] += 1
+        assert (turns.waiting, turns.errors) == ([], [])
+
+        (recorded,) = submissions(open_log(f"file://{folder_of(log).parent}", "orders"))
+        assert attempt(lambda: None) is (recorded in shared.known), "it waits while one may be on its way"
+        shared.start += 1
+        assert attempt(lambda: None)
+        assert shared.sent in ([recorded], []), "nothing is sent twice, and nothing but what is in the log"
+        if dies is None:
+            assert list(shared.known) == [recorded]

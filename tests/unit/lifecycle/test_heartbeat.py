@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.heartbeat import (
     HEARTBEAT_LIMIT,
+    Batch,
     Commit,
     DriverPhase,
     Heartbeat,
@@ -36,6 +37,8 @@ OUT = QueryProgress(
     gap_seconds=0.7,
     state_rows=3,
     state_bytes=400,
+    batches=(Batch(6, 99.0, 0.5, 4), Batch(7, 100.0, 0.5, 10)),
+    failures=1,
 )
 FULL = Heartbeat(
     counter=9,

@@ -20,6 +20,7 @@ OF_ALL = Policy(
     take_back_seconds=4.5,
     changed_checkpoints=("/a", "/b"),
     offsets_group="group",
+    adopts=True,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 import pytest
@@ -21,10 +22,14 @@ from tests.support.story import (
     STOPPED,
     STOPPING,
     TWIN,
+    acquired,
     fenced,
     play,
+    ready,
+    record,
     requested,
     standby,
+    submitted,
 )
 
 
@@ -100,3 +105,17 @@ def test_drivers_are_listed_oldest_first() -> None:
     assert [each.id for each in state.of_deployment(NEW_DEPLOYMENT)] == [NEW, TWIN]
     assert [each.id for each in state.of_deployment(OLD_DEPLOYMENT)] == [OLD]
     assert state.of_deployment("none") == ()
+
+
+def test_a_deployment_follows_a_job_until_it_has_held() -> None:
+    """Later its own stream writes the logs, and so it does for one that runs the same release again."""
+    first = record(
+        "declared", deployment=OLD_DEPLOYMENT, release={"version": "1", "hash": "a" * 64}, policy={"adopts": True}
+    )
+    up = [first, submitted(OLD_DEPLOYMENT), standby(OLD)]
+    assert play(up).deployments[OLD_DEPLOYMENT].adopts
+    held = play([*up, requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)])
+    assert not held.deployments[OLD_DEPLOYMENT].adopts
+    again = replace(first, fields={**first.fields, "deployment": NEW_DEPLOYMENT, "again": OLD_DEPLOYMENT})
+    assert not play([again], held).deployments[NEW_DEPLOYMENT].adopts
+    assert not play(RUNNING).deployments[OLD_DEPLOYMENT].adopts

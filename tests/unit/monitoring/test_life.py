@@ -241,3 +241,11 @@ def test_a_log_that_was_cut_off_anywhere_is_told_as_far_as_it_goes(cut: int) -> 
 def test_every_cut_of_every_story_can_be_told(story: list[Record]) -> None:
     for cut in range(len(story) + 1):
         told(story, cut)
+
+
+@pytest.mark.parametrize("evidence", [{"job": "driver-1", "state": "killed"}, {"person": "ann"}])
+def test_a_job_that_was_adopted_is_named_with_who_said_that_it_is_gone(evidence: dict[str, str]) -> None:
+    asked = requested("start", OLD)
+    asked = replace(asked, fields={**asked.fields, "evidence": evidence})
+    found = told([*STARTED, asked, ready("start", OLD), acquired(OLD, "start", 1)])[-1]
+    assert (found.what, found.evidence, found.reason) == (What.ADOPTED, evidence, "a person wants it")

@@ -8,7 +8,7 @@ from airflow_stream_provider.operators.abort import AbortOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.fence import FenceOperator
-from airflow_stream_provider.operators.handover import RollBackOperator
+from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.start import StartStreamOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.planning.operation import Operation
@@ -22,6 +22,7 @@ from airflow_stream_provider.spec.stream import StreamSpec
         (Operation.START, StartStreamOperator, ""),
         (Operation.ROLL_BACK, RollBackOperator, "d"),
         (Operation.ABORT, AbortOperator, "d"),
+        (Operation.PROMOTE, HandOverOperator, "d"),
         (Operation.FENCE, FenceOperator, "d"),
     ],
 )
@@ -34,7 +35,7 @@ def test_a_part_has_its_operator(
     assert getattr(found, "confirmed_by", "") == ("Ada" if part is Operation.FENCE else "")
 
 
-@pytest.mark.parametrize("whole", [Operation.RESTART, Operation.RETIRE])
+@pytest.mark.parametrize("whole", [Operation.RESTART, Operation.RETIRE, Operation.UPGRADE, Operation.REDEPLOY])
 def test_what_is_made_of_parts_has_none(spec: StreamSpec, whole: Operation) -> None:
     with pytest.raises(AssertionError):
         operator_of(whole, task_id="t", stream=spec, reason="why")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import timeit
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,17 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_stream_provider.control import make_root, open_log
+from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from devstack import checkpoint_trees as trees
 from tests.support.noting_cluster import NotingCluster
+from tests.support.story import OLD_DEPLOYMENT, RUNNING, write
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +154,106 @@ def test_a_connection_that_is_not_there(spec: StreamSpec) -> None:
 def test_a_control_folder_that_cannot_be_made(spec: StreamSpec, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "cannot be used now" in refusal(spec.model_copy(update={"control": f"file://{tmp_path}/file/control"}))
+
+
+def checked(spec: StreamSpec, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Any:
+    """Return what the task leaves, or the text with which it fails."""
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: cluster)
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
+    context: Any = {"ti": ti}
+    try:
+        return CheckReleaseOperator(task_id="check", stream=spec, **settings).execute(context)
+    except AirflowFailException as error:
+        return str(error)
+
+
+def holding(spec: StreamSpec, checkpoint: Path) -> None:
+    """Let a driver hold the stream, with one query on a checkpoint."""
+    said = [{"name": "lines", "checkpoint": str(checkpoint), "sources": []}]
+    records = [
+        replace(each, fields={**each.fields, "queries": said}) if each.kind == "standby" else each for each in RUNNING
+    ]
+    make_root(spec.control)
+    write(ControlLog(FilesRoot(spec.control).store(spec.name, create=True), spec.name), *records)
+
+
+def test_where_there_is_no_room_for_two_a_restart_is_proposed(
+    spec: StreamSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = NotingCluster()
+    full.full = ClusterError("There is no room.", next_step="Stop one.", free_cores=1)
+    assert "`restart`" not in checked(spec, full, monkeypatch), "nobody holds, so there is room for none"
+    holding(spec, tmp_path / "none")
+    said = checked(spec, full, monkeypatch)
+    assert (
+        "There is no room. Stop one. Or trigger again with the strategy `restart`: the old release is stopped" in said
+    )
+    assert "upgrade.strategy: restart" in checked(with_approval(spec), full, monkeypatch)
+    assert "`restart`" not in checked(spec, full, monkeypatch, strategy="restart")
+
+
+def test_an_instance_that_the_log_does_not_know_is_refused_and_one_that_has_ended_is_shown(
+    spec: StreamSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding(spec, tmp_path / "none")
+    cluster = NotingCluster()
+    cluster.runs = {"app-1": OLD_DEPLOYMENT}
+    assert checked(spec, cluster, monkeypatch)["findings"] == []
+    cluster.runs["app-2"] = "s-9-ffff"
+    said = checked(spec, cluster, monkeypatch)
+    assert "The cluster runs app-2 for this stream, of the deployment s-9-ffff" in said
+    assert "Nothing was touched." in said
+
+
+def test_a_checkpoint_that_is_not_whole_is_refused_unless_it_is_dropped_on_purpose(
+    spec: StreamSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = trees.new(tmp_path / "checkpoint")
+    trees.plan(root, 0, "-")
+    trees.commit(root, 0)
+    holding(spec, root)
+    assert checked(spec, NotingCluster(), monkeypatch)["findings"] == []
+    (root / "metadata").unlink()
+    said = checked(spec, NotingCluster(), monkeypatch)
+    assert "The checkpoint is not whole" in said
+    assert "Nothing was touched." in said
+    dropped = checked(spec, NotingCluster(), monkeypatch, changed_checkpoints=[str(root)])
+    assert dropped["findings"] == []
+
+
+def test_a_checkpoint_elsewhere_is_left_to_its_driver(
+    spec: StreamSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding(spec, Path("/no/such/mount/checkpoint"))
+    [found] = checked(spec, NotingCluster(), monkeypatch)["findings"]
+    assert found == (
+        "Whether the checkpoint of the query lines is whole, its new driver will see: it is not mounted here."
+    )
+
+
+def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
+    hook = StreamHook(spec.name, spec.control, spec.cluster)
+    hook.create()
+    assert hook.declare(RequestedRelease.of(spec), "s-v1-1a2b3c4d", "why", "test", 0)
+    stored = hook.control_log.refresh().deployments["s-v1-1a2b3c4d"].release
+    spec.path("apps/a.py").unlink()
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
+    context: Any = {"ti": ti}
+    left = CheckReleaseOperator(
+        task_id="check", stream=spec, version="v9", arguments='["--other"]', stored=stored.hash[:8], reason="why"
+    ).execute(context)
+    assert (left["version"], left["release"], left["redeployed"]) == ("v1", stored.to_json(), True)
+    assert left["application"] == "a.py"
+    assert "no stored release of which the hash begins with 'ffff'" in refusal(spec, stored="ffff")
+    broken = spec.model_copy()
+    broken._problem = "s.yaml, line 3: it cannot be used."
+    assert "line 3" in refusal(broken, stored=stored.hash)
+
+
+def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
+    said = refusal(spec, reason="password=hunter2")
+    assert "looks like a secret" in said
+    assert "hunter2" not in said

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.operators.judge import JudgeRehearsalOperator, compare_speed
+from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryProgress
+from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, record, write
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, fenced, record, write
 from tests.support.tasks import run
 
 
@@ -41,31 +42,74 @@ def test_a_standby_that_would_be_late_at_once_is_refused(
 def test_without_a_limit_nothing_is_late(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *rehearsed(500.0))
     free = spec.model_copy(update={"lag": spec.lag.model_copy(update={"max_seconds": None})})
-    assert judge(free)["queries"]["a"]["rehearsed_seconds"] == 500.0
+    assert judge(free)["verdict"] == "pass"
 
 
-def test_the_holders_batches_stand_beside_the_rehearsed_ones(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *rehearsed(0.5))
-    progress = QueryProgress("a", batch_seconds=0.4, rows_per_second=7.0)
-    log.beat(OLD, Heartbeat(queries=(progress,)))
-    assert judge(spec)["queries"] == {
-        "a": {
-            "rehearsed_seconds": 0.5,
-            "rehearsed_rows_per_second": 5.0,
-            "holder_seconds": 0.4,
-            "holder_rows_per_second": 7.0,
-        }
-    }
+def running(seconds: float, every: float, **more: Any) -> Heartbeat:
+    """A holder that reads 1000 rows in so many seconds, every so often."""
+    batches = tuple(Batch(n, n * every, seconds, 1000) for n in range(10))
+    return Heartbeat(queries=(QueryProgress("a", batch=9, batches=batches),), **more)
+
+
+def again(seconds: float) -> list[Any]:
+    """A standby that took so long for the holder's last batch."""
+    once_more = {"batch": 9, "rows": 1000, "seconds": seconds, "state_rows": 0, "state_bytes": 0}
+    summary = {"batches": 1, "batch_rows": [1000], "batch_seconds": [9.0], "last_batch_seconds": 9.0}
+    rehearsal = {"queries": {"a": {**summary, "again": once_more}}, "notes": []}
+    return [
+        *BOTH[:-1],
+        record("standby", deployment=NEW_DEPLOYMENT, incarnation=NEW, queries=[], rehearsal=rehearsal),
+    ]
+
+
+def test_the_holders_batches_stand_beside_the_rehearsed_ones(
+    spec: StreamSpec, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *again(1.5))
+    log.beat(OLD, running(1.0, 10.0))
+    found = judge(spec)
+    assert (found["verdict"], found["reasons"]) == ("pass", [])
+    row = found["queries"]["a"]
+    assert (row["slower"], row["new"]["batch_seconds"], row["old"]["batch_seconds"]) == (1.5, 1.5, 1.0)
+    assert row["old"]["arriving_per_second"] == 100.0
+    assert "a: the new release is about as fast as the old one." in capsys.readouterr().out
+    json.dumps(found)
+
+
+def test_a_release_that_is_slower_than_rows_come_in_is_refused(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *again(9.0))
+    log.beat(OLD, running(1.0, 4.0))
+    says = rf"a: the new release is 9\.0 times slower .* and too slow: .* {OLD_DEPLOYMENT} \(release 1\) holds"
+    with pytest.raises(AirflowFailException, match=says):
+        judge(spec)
+
+
+def test_what_cannot_be_told_is_left_to_a_person(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *again(9.0))
+    log.beat(OLD, running(1.0, 12.0))
+    found = judge(spec)
+    assert found["verdict"] == "inconclusive"
+    assert found["reasons"] == [found["queries"]["a"]["sentence"]]
+
+
+def test_where_nobody_holds_nothing_is_compared_and_nobody_has_to_be_waited_for(
+    spec: StreamSpec, log: ControlLog
+) -> None:
+    write(log, *again(9.0), fenced(OLD))
+    log.beat(OLD, running(1.0, 4.0))
+    assert judge(spec)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(("new", "noted"), [("4.1.0", True), ("4.0.0", False), ("", False)])
+def test_another_version_of_spark_is_noted(spec: StreamSpec, log: ControlLog, new: str, noted: bool) -> None:
+    write(log, *again(1.0))
+    log.beat(OLD, running(1.0, 10.0, spark_version="4.0.0"))
+    log.beat(NEW, Heartbeat(spark_version=new))
+    says = ["The new release runs on Spark 4.1.0, and the one that holds on 4.0.0."]
+    assert judge(spec)["notes"] == (says if noted else [])
 
 
 def test_what_was_not_rehearsed_is_refused(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *BOTH[:-1])
     with pytest.raises(AirflowFailException, match=f"{NEW_DEPLOYMENT} has not been rehearsed"):
         judge(spec)
-
-
-def test_what_one_side_does_not_know_is_none() -> None:
-    found = compare_speed({"new": {}, "a": {"last_batch_seconds": 1.0}}, [QueryProgress("a"), QueryProgress("gone")])
-    assert list(found) == ["new", "a"]
-    assert set(found["new"].values()) == {None}
-    assert (found["a"]["rehearsed_seconds"], found["a"]["holder_seconds"]) == (1.0, None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryProgress
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, UPGRADED
-from tests.support.story import NEW_DEPLOYMENT, write
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, write
 from tests.support.tasks import IDENTITY, context, run
 
 
@@ -46,6 +48,7 @@ def test_a_soak_whose_lag_stayed_unknown_fails_without_a_fault(spec: StreamSpec,
     with pytest.raises(AirflowFailException, match="The lag is not known: no Kafka"):
         soak(spec).resume(context(pushed), over.to_event())
     assert "fault" not in pushed
+    assert "The lag is not known: no Kafka" in pushed["inconclusive"]
 
 
 def test_a_soak_counts_from_the_moment_the_release_took_over(spec: StreamSpec, log: ControlLog) -> None:
@@ -75,3 +78,71 @@ def test_a_release_that_never_held_has_no_soak(spec: StreamSpec, log: ControlLog
     write(log, *BOTH)
     with pytest.raises(AirflowFailException, match=f"{NEW_DEPLOYMENT} never held the stream"):
         run(soak(spec))
+
+
+def batches(seconds: float, *, every: float = 4.0, **more: Any) -> Heartbeat:
+    """A driver that reads 1000 rows in so many seconds, every so often."""
+    ran = tuple(Batch(n, n * every, seconds, 1000) for n in range(10))
+    return Heartbeat(queries=(QueryProgress("a", batch=9, batches=ran, **more),))
+
+
+def soaked(spec: StreamSpec, log: ControlLog, pushed: dict[str, Any]) -> Any:
+    event = WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT, "", {"samples": 7, "lag_records": 3}).to_event()
+    return soak(spec).resume(context(pushed), event)
+
+
+def test_a_release_that_keeps_the_limits_is_compared_with_the_one_before(
+    spec: StreamSpec, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *UPGRADED)
+    log.beat(OLD, batches(1.0))
+    log.beat(NEW, batches(1.5))
+    pushed: dict[str, Any] = {}
+    found = soaked(spec, log, pushed)
+    assert (found["result"], found["lag_records"]) == ("good", 3)
+    assert pushed["comparison"]["queries"]["a"]["slower"] == 1.5
+    assert "a: the new release is about as fast as the old one." in capsys.readouterr().out
+    json.dumps(pushed)
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        (batches(9.0, every=9.0), r"9\.0 times slower than the old one, and too slow"),
+        (batches(1.0, failures=4), "it has failed 4 times and was started again"),
+    ],
+)
+def test_what_is_worse_than_before_and_within_the_limits_is_left_to_a_person(
+    spec: StreamSpec, log: ControlLog, new: Heartbeat, says: str
+) -> None:
+    write(log, *UPGRADED)
+    log.beat(OLD, batches(1.0, failures=0))
+    log.beat(NEW, new)
+    pushed: dict[str, Any] = {}
+    with pytest.raises(AirflowFailException, match=f"inconclusive, and nothing is rolled back.*{says}.*roll-back"):
+        soaked(spec, log, pushed)
+    assert says.replace("\\", "") in pushed["inconclusive"]
+    assert pushed["comparison"]["verdict"] != "pass"
+    assert "fault" not in pushed, "the roll-back takes it for a reason"
+
+
+def test_a_release_that_was_superseded_is_not_compared(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    log.beat(OLD, batches(1.0))
+    log.beat(NEW, batches(9.0))
+    pushed: dict[str, Any] = {}
+    event = WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT, "Another took over.", {}).to_event()
+    assert soak(spec).resume(context(pushed), event)["result"] == "superseded"
+    assert pushed == {}
+
+
+def test_a_bad_release_is_compared_all_the_same(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    log.beat(OLD, batches(1.0))
+    log.beat(NEW, batches(9.0))
+    pushed: dict[str, Any] = {}
+    with pytest.raises(AirflowFailException, match="is no good: It is behind"):
+        soak(spec).resume(context(pushed), WaitOutcome(Ended.BAD, NEW_DEPLOYMENT, "It is behind.").to_event())
+    assert pushed["fault"] == "It is behind."
+    assert "inconclusive" not in pushed
+    assert pushed["comparison"]["verdict"] == "fail"

@@ -60,7 +60,19 @@ def test_what_was_checked_is_declared_whatever_the_yaml_says_now(
         run(SubmitStandbyOperator(task_id="t", stream=spec, checked=given))
     deployment = log.refresh().deployments[IDENTITY.deployment("orders", "1.9")]
     assert deployment.release == Release.from_json(CHECKED) == looked[0]
+    assert "redeployed" not in deployment.declared.fields
     assert cluster.did == [("submit", "driver-1")]
+
+
+@pytest.mark.parametrize("said", [True, "True", False, "False", ""])
+def test_what_is_not_of_the_yaml_is_declared_as_such(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamHook, "stored", lambda hook, release: None)
+    with pytest.raises(TaskDeferred):
+        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, redeployed=said))
+    (deployment,) = log.refresh().deployments.values()
+    assert deployment.declared.get("redeployed") is (True if str(said) == "True" else None)
 
 
 def test_what_was_checked_waits_for_a_yaml_that_can_be_used(

@@ -21,7 +21,7 @@ from airflow_stream_provider.planning.conditions import (
     Soaked,
     StandbyUp,
 )
-from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits
@@ -50,6 +50,7 @@ ALL: list[Condition] = [
     RequestOver("r", 1.0, ("a", "b"), 30.0),
     Dead("i", 30.0),
     DriversGone("d", 5.0),
+    JobGone("driver-1"),
     Pause("d", 1.0),
     FirstCommits("i", ("q",), 2.0),
     Soaked("d", 3.0, SoakLimits(LagLimits(5)).to_json(), "airflow:dag/run/"),

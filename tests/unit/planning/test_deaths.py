@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.planning.condition import Observations
-from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.wait_outcome import Ended
@@ -131,3 +133,35 @@ def test_an_observer_that_could_not_look_forgets() -> None:
     watch.seen.ages = HeartbeatAges(lambda: watch.now)
     watch.now = 31.0
     assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
+
+
+JOB = "driver-20261121023732-0002"
+GONE = UnmanagedView(JOB, DriverState.KILLED)
+
+
+@pytest.mark.parametrize(
+    ("found", "ended"),
+    [
+        (GONE, Ended.REACHED),
+        (UnmanagedView(JOB, DriverState.RUNNING), Ended.EXPIRED),
+        (replace(GONE, remains=Remains(("Executor 0 is alive.",))), Ended.EXPIRED),
+        (UnmanagedView(JOB, DriverState.LOST), Ended.UNKNOWN),
+        (replace(GONE, remains=Remains((), ("Worker w is DEAD.",))), Ended.UNKNOWN),
+    ],
+)
+def test_a_job_is_gone_when_its_cluster_says_so_and_is_not_waited_for_without_end(
+    found: UnmanagedView, ended: Ended
+) -> None:
+    condition, memory = JobGone(JOB), Observations()
+    assert condition.needs(None, memory).job == JOB
+    looked = replace(snapshot(), job=found)
+    first = condition.check(looked, memory)
+    if ended is Ended.REACHED:
+        assert first is not None
+        assert first.about(ended, JOB)
+        return
+    assert first is None
+    assert condition.check(replace(looked, at=looked.at + JobGone.PATIENCE), memory) is None
+    over = condition.check(replace(looked, at=looked.at + JobGone.PATIENCE + 1), memory)
+    assert over is not None
+    assert over.about(ended, JOB)

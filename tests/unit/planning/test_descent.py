@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.descent import family, origin, unwanted, wanted_instead
+from airflow_stream_provider.planning.descent import asked_for_last, family, origin, unwanted, wanted_instead
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -99,3 +99,13 @@ def test_the_origin_of_a_release_is_what_ran_it_first() -> None:
     state = play([*BROKEN, again("b", NEW_DEPLOYMENT), again("c", "b"), again("d", "gone"), again("e", "e")])
     found = {name: origin(state, name) for name in ("c", OLD_DEPLOYMENT, "d", "e")}
     assert found == {"c": NEW_DEPLOYMENT, OLD_DEPLOYMENT: OLD_DEPLOYMENT, "d": "d", "e": "e"}
+
+
+def test_what_was_redeployed_or_declared_again_was_not_asked_for_by_the_yaml() -> None:
+    assert asked_for_last(play([])) is None
+    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
+    stored = record("declared", deployment="orders-1-dddd", release=release, policy={}, redeployed=True)
+    for more in ([], [again(BACK, OLD_DEPLOYMENT)], [stored]):
+        found = asked_for_last(play([*HANDED_OVER, *more]))
+        assert found is not None
+        assert found.id == NEW_DEPLOYMENT

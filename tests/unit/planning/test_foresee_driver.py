@@ -84,9 +84,13 @@ def test_a_roll_back_to_a_warm_release_reads_nothing_again() -> None:
 
 def test_a_release_that_is_not_warm_is_started_again() -> None:
     found = back(*HANDED_OVER, retired(OLD_DEPLOYMENT))
-    assert found.will[0].startswith(
-        f"No driver with release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}) stands by: one is started"
+    assert found.will[0] == (
+        f"No driver with release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}) stands by: one is started from its stored files. "
+        "It rehearses on a clone of the checkpoint as it is now, and takes the stream over; if it cannot read that, "
+        "whoever holds goes on."
     )
+    assert found.release == hash_of(OLD_DEPLOYMENT)
+    assert back(*HANDED_OVER).release == ""
     lost = back(*HANDED_OVER, fenced(NEW))
     assert len(lost.will) == 1
     assert lost.reads_again.startswith("the batch that is cut off")
@@ -122,7 +126,7 @@ def test_a_release_that_came_after_a_roll_back_can_be_rolled_back_from() -> None
 @pytest.mark.parametrize(
     ("records", "says"),
     [
-        ([], "Start it with the release that you want, or upgrade to it."),
+        ([], "Start it with the release that you want, upgrade to it, or redeploy a stored one."),
         (STOPPED, "Nobody holds the stream (it is stopped). Start it with the release that you want"),
         (RUNNING, f"No release is known that held before {OLD_DEPLOYMENT}."),
         (

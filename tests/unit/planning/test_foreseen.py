@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -43,3 +44,27 @@ def test_holder_and_release_come_first_and_what_is_read_again_last() -> None:
 
 def test_a_release_is_named_by_label_and_hash() -> None:
     assert str(Wanted("2", "0123456789abcdef")) == "release 2 (0123456789ab)"
+
+
+def test_what_is_refused_besides_has_nothing_left_to_do() -> None:
+    found = replace(WILL, release="abc").refuse("It is paused.")
+    assert found.lines[1:] == ["Refused: It is paused."]
+    assert (found.parts, found.deployment, found.release) == ((), "", "")
+
+
+def test_what_an_earlier_command_has_asked_for_is_followed() -> None:
+    found = WILL.refuse("An upgrade is under way.").followed(Operation.UPGRADE, "Run r")
+    assert (found.refused, found.done, found.parts) == ("", "", (Operation.UPGRADE,))
+    assert found.will == ("Run r, which was asked for before, is under way. It is followed.",)
+
+
+def test_a_yes_is_to_holder_release_and_parts() -> None:
+    assert WILL.same_as(replace(WILL, will=("Otherwise.",)))
+    for other in (replace(WILL, parts=()), replace(WILL, held=None), replace(WILL, holds=not WILL.holds)):
+        assert not WILL.same_as(other)
+    assert not WILL.same_as(replace(WILL, release="abc"))
+
+
+def test_what_an_earlier_version_has_left_is_read() -> None:
+    old = {name: value for name, value in WILL.to_json().items() if name != "release"}
+    assert Foreseen.from_json(old) == WILL

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation, check_person, check_reason
+from airflow_stream_provider.planning.operation import (
+    MAX_PERSON,
+    MAX_REASON,
+    Operation,
+    check_job,
+    check_person,
+    check_reason,
+)
 
 
 @pytest.mark.parametrize("operation", Operation)
@@ -40,3 +47,16 @@ def test_a_person_has_a_name() -> None:
     for name in ("x" * (MAX_PERSON + 1), "password=hunter2"):
         with pytest.raises(SpecError, match="cannot be used"):
             check_person(name)
+
+
+def test_a_job_has_one_id() -> None:
+    assert check_job(" driver-20261121023732-0002 ") == "driver-20261121023732-0002"
+    assert check_job("") == ""
+    for id in ("driver-1,driver-2", "driver-1 driver-2", "../driver", "a/b", "x" * 300, "$(id)"):
+        with pytest.raises(SpecError, match="is not the id of one job"):
+            check_job(id)
+
+
+def test_the_yaml_has_a_say_in_what_comes_to_hold() -> None:
+    by_log = {Operation.STOP, Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.RETIRE}
+    assert {each for each in Operation if not each.brings_up} == by_log

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.recovery_decision import release_to_run
@@ -79,13 +81,13 @@ def test_only_what_follows_a_holder_that_has_committed_counts_as_a_try(
     progress = (QueryProgress(name, batch=n, commits=(Commit(1.0),) if n else ()) for name, n in (("a", a), ("b", b)))
     beats = {last: Heartbeat(counter=9, epoch=4, queries=tuple(progress))}
     assert isinstance(recover(replace(snapshot(*killed, at=410.0), heartbeats=beats), ME, None, {}), kind)
-    # It fails from then on: pauses of 1 and 2 minutes.
+    # It fails from then on: pauses of 1 and 2 minutes, whatever machines have died before.
     failing = [*killed]
     for number, pause in ((3, 60.0), (4, 120.0)):
         name = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
         tried = 500.0 + 100.0 * number
         failing += [again(tried, name, f"r{number}"), failed(None, name)]
-        for left, then in ((1.0, Skip), (-1.0, kind)):
+        for left, then in ((1.0, Skip), (-1.0, Append)):
             found = replace(snapshot(*failing, at=tried + pause - left), heartbeats=beats)
             assert isinstance(recover(found, ME, None, {}), then)
 
@@ -145,3 +147,47 @@ def test_an_older_release_does_not_follow_one_that_was_killed_before_its_first_h
     step = recover(found, ME, None, {})
     assert isinstance(step, Append)
     assert step.fields["release"]["hash"] == hash_of(NEW_DEPLOYMENT)
+
+
+def tried(number: int, at: float, *ends: Record) -> list[Record]:
+    """A try of the watch that came to hold, and how it ended."""
+    return [*held(number, at)[:6], *ends]
+
+
+def driver_of(number: int) -> str:
+    return str(held(number, 0.0)[5]["incarnation"])
+
+
+def kind_at(story: list[Record], at: float, beats: dict[str, Heartbeat] | None = None) -> type:
+    return type(recover(replace(snapshot(*story, at=at), heartbeats=beats or {}), ME, None, {}))
+
+
+def test_errors_and_lost_machines_are_counted_apart() -> None:
+    # Three tries that failed by themselves: a pause of four minutes. Then the machine of the fourth dies.
+    errors = [*DOWN]
+    for number in range(3):
+        errors += tried(number, 200.0 + 300.0 * number, failed(driver_of(number)))
+    assert kind_at(errors, 800.0 + 239.0) is Skip
+    assert kind_at(errors, 800.0 + 241.0) is Append
+    lost = [*errors, *tried(3, 1100.0, fenced(driver_of(3)), failed(None, deployment_of(driver_of(3))))]
+    assert kind_at(lost, 1100.0 + 59.0) is Skip
+    assert kind_at(lost, 1100.0 + 61.0) is Append
+    # And the other way round: that one does not lengthen the pause after the next error.
+    again_an_error = [*lost, *tried(4, 1400.0, failed(driver_of(4)))]
+    assert kind_at(again_an_error, 1400.0 + 299.0) is Skip
+    assert kind_at(again_an_error, 1400.0 + 301.0) is Append
+
+
+@pytest.mark.parametrize(
+    ("end", "ran", "kind"),
+    [(failed, 20.0, Skip), (failed, 301.0, Append), (fenced, 20.0, Append)],
+    ids=["fails soon each time", "a long good run", "its machine died"],
+)
+def test_a_commit_proves_a_release_unless_it_fails_soon_after(end: Any, ran: float, kind: type) -> None:
+    story = list(DOWN)
+    for number in range(3):
+        over = [failed(None, deployment_of(driver_of(number)))] if end is fenced else []
+        story += tried(number, 200.0 + 400.0 * number, end(driver_of(number)), *over)
+    committed = tuple(QueryProgress(name, batch=7, commits=(Commit(1.0),)) for name in ("a", "b"))
+    beats = {driver_of(2): Heartbeat(counter=9, epoch=4, at=1000.0 + ran, started_at=1000.0, queries=committed)}
+    assert kind_at(story, 1000.0 + 100.0, beats) is kind

@@ -18,6 +18,7 @@ from airflow_stream_provider.planning.steps import Append, Kill, Step, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import (
+    HANDED_OVER,
     INTERRUPTED,
     NEW,
     NEW_DEPLOYMENT,
@@ -61,10 +62,17 @@ def patient(deployment: str, boundary_seconds: float) -> Record:
     [
         ([patient(OLD_DEPLOYMENT, 100.0), *RUNNING[1:], patient(NEW_DEPLOYMENT, 7.0)], NEW, 100.0),
         ([patient(OLD_DEPLOYMENT, 100.0), *RUNNING[1:]], None, 100.0),
-        ([patient(OLD_DEPLOYMENT, 7.0), *STARTED[1:]], OLD, 7.0),
+        ([patient(OLD_DEPLOYMENT, 7.0), *STARTED[1:]], OLD, 7.0 + 180.0),
+        (HANDED_OVER, OLD, 60.0),
         ([], None, 60.0),
     ],
-    ids=["the holder's boundary counts", "also for a stop", "the appointed one's, when nobody holds", "the default"],
+    ids=[
+        "the holder's boundary counts",
+        "also for a stop",
+        "the appointed one's, when nobody holds, which may rehearse again",
+        "one that has held answers at once",
+        "the default",
+    ],
 )
 def test_a_request_has_time_for_the_answer_and_the_boundary(
     records: list[Record], to: str | None, seconds: float

@@ -63,6 +63,20 @@ def test_a_roll_back_goes_to_the_warm_one_or_brings_the_release_up_anew() -> Non
     assert again == Submit(cold.fields["deployment"])
 
 
+def test_a_release_that_cannot_read_the_checkpoint_any_more_is_refused_with_what_would_help() -> None:
+    gone = [*UPGRADED, retired(OLD_DEPLOYMENT)]
+    cold = roll_back(snapshot(*gone), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(cold, Append)
+    again, driver = cold.fields["deployment"], f"{cold.fields['deployment']}.0000000c"
+    refused = failed(driver, again, queries=[{"name": "a"}])
+    step = roll_back(snapshot(*gone, record(cold.kind, **cold.fields), refused), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(step, GiveUp)
+    said = str(step.error)
+    assert f"Release 1 ({again}), which held before, was started again and failed: it broke: Boom." in said
+    assert f"{NEW_DEPLOYMENT} (release 1) holds the stream" in said
+    assert "redeploy or upgrade to a release that can, or put a back-up of the checkpoint back" in said
+
+
 def test_there_may_be_nothing_to_roll_back() -> None:
     assert isinstance(roll_back(snapshot(*BOTH), BACK, NEW_DEPLOYMENT, None, "bad"), Skip)
     assert isinstance(roll_back(snapshot(*RUNNING), BACK, OLD_DEPLOYMENT, None, "bad"), Skip)

@@ -11,10 +11,10 @@ import pytest
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.conditions import Pause
-from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.step_loop import End, carry_out, has_moved_since
-from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.steps import Append, Declare, EndJob, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
@@ -33,6 +33,7 @@ class Noted:
         self._steps = list(steps)
         self._needs = needs
         self._certain = certain
+        self.ended: list[bool] = []
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         self.outcomes.append(outcome)
@@ -53,6 +54,10 @@ class Noted:
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         self.did.append(f"append {kind} after {seq}")
         return True
+
+    def end_job(self, job: str) -> bool:
+        self.did.append(f"end {job}")
+        return self.ended.pop(0)
 
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         self.did.append("submit" if first else "submit unless somebody has")
@@ -81,6 +86,14 @@ def test_only_who_has_just_declared_submits_without_asking(steps: tuple[Step, ..
 
 def test_a_submission_that_is_not_known_yet_is_waited_for() -> None:
     assert Noted(SUBMIT, certain=False).end() == Wait(Pause(NEW_DEPLOYMENT, DECLARED.at + 10.0))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_job_that_is_gone_at_once_keeps_nobody_waiting(at_once: bool) -> None:
+    noted = Noted(EndJob("driver-1", JobGone("driver-1")), SKIP)
+    noted.ended = [at_once]
+    assert noted.end() == (SKIP if at_once else Wait(JobGone("driver-1")))
+    assert noted.did == ["end driver-1"]
 
 
 @pytest.mark.parametrize(("ended", "told"), [(Ended.UNSENT, False), (Ended.DEAD, True)])

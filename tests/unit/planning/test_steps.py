@@ -8,8 +8,19 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.planning.conditions import StandbyUp
-from airflow_stream_provider.planning.deaths import Dead
-from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.deaths import Dead, JobGone
+from airflow_stream_provider.planning.steps import (
+    Append,
+    Declare,
+    Done,
+    EndJob,
+    GiveUp,
+    Kill,
+    Skip,
+    Step,
+    Submit,
+    Wait,
+)
 
 UP, DEAD = StandbyUp("orders-2"), Dead("orders-1.00000001", 30.0)
 STEPS: list[tuple[Step, str]] = [
@@ -24,6 +35,7 @@ STEPS: list[tuple[Step, str]] = [
     (Append("retired", {"reason": "old", "deployment": "d"}), "appending retired (deployment d, reason old)"),
     (Declare("orders-2", "why"), "declaring orders-2"),
     (Submit("orders-2"), "submitting orders-2"),
+    (EndJob("driver-1", JobGone("driver-1")), "ending driver-1"),
     (Kill("orders-1", DEAD), f"killing orders-1, then waiting for {DEAD.description}"),
 ]  # fmt: skip
 

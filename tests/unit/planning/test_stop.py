@@ -157,3 +157,21 @@ def test_a_holder_that_missed_its_stop_goes_on() -> None:
         record("aborted", incarnation=OLD, request="stop", reason="m"),
     ]
     assert isinstance(stop(snapshot(*missed), identity, None, "why"), GiveUp)
+
+
+def test_a_holder_that_hangs_is_fenced_and_then_the_stream_is_stopped() -> None:
+    identity = TaskIdentity("dag", "run", "stop_first")
+    step = stop(snapshot(*RUNNING), identity, None, "why", hangs="It hangs.")
+    assert step == Append("fencing", {"incarnation": OLD, "reason": "It hangs."})
+    after = stop(snapshot(*RUNNING, fenced(OLD)), identity, None, "why")
+    assert isinstance(after, Append)
+    assert after.kind == "stopped"
+    missed = [
+        *RUNNING,
+        requested("stop", None, by=identity.by),
+        record("aborted", incarnation=OLD, request="stop", reason="late"),
+    ]
+    assert isinstance(stop(snapshot(*missed), identity, None, "why"), GiveUp)
+    again = stop(snapshot(*missed), identity, None, "why", hangs="It hangs.")
+    assert isinstance(again, Append)
+    assert again.kind == "fencing"

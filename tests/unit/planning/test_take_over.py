@@ -138,3 +138,31 @@ def test_an_appointment_that_was_aborted_is_made_again_under_another_id() -> Non
         abort = record("aborted", by=ME.by, request=ids[-1], reason="it has expired")
         story += [requested(ids[-1], NEW, by=ME.by), abort]  # `snapshot` checks the rules
     assert len(set(ids)) == 3
+
+
+def test_a_holder_that_hangs_is_fenced_without_being_asked() -> None:
+    assert take(*BOTH, hangs="It hangs.") == Append("fencing", {"incarnation": OLD, "reason": "It hangs."})
+    assert take(*BOTH, fencing(OLD), hangs="It hangs.") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    dead = WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"})
+    step = take(*BOTH, fencing(OLD), hangs="It hangs.", outcome=dead)
+    assert isinstance(step, Append)
+    assert step.kind == "fenced"
+    appointed = take(*BOTH, fencing(OLD), fenced(OLD))
+    assert isinstance(appointed, Append)
+    assert (appointed.kind, appointed.fields["to"]) == ("requested", NEW)
+
+
+def test_one_that_was_asked_in_vain_and_hangs_is_fenced_and_nobody_else_is() -> None:
+    missed = [*ASKED, record("aborted", incarnation=OLD, request="mine", reason="boundary missed")]
+    assert isinstance(take(*missed), GiveUp)
+    assert take(*missed, hangs="It hangs.") == Append("fencing", {"incarnation": OLD, "reason": "It hangs."})
+    # Another driver has come to hold since: an old run that is cleared does not hit that one.
+    third = "orders-3-cccc.0000000c"
+    since = [*missed, *up(third), requested("c", third), ready("c", third), released(OLD, "c", third)]
+    assert isinstance(take(*since, acquired(third, "c", 2), hangs=f"{third} hangs."), GiveUp)
+
+
+def test_what_hangs_stays_until_somebody_can_take_over() -> None:
+    gone = record("retired", deployment=NEW_DEPLOYMENT, reason="")
+    assert isinstance(take(*BOTH, gone, hangs="It hangs."), GiveUp)
+    assert isinstance(take(*UPGRADED, hangs="It hangs."), Wait)

@@ -56,3 +56,14 @@ def test_what_was_not_done_is_told_too() -> None:
     assert told(done, "x", {}, NOBODY) == "Nothing to do (stop): It was stopped by anna."
     refused = Foreseen("orders", Operation.ROLL_BACK, "empty", None, False, refused="Nothing ran.")
     assert told(refused, "x", {}, NOBODY) == "Refused to roll-back: Nothing ran."
+
+
+@pytest.mark.parametrize("operation", [Operation.UPGRADE, Operation.REDEPLOY])
+def test_an_upgrade_is_told_as_far_as_it_has_come(operation: Operation) -> None:
+    ended = {Operation.UPGRADE: {"run": "r", "state": "success"}}
+    assert line(operation, ended, Operation.UPGRADE).startswith(
+        f"{operation.past}: disk of w3. Run r ended well. It was"
+    )
+    begun = line(operation, {Operation.UPGRADE: {"run": "r"}}, Operation.UPGRADE)
+    assert begun.startswith(f"Asked to {operation}: disk of w3. Run r does it, and goes on by itself. It was driver")
+    assert line(operation, {}, Operation.UPGRADE).startswith(f"Asked to {operation}: disk of w3. It was driver")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 
 TRICKY = '--note=`\n```\n| version | 1 |\n<img src="x">'
@@ -42,28 +46,38 @@ def spec(tmp_path: Path) -> StreamSpec:
     )
 
 
-def task(spec: StreamSpec) -> ApproveUpgradeOperator:
+INCONCLUSIVE = {"verdict": "inconclusive", "reasons": ["a: it is 3 times slower."]}
+
+
+def task(spec: StreamSpec, judged: Any = INCONCLUSIVE) -> ApproveUpgradeOperator:
     return ApproveUpgradeOperator(
         task_id="approve",
         stream=spec,
         deployment="orders-2-1a2b",
         application="apps/orders.py",
-        rehearsal='{"seconds": 3}',
+        rehearsal=json.dumps(judged),
         subject="Hand over?",
     )
 
 
-def asked(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], timedelta | None]:
-    """Return what Airflow is asked to show, and for how long."""
+def asked(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, judged: Any = INCONCLUSIVE
+) -> tuple[dict[str, Any], TaskDeferred]:
+    """Return what Airflow is asked to show, and how the task waits."""
     sent: dict[str, Any] = {}
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **kw: sent.update(kw))
     context: Any = {
-        "task_instance": SimpleNamespace(id="1"),
+        "task_instance": SimpleNamespace(id="0197c1de-0000-7000-8000-000000000001"),
         "dag_run": SimpleNamespace(triggering_user_name="ben"),
     }
-    with pytest.raises(TaskAwaitingInput) as waiting:
-        task(spec).execute(context)
-    return sent, waiting.value.timeout
+    with pytest.raises(TaskDeferred) as waiting:
+        task(spec, judged).execute(context)
+    return sent, waiting.value
+
+
+def shown_in(sent: dict[str, Any]) -> Any:
+    """What the person sees."""
+    return json.loads("\n".join(sent["body"].split("\n")[1:-1]))
 
 
 def declare(spec: StreamSpec) -> None:
@@ -74,7 +88,7 @@ def declare(spec: StreamSpec) -> None:
 
 def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     declare(spec)
-    sent, timeout = asked(spec, monkeypatch)
+    sent, waiting = asked(spec, monkeypatch)
     lines = sent["body"].split("\n")
     assert (lines[0], lines[-1]) == ("```json", "```")
     assert not any(line.lstrip().startswith(("`", "|", "<")) for line in lines[1:-1])
@@ -89,21 +103,64 @@ def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monke
         "conf": RELEASE["conf"],
         "other_than_in_the_yaml": ["version", "arguments"],
         "changed_checkpoints": ["/old"],
+        "no_way_back": False,
         "deployment": "orders-2-1a2b",
         "asked_by": "ben",
-        "rehearsal": {"seconds": 3},
+        "asked_because": ["a: it is 3 times slower.", "`upgrade.approval` is on."],
+        "rehearsal": INCONCLUSIVE,
     }
     assert sent["assigned_users"] == [{"id": "anna", "name": "anna"}, {"id": "7", "name": "7"}]
     assert sent["options"] == ["Approve", "Reject"]
-    assert (sent["defaults"], timeout) == (None, timedelta(minutes=30))
+    assert sent["defaults"] is None
+    assert waiting.timeout == timedelta(minutes=30) + timedelta(seconds=TRIGGER_GRACE_SECONDS)
+    path, waits = waiting.trigger.serialize()
+    assert path == "airflow_stream_provider.triggers.approval.ApprovalTrigger"
+    assert waits["condition"] == {"condition": "Answered", "deployment": "orders-2-1a2b", "holding": ""}
+    assert 1790 < waits["deadline"] - time.time() <= 1800
 
 
 def test_an_approval_without_approvers_still_has_an_end(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     declare(spec)
     plain = spec.model_copy(update={"upgrade": spec.upgrade.model_copy(update={"approvers": ()})})
-    sent, timeout = asked(plain, monkeypatch)
+    sent, waiting = asked(plain, monkeypatch)
     assert sent["assigned_users"] is None
-    assert timeout == timedelta(minutes=30)
+    assert waiting.timeout is not None
+
+
+def unasked(spec: StreamSpec) -> StreamSpec:
+    """The stream with `approval: false`."""
+    return spec.model_copy(update={"upgrade": spec.upgrade.model_copy(update={"approval": False})})
+
+
+@pytest.mark.parametrize("judged", [INCONCLUSIVE, None, {}, {"queries": {}}, {"verdict": "something new"}])
+def test_who_needs_no_approval_is_asked_all_the_same_unless_the_rehearsal_has_passed(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, judged: Any
+) -> None:
+    declare(spec)
+    sent, _ = asked(unasked(spec), monkeypatch, judged)
+    assert sent["assigned_users"] == [{"id": "anna", "name": "anna"}, {"id": "7", "name": "7"}]
+    because = ["a: it is 3 times slower."] if judged is INCONCLUSIVE else ["The rehearsal was not judged."]
+    assert shown_in(sent)["asked_because"] == because
+
+
+def test_a_rehearsal_that_has_passed_asks_nobody(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(spec)
+    context: Any = {}
+    with pytest.raises(AirflowSkipException, match="the rehearsal has passed"):
+        task(unasked(spec), {"verdict": "pass"}).execute(context)
+    sent, _ = asked(spec, monkeypatch, {"verdict": "pass", "reasons": []})
+    assert shown_in(sent)["asked_because"] == ["`upgrade.approval` is on."]
+
+
+def test_with_a_yaml_that_cannot_be_used_nobody_is_asked_by_it(spec: StreamSpec) -> None:
+    """Who may answer is not known. Without a doubt an upgrade that has begun goes on."""
+    broken = unasked(spec)
+    broken._problem = "orders.yaml cannot be used."
+    context: Any = {}
+    with pytest.raises(AirflowSkipException):
+        task(broken, {"verdict": "pass"}).execute(context)
+    with pytest.raises(StreamError, match="cannot be used"):
+        task(broken).execute(context)
 
 
 def answer(spec: StreamSpec, event: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -126,6 +183,18 @@ def test_an_answer_ends_as_what_it_is(spec: StreamSpec) -> None:
     assert result["chosen_options"] == ["Approve"]
     assert pushed == {}
     assert answer(spec, said("Reject")) == ("Rejected by anna.", {"rejected_by": "anna"})
-    sentence, pushed = answer(spec, {"error": "too late", "error_type": "timeout"})
-    assert "Nobody answered within 0:30:00" in sentence
+    sentence, pushed = answer(spec, WaitOutcome(Ended.TIMEOUT, reason="Timed out.").to_event())
+    assert "Nobody answered within 0:30:00, which counts as a no." in sentence
+    assert pushed == {}
+    sentence, _ = answer(spec, {"error": "no such option", "error_type": "validation"})
+    assert sentence == "The answer cannot be used: no such option"
+
+
+def test_the_end_of_the_standby_ends_the_question(spec: StreamSpec) -> None:
+    gone = WaitOutcome(Ended.GONE, "orders-2-1a2b", "orders-2-1a2b has ended: it broke. Nobody holds the stream.")
+    sentence, pushed = answer(spec, gone.to_event())
+    assert sentence == (
+        "While a person was asked: orders-2-1a2b has ended: it broke. Nobody holds the stream. "
+        "There is nothing left to decide; trigger the upgrade again."
+    )
     assert pushed == {}

@@ -115,7 +115,7 @@ def test_nobody_is_asked_and_nothing_stopped_for_a_release_that_cannot_be_submit
 ) -> None:
     file.path.write_text(file.path.read_text() + "upgrade: {approval: true}\n")
     task: Any = upgrade(file).get_task(task_id)
-    task.strategy = "restart"
+    task.strategy, task.rehearsal = "restart", "null"
     with pytest.raises(StreamError, match="clutser") as caught:
         task.execute(context())
     assert not isinstance(caught.value, SpecError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.planning.operation import FOR_GOOD
-from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator
+from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator, upgrade_run
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.snapshots import RUNNING
@@ -34,11 +35,42 @@ def log(spec: StreamSpec) -> ControlLog:
     return found
 
 
-def look(spec: StreamSpec, operation: str, reason: str = "disk of w3", confirmed_by: str = "", at: float = 1e9) -> Any:
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application is where the YAML of these tests, which is no file, says."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("x = 1\n")
+
+
+def look(
+    spec: StreamSpec,
+    operation: str,
+    reason: str = "disk of w3",
+    confirmed_by: str = "",
+    at: float = 1e9,
+    release: str = "",
+    upgrades: tuple[str, ...] = (),
+    paused: bool = False,
+) -> Any:
+    """Look ahead while these runs of the upgrade's DAG are under way."""
+
+    def count(dag_id: str, states: list[str], run_ids: Sequence[str] = upgrades) -> int:
+        assert (dag_id, states) == ("orders__upgrade", ["queued", "running"])
+        return len(set(upgrades) & set(run_ids))
+
     operator = LookAheadOperator(
-        task_id="look", stream=spec, operation=operation, reason=reason, confirmed_by=confirmed_by
+        task_id="look",
+        stream=spec,
+        operation=operation,
+        reason=reason,
+        confirmed_by=confirmed_by,
+        release=release,
+        upgrade_dag_id="orders__upgrade",
+        job="",
     )
-    context: Any = {"dag_run": SimpleNamespace(run_after=datetime.fromtimestamp(at, UTC))}
+    run = SimpleNamespace(run_after=datetime.fromtimestamp(at, UTC))
+    ti = SimpleNamespace(get_dr_count=count, get_dag=lambda dag_id: SimpleNamespace(is_paused=paused))
+    context: Any = {"dag_run": run, "run_id": "mine", "ti": ti}
     return operator.execute(context)
 
 
@@ -78,6 +110,24 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(
     assert log.refresh().seq == before
 
 
+def test_while_an_upgrade_is_under_way_there_is_no_second_one(spec: StreamSpec, log: ControlLog, app: None) -> None:
+    found = look(spec, "upgrade")
+    assert (found["parts"], found["release"]) == (["upgrade"], "")
+    assert look(spec, "upgrade", upgrades=(upgrade_run("mine"),))["parts"] == ["upgrade"], "it is this run's own"
+    with pytest.raises(AirflowFailException, match=r"Refused, .*: A run of orders__upgrade is under way"):
+        look(spec, "upgrade", upgrades=("manual__1", upgrade_run("mine")))
+    with pytest.raises(AirflowFailException, match="The DAG orders__upgrade is paused, and a run of it would wait"):
+        look(spec, "upgrade", paused=True)
+    assert look(spec, "stop", upgrades=("manual__1",), paused=True)["parts"] == ["stop"]
+
+
+def test_only_a_redeployment_is_of_a_stored_release(spec: StreamSpec, log: ControlLog) -> None:
+    with pytest.raises(AirflowFailException, match="Only a redeployment is of a stored release"):
+        look(spec, "stop", release="abcd")
+    with pytest.raises(AirflowFailException, match="no stored release of which the hash begins with 'abcd'"):
+        look(spec, "redeploy", release="abcd")
+
+
 def confirm(ask: str = "True", parts: str = '["stop"]') -> ConfirmOperator:
     return ConfirmOperator(task_id="confirm", ask=ask, parts=parts, subject="stop?", body="orders is running.")
 
@@ -111,9 +161,26 @@ def test_without_a_yes_nothing_is_done() -> None:
 def test_what_was_done_is_told_in_one_line(spec: StreamSpec, log: ControlLog) -> None:
     looked = look(spec, "stop")
     pulled = {"look": looked, "stop": {"stopped": True, "boundary": "completed"}}
-    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: pulled.get(task_ids))}
+    pushed: dict[str, str] = {}
+    ti = SimpleNamespace(
+        xcom_pull=lambda task_ids, key="": None if key else pulled.get(task_ids),
+        xcom_push=lambda key, value: pushed.update({key: value}),
+    )
+    context: Any = {"ti": ti}
     line = TellOperator(task_id="tell", stream=spec).execute(context)
     assert line.startswith(
         "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again. It was "
     )
     assert "\n" not in line
+    assert pushed == {"line": line}
+
+
+def test_an_upgrade_that_was_started_is_told_with_its_run(spec: StreamSpec, log: ControlLog, app: None) -> None:
+    looked = look(spec, "upgrade")
+    said = {("look", ""): looked, ("upgrade", "trigger_run_id"): "operate__mine"}
+    ti = SimpleNamespace(
+        xcom_pull=lambda task_ids, key="": said.get((task_ids, key)), xcom_push=lambda key, value: None
+    )
+    context: Any = {"ti": ti}
+    line = TellOperator(task_id="tell", stream=spec).execute(context)
+    assert line.startswith("Asked to upgrade: disk of w3. Run operate__mine does it, and goes on by itself.")

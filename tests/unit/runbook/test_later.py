@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import time
 from datetime import datetime
 from pathlib import Path
@@ -117,3 +120,38 @@ def test_without_a_release_before_there_is_nothing_to_retire(spec: StreamSpec, m
     operator.previous = ""
     with pytest.raises(AirflowSkipException, match="No release ran before this one"):
         operator.execute(context())
+
+
+def line(spec: StreamSpec, records: list[Record], **arguments: Any) -> str:
+    """What the report leaves in a line."""
+    write(new_log(spec.control, spec.name), *records)
+    pushed: dict[str, Any] = {}
+    task = ReportUpgradeOperator(
+        task_id="t",
+        stream=spec,
+        deployment=NEW_DEPLOYMENT,
+        **{"soaked": "", "fault": "", **arguments},
+    )
+    with contextlib.suppress(AirflowFailException):
+        task.execute(context(pushed))
+    return str(pushed["line"])
+
+
+HANDED = {"request": "mine", "previous": OLD_DEPLOYMENT, "boundary": "completed", "gap_seconds": {"a": 0.5}}
+
+
+def test_it_leaves_in_a_line_what_was_done(spec: StreamSpec) -> None:
+    found = line(spec, UPGRADED, soaked="good", handed=json.dumps(HANDED))
+    assert found.startswith("Release 1 has taken over from release 1. Gap: a 0.5 s. Nothing lost, nothing doubled")
+    assert re.search(r"Release 1 stays warm until about \d{4}-\d\d-\d\d \d\d:\d\d UTC\.$", found)
+
+
+def test_the_line_of_a_run_that_failed_is_its_error(spec: StreamSpec) -> None:
+    back = json.dumps({**HANDED, "gap_seconds": {"a": 0.7}})
+    found = line(spec, BACK, fault="It is behind.", handed=json.dumps(HANDED), back=back)
+    assert found.startswith("Release 1 took over and did not stay. It is behind. Rolled back. Gap: a 0.7 s.")
+
+
+def test_the_line_after_a_no_says_who_said_it_and_who_holds(spec: StreamSpec) -> None:
+    found = line(spec, PREPARED, rejected_by="anna")
+    assert found.startswith(f"Release 1 was called off: anna said no. {OLD_DEPLOYMENT}")

@@ -16,7 +16,7 @@ from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.stream import load_spec
 
-PARTS = ["stop", "roll-back", "abort", "fence", "start"]
+PARTS = ["stop", "roll-back", "abort", "fence", "promote", "start", "upgrade"]
 
 
 @pytest.fixture
@@ -26,9 +26,10 @@ def dag(streams: Path) -> DAG:
 
 def test_its_tasks_have_their_order(dag: DAG) -> None:
     order = ["look", "confirm", *PARTS, "tell"]
-    assert [task.task_id for task in dag.topological_sort()] == order
+    adoption = {"stand_by", "job_ended", "adopt", "discard"}
+    assert [task.task_id for task in dag.topological_sort() if task.task_id not in adoption] == order
     for before, after in pairwise(order):
-        assert dag.get_task(before).downstream_task_ids == {after}
+        assert dag.get_task(before).downstream_task_ids - adoption == {after}
 
 
 def test_the_form_offers_every_operation_and_demands_a_reason(dag: DAG) -> None:
@@ -39,11 +40,18 @@ def test_the_form_offers_every_operation_and_demands_a_reason(dag: DAG) -> None:
             form.get_param(name).resolve()
     with pytest.raises(ParamValidationError):
         form.get_param("reason").resolve("")
-    assert (form["confirmed_by"], form["ask"]) == ("", True)
+    assert (form["confirmed_by"], form["job"], form["ask"]) == ("", "", True)
 
 
 @pytest.mark.parametrize(
-    ("parts", "run"), [([], []), (["stop"], ["stop"]), (["stop", "start"], ["stop", "start"]), (["fence"], ["fence"])]
+    ("parts", "run"),
+    [
+        ([], []),
+        (["stop"], ["stop"]),
+        (["stop", "start"], ["stop", "start"]),
+        (["fence"], ["fence"]),
+        (["upgrade"], ["upgrade"]),
+    ],
 )
 def test_only_what_was_asked_for_runs(dag: DAG, parts: list[str], run: list[str]) -> None:
     context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: {"parts": parts})}
@@ -61,4 +69,26 @@ def test_only_what_was_asked_for_runs(dag: DAG, parts: list[str], run: list[str]
 def test_what_is_of_one_release_is_of_the_one_that_was_shown(dag: DAG) -> None:
     for part in PARTS:
         pinned = "ti.xcom_pull(task_ids='look')['deployment']" in str(getattr(dag.get_task(part), "deployment", ""))
-        assert pinned == (part in ("roll-back", "abort", "fence"))
+        assert pinned == (part in ("roll-back", "abort", "fence", "promote"))
+
+
+@pytest.mark.parametrize("release", ["", "abcd", "ABCDEF01" * 8])
+def test_the_form_takes_the_first_digits_of_a_hash(dag: DAG, release: str) -> None:
+    assert dag.params.get_param("release").resolve(release) == release
+    for wrong in ("abc", "xyzw", "a" * 65, "abcd "):
+        with pytest.raises(ParamValidationError):
+            dag.params.get_param("release").resolve(wrong)
+
+
+def test_an_upgrade_is_a_run_of_its_own_dag_with_what_was_shown(streams: Path) -> None:
+    dag = operate_dag(load_spec(streams / "orders.yaml"), DagOptions(prefix="shop."))
+    task: Any = dag.get_task("upgrade")
+    looked = {"release": "ab" * 32, "reason": "2 is no good"}
+    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: looked), "run_id": "manual__1"}
+    task.render_template_fields(context, dag.get_template_env())
+    assert (task.trigger_dag_id, task.trigger_run_id) == ("shop.orders__upgrade", "operate__manual__1")
+    assert task.conf == looked
+    assert task.fail_when_dag_is_paused
+    assert task.skip_when_already_exists
+    look: Any = dag.get_task("look")
+    assert look.upgrade_dag_id == "shop.orders__upgrade"

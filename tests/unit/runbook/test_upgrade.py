@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, TriggerRule
 from airflow.sdk.exceptions import ParamValidationError
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -29,7 +29,7 @@ def upgrade(streams: Path, name: str = "orders", prefix: str = "") -> DAG:
 
 def test_its_tasks_have_their_order(streams: Path) -> None:
     dag = upgrade(streams)
-    order = ["check", "make_room", "stop_first", "submit", "judge", "hand_over", "soak", "retire", "report"]
+    order = ["check", "make_room", "stop_first", "submit", "judge", "approve", "hand_over", "soak", "retire", "report"]
     for before, after in pairwise(order):
         assert after in dag.get_task(before).downstream_task_ids
     assert dag.get_task("roll_back").upstream_task_ids == {"soak"}
@@ -81,7 +81,7 @@ def test_the_old_release_is_stopped_first_only_if_check_says_so(streams: Path, l
     """Not if the form does: its values may be those of an edited YAML by then."""
     task: Any = upgrade(streams).get_task("stop_first")
     ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
-    task.render_template_fields({"ti": ti, "params": {"strategy": "restart"}})
+    task.render_template_fields({"ti": ti, "params": {"strategy": "restart", "reason": ""}})
     assert task.strategy == strategy
 
 
@@ -101,19 +101,46 @@ def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
         assert task._release.arguments == ("<'\"",)
 
 
+def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
+    dag = upgrade(streams)
+    assert (dag.params["release"], dag.params["reason"]) == ("", "")
+    left = {"check": {"release": {"version": "v1"}, "redeployed": True}}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
+    context: Any = {"ti": ti, "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good"}}
+    tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
+    for task in tasks.values():
+        task.render_template_fields(context, dag.get_template_env())
+        assert task.reason == "2 is no good"
+    assert tasks["check"].stored == "abcd"
+    assert tasks["submit"].redeployed == "True"
+
+
 @pytest.mark.parametrize("version", ["1 [payments-2]", 'a"b', "a\nb", ""])
 def test_the_form_takes_no_version_that_is_no_label(streams: Path, version: str) -> None:
     with pytest.raises(ParamValidationError):
         upgrade(streams).params.get_param("version").resolve(version)
 
 
-def test_an_approval_is_a_task_only_if_wanted(streams: Path) -> None:
-    (streams / "asked.yaml").write_text(SPEC.format(name="asked") + "upgrade: {approval: true}\n")
-    assert "approve" not in upgrade(streams).task_ids
-    approve = upgrade(streams, "asked").get_task("approve")
-    assert approve.downstream_task_ids == {"hand_over"}
+def test_a_person_can_always_be_asked_and_whoever_is_not_does_not_hold_up_the_hand_over(streams: Path) -> None:
+    approve = upgrade(streams).get_task("approve")
     assert isinstance(approve, ApproveUpgradeOperator)
     assert approve.response_timeout == timedelta(hours=1)
+    # Skipped, it would skip what follows; failed, it must not let it run.
+    assert upgrade(streams).get_task("hand_over").trigger_rule is TriggerRule.NONE_FAILED
+
+
+@pytest.mark.parametrize(("key", "why"), [("fault", "It is behind."), ("inconclusive", "It is slower."), ("", "")])
+def test_only_a_fault_is_rolled_back_and_the_report_tells_either(streams: Path, key: str, why: str) -> None:
+    dag = upgrade(streams)
+    said = {("soak", key): why}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: said.get((task_ids, key)))
+    context: Any = {"ti": ti, "params": dag.params.dump(), "run_id": "r"}
+    report: Any = dag.get_task("report")
+    back: Any = dag.get_task("roll_back")
+    for each in (report, back):
+        each.render_template_fields(context, dag.get_template_env())
+    assert report.fault == why
+    assert back.fault == (why if key == "fault" else "")
 
 
 def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime import query_group
+from airflow_stream_provider.runtime.freshness import FRESH_SECONDS, STALE_SECONDS
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from tests.support.fake_driver import CUT, QUICK_STOP, STOP, FakeDriver, look_again, lose, work
 from tests.support.fake_queries import Query, Run, group_of
@@ -54,6 +55,19 @@ def still_building(driver: FakeDriver) -> None:
 def be_asked(driver: FakeDriver) -> None:
     announce(driver)
     write(driver.log, requested("up", NEW))
+    driver.turn()
+
+
+def be_asked_while_the_old_job_writes(driver: FakeDriver) -> None:
+    driver.process.waits_for = "The logs of /cp were written 1 s ago."
+    be_asked(driver)
+    driver.turn()
+    assert driver.log.refresh().open_request is not None
+
+
+def be_asked_until_the_old_job_is_still(driver: FakeDriver) -> None:
+    be_asked_while_the_old_job_writes(driver)
+    driver.process.waits_for = ""
     driver.turn()
 
 
@@ -134,6 +148,20 @@ TABLE: list[tuple[str, Sequence[Record], str, Callable[[FakeDriver], None], list
     ("rehearsed", STARTED[:2], OLD, announce, ["rehearse", "standby"]),
     ("refused", STARTED[:2], OLD, refuse, ["rehearse", "failed", "halt"]),
     ("asked", [*RUNNING, *PREPARED[-3:-1]], NEW, be_asked, ["rehearse", "standby", "requested", "ready"]),
+    (
+        "asked, while the job that it is to follow may write",
+        [*RUNNING, *PREPARED[-3:-1]],
+        NEW,
+        be_asked_while_the_old_job_writes,
+        ["rehearse", "standby", "requested"],
+    ),
+    (
+        "asked, until that job's logs stand still",
+        [*RUNNING, *PREPARED[-3:-1]],
+        NEW,
+        be_asked_until_the_old_job_is_still,
+        ["rehearse", "standby", "requested", "ready"],
+    ),
     ("asked, with another holder than it has rehearsed against", REQUESTED, NEW, FakeDriver.turn, ["compare", "ready"]),
     ("and it does not fit that one", REQUESTED, NEW, fit_no_more, ["compare", "failed", "halt"]),
     ("released to it", RELEASED, NEW, work, ["acquired", "hold", "start"]),
@@ -424,6 +452,74 @@ def test_one_that_has_let_go_does_not_take_the_commits_of_others_for_its_own() -
     assert (driver.record().kind, driver.record()["committed"]) == ("failed", False)
     # It has said in `released` where its queries stopped.
     assert "ends" not in driver.record().fields
+
+
+def wait(driver: FakeDriver, seconds: float) -> None:
+    """Let time pass, with turns in which nothing is asked of it."""
+    until = driver.clock.now + seconds
+    while driver.clock.now < until:
+        driver.clock.now = min(until, driver.clock.now + 10.0)
+        driver.turn()
+
+
+def asked_after(seconds: float, changed: str = "") -> FakeDriver:
+    """A standby that has rehearsed and waited, and is asked to take over."""
+    driver = FakeDriver(NEW, [*RUNNING, *PREPARED[-3:-1]])
+    announce(driver)
+    driver.changed = changed
+    wait(driver, seconds)
+    write(driver.log, requested("up", NEW))
+    driver.did.clear()
+    return driver
+
+
+@pytest.mark.parametrize(
+    ("seconds", "changed", "did"),
+    [
+        (FRESH_SECONDS - 1, "other executors", ["ready"]),
+        (FRESH_SECONDS + 1, "", ["look", "ready"]),
+        (FRESH_SECONDS + 1, "other executors", ["look", "rehearse", "ready"]),
+        (STALE_SECONDS + 1, "", ["rehearse", "ready"]),
+    ],
+    ids=["a moment ago", "and nothing has changed", "and something has", "long ago"],
+)
+def test_a_standby_that_has_waited_looks_again_before_it_answers(seconds: float, changed: str, did: list[str]) -> None:
+    driver = asked_after(seconds, changed)
+    driver.turn()
+    if did != ["ready"]:
+        assert driver.did == []
+        driver.work()
+        driver.turn()
+    assert driver.did == did
+    if "rehearse" in did:
+        why = "other executors" if changed else f"its rehearsal is {seconds:.0f} s old"
+        driver.turn()
+        beat = driver.log.heartbeat(NEW)
+        assert beat is not None
+        assert beat.rehearsal["notes"] == [f"Rehearsed again, as {why}."]
+        assert beat.phase == "standby"
+        assert driver.record().kind == "ready", "it looks once for a request"
+
+
+@pytest.mark.parametrize("seconds", [FRESH_SECONDS + 1, STALE_SECONDS + 1])
+def test_one_that_cannot_take_over_any_more_says_so_instead_of_an_answer(seconds: float) -> None:
+    driver = asked_after(seconds, "other topics")
+    driver.refusal = RehearsalRefused("A file of the checkpoint is missing.")
+    work(driver)
+    assert driver.did[-2:] == ["failed", "halt"]
+    assert (driver.record()["reason"], driver.record()["incarnation"]) == ("A file of the checkpoint is missing.", NEW)
+
+
+def test_one_that_has_held_answers_at_once() -> None:
+    """A roll-back is urgent, and what it has run it need not rehearse."""
+    driver = FakeDriver(OLD, READY)
+    hand_over(driver)
+    write(driver.log, acquired(NEW, "up", 2))
+    wait(driver, STALE_SECONDS * 2)
+    write(driver.log, requested("back", OLD))
+    driver.did.clear()
+    driver.turn()
+    assert driver.did == ["ready"]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from airflow_stream_provider.lag.committed_offsets import WINDOW
-from airflow_stream_provider.lifecycle.heartbeat import Commit, QueryProgress
-from airflow_stream_provider.runtime.commit_history import COMMITS, PARTITIONS, CommitHistory
+from airflow_stream_provider.lifecycle.heartbeat import Batch, Commit, QueryProgress
+from airflow_stream_provider.runtime.commit_history import BATCHES, COMMITS, PARTITIONS, CommitHistory
 
 BEGAN = 1735689600.0  # 2025-01-01T00:00:00Z
 
@@ -88,3 +88,31 @@ def test_the_commits_of_a_query_stay_small() -> None:
     commits = after(CommitHistory(), *(ran(batch, positions) for batch in range(12)))
     assert len(commits) == COMMITS
     assert len(json.dumps([asdict(commit) for commit in commits])) < 50_000
+
+
+def test_batches_are_kept_whatever_the_source_is() -> None:
+    """Of a folder of files no offsets of Kafka are known, and of its commits only the last one is kept."""
+    history = CommitHistory()
+    for batch in range(30):
+        for _ in range(2):  # a batch that lasts for two looks
+            [found] = history.add([replace(ran(batch, {"logOffset": batch}), input_rows=batch)], 5.0)
+    assert BATCHES == len(found.batches) == 10
+    assert found.batches[-1] == Batch(29, BEGAN + 29 * 60 + 0.5, 0.5, 29)
+    history.forget()
+    [found] = history.add([ran(None)], 5.0)
+    assert found.batches == ()
+
+
+def test_a_batch_whose_time_is_not_known_is_left_out() -> None:
+    history = CommitHistory()
+    history.add([ran(7, {"t": {"0": 7}}, seconds=None)], 5.0)
+    odd = QueryProgress("out", batch=8, batch_seconds=1.0, triggered_at="yesterday")
+    [found] = history.add([odd], 6.0)
+    assert found.batches == ()
+
+
+def test_a_query_that_is_started_again_tells_how_often_it_has_failed() -> None:
+    history = CommitHistory()
+    history.add([replace(ran(7, {"t": {"0": 7}}), failures=0)], 5.0)
+    [found] = history.add([QueryProgress("out", failures=1)], 6.0)
+    assert (found.batch, found.failures, len(found.batches)) == (7, 1, 1)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_stream_provider import checkpoint
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import driver_process, jvm
@@ -34,6 +35,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Any:
     made._over = threading.Event()
     made._hook = SimpleNamespace(shutting_down=False)
     made._watchdog = SimpleNamespace(disarm=lambda: None)
+    made._adopted = None
     return made
 
 
@@ -98,6 +100,41 @@ def test_a_claim_waits_for_nothing(silent: str, process: Any) -> None:
     assert process.claimed == frozenset()
     process.claim("/checkpoints/orders")
     assert process.claimed == {"/checkpoints/orders"}
+
+
+class Adopted:
+    """The logs of the checkpoints that are to be adopted; notes what is asked of them."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.moving = "The logs of /cp were written 0 s ago."
+        self.says = "batch 7 is under way."
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda location: self.did.append(f"{name} {location}")
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_a_checkpoint_that_is_to_be_adopted_is_watched_until_it_is_claimed(
+    owned: bool, process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that is the stream's own: somebody may have started its script by hand."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("it may be written")
+
+    monkeypatch.setattr(checkpoint, "refuse_if_being_written", refuse)
+    process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
+    process._adopted, process._waits = Adopted(), ""
+    process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
+    process._ownership = SimpleNamespace(check=lambda location: owned, claim=lambda location: None)
+    location = str(tmp_path / "cp")
+    process.check_checkpoint(location)
+    assert process.waits_for == "The logs of /cp were written 0 s ago."
+    assert process.facts.message == "batch 7 is under way."
+    process.claim(location)
+    assert process._adopted.did == [f"watch {location}", f"refuse_if_moved {location}", f"let_go {location}"]
+    assert process.claimed == {location}
 
 
 def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:

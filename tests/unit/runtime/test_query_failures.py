@@ -227,3 +227,14 @@ def test_a_failure_of_an_earlier_run_is_not_noted_for_the_next_one(
     go_on.set()
     tended(group)
     assert (query.starts, group.trouble) == (2, "")
+
+
+def test_all_failures_of_a_hold_are_counted_also_those_before_the_last_commit() -> None:
+    failures = QueryFailures()
+    failures.begins(3)
+    failures.fails("out", ValueError("x"), 3, 1.0)
+    failures.fails("out", ValueError("x"), 9, 2.0)
+    failures.waits("out", OSError("away"), 3.0)
+    assert (failures.count, failures.total) == (1, 2)
+    failures.begins(20)
+    assert failures.total == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime import rehearsal as module
 from airflow_stream_provider.runtime import rehearsing
@@ -30,6 +31,10 @@ class Noted(Rehearsal):
         self.did.append(f"warm {query.label}")
         assert rehearsing(), "a function of `foreachBatch` may ask"
         return {"batches": 3}
+
+    def _once_more(self, query: Any) -> dict[str, Any]:
+        self.did.append(f"again {query.label}")
+        return {"again": {"batch": 3}}
 
     def _warm_sink(self, query: Any) -> None:
         self.did.append(f"sink {query.label}")
@@ -63,15 +68,15 @@ def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list
 
 def test_a_query_is_planned_and_warmed_up(tmp_path: Path, cleaning: set[str]) -> None:
     did, summary = rehearsed(tmp_path, ["lines"])
-    assert did == ["plan lines", "warm lines", "sink lines"]
+    assert did == ["plan lines", "warm lines", "sink lines", "again lines"]
     assert not rehearsing()
-    assert summary["queries"] == {"lines": {"plan_seconds": 0.5, "batches": 3}}
+    assert summary["queries"] == {"lines": {"plan_seconds": 0.5, "batches": 3, "again": {"batch": 3}}}
 
 
 def test_no_batch_runs_of_a_query_whose_input_spark_cleans(tmp_path: Path, cleaning: set[str]) -> None:
     cleaning.add("lines")
     did, summary = rehearsed(tmp_path, ["lines", "totals"])
-    assert did == ["plan lines", "sink lines", "plan totals", "warm totals", "sink totals"]
+    assert did == ["plan lines", "sink lines", "plan totals", "warm totals", "sink totals", "again totals"]
     assert summary["queries"]["lines"] == {"plan_seconds": 0.5}
     assert len(summary["notes"]) == 1
     assert "The query lines lets Spark clean its input (cleanSource): only its plan" in summary["notes"][0]
@@ -84,6 +89,57 @@ def test_spark_3_runs_a_batch_to_compare_state_schemas_but_none_of_a_query_whose
     cleaning.add("lines")
     did, _ = rehearsed(tmp_path, ["lines", "totals"], rehearse_batches=0)
     assert [step for step in did if step.startswith("warm")] == ["warm totals"]
+
+
+def test_what_is_only_compared_comes_last(tmp_path: Path, cleaning: set[str]) -> None:
+    """It takes no time from what must be rehearsed."""
+    did, _ = rehearsed(tmp_path, ["lines", "totals"])
+    assert did[-2:] == ["again lines", "again totals"]
+
+
+def once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cloned: Exception | None = None, ran: Any = (), left: float = 60.0
+) -> dict[str, Any]:
+    """What is made of the batch that is run once more, if the clone and Spark end like this."""
+    nobody: Any = None
+    made = Rehearsal(nobody, Policy(), "orders-1.0000000a", nobody, nobody)
+    made._deadline = time.monotonic() + left
+    monkeypatch.setattr(made, "_new_id", lambda: "id")
+    monkeypatch.setattr(made, "_run", lambda query, clone, batches: raise_or_return(ran))
+    monkeypatch.setattr(checkpoints, "clone_state", lambda *given, **named: raise_or_return(cloned))
+    query: Any = SimpleNamespace(label="lines", checkpoint=str(tmp_path / "lines"))
+    return made._once_more(query)
+
+
+def raise_or_return(found: Any) -> Any:
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+BATCH = {"batchId": 7, "numInputRows": 30, "durationMs": {"triggerExecution": 1500}}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"cloned": checkpoints.StateTooLarge("It is too large.")},
+        {"cloned": CheckpointError("Its files are purged.")},
+        {"ran": module.TooSlow("Only 0 of 1 batches ran.")},
+        {"ran": []},
+        {"ran": [BATCH], "left": 5.0},
+    ],
+)
+def test_a_batch_that_cannot_be_run_once_more_is_no_reason_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: Any
+) -> None:
+    assert once_more(tmp_path, monkeypatch, **found) == {}
+
+
+def test_a_batch_that_fails_once_more_refuses_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RehearsalRefused, match="fails on live data"):
+        once_more(tmp_path, monkeypatch, ran=RehearsalRefused("The query lines fails on live data"))
+    assert once_more(tmp_path, monkeypatch, ran=[BATCH])["again"]["seconds"] == 1.5
 
 
 @pytest.mark.parametrize("looks", [1, 2])

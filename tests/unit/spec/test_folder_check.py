@@ -57,7 +57,7 @@ def test_good_files_have_no_errors(write: Write, tmp_path: Path) -> None:
 
 
 def test_all_errors_of_all_files_are_told_at_once_with_file_line_and_field(write: Write, tmp_path: Path) -> None:
-    write("a.yaml", "versoin: v2\nlag: {max_seconds: soon}\nupgrade: {approvers: [ann]}\n")
+    write("a.yaml", "versoin: v2\nlag: {max_seconds: soon}\nupgrade: {pause_seconds: 900}\n")
     write("b.yaml", text="name: [")
     write("c.yaml", text="name: c\n")
     write("d.yaml")
@@ -79,7 +79,7 @@ def test_all_errors_of_all_files_are_told_at_once_with_file_line_and_field(write
     texts = [str(error) for error in found.errors]
     assert texts[0].endswith("a.yaml, line 7, versoin: there is no such field. Did you mean `version`?")
     assert "is not a duration" in texts[1]
-    assert "approval is false" in texts[2]
+    assert "four lease_seconds and pause_seconds" in texts[2]
     assert texts[4].endswith("line 1, application: this field is missing. Add `application: ...`.")
     assert f"There is no file {tmp_path}/apps/none.py" in texts[8]
     assert "is outside" in texts[9]

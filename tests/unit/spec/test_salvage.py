@@ -99,7 +99,6 @@ def test_what_it_runs_is_read_as_well_but_can_never_be_published(tmp_path: Path)
         ("upgrade: {soka: 5m, approval: true}", True, 600),
         ("upgrade: {soak: 5m, approval: maybe}", True, 300),
         ("upgrade: {soak: 5m, approval: [", True, 600),
-        ("upgrade: {approval: false, approvers: [anna]}", True, 600),
     ],
 )
 def test_an_upgrade_is_never_read_as_one_that_asks_nobody(

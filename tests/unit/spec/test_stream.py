@@ -179,7 +179,6 @@ def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> No
         ),
         ("lag:", "notify: [{call: nothing}]\nlag:", 8, "notify.0.call: String should match pattern"),
         ('"2.1.0"', '"2 [x]"', 3, "version: '2 [x]' cannot be a release's version"),
-        ("soak: 10m", "approvers: [anna]", 7, "upgrade: approvers are named, but approval is false"),
         ("soak: 10m", "soak: 99999d", 7, "upgrade.soak: Input should be less than or equal to 315360000."),
         ("name: orders", "name: [orders", 2, "this is not YAML"),
         (

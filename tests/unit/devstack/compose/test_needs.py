@@ -1,6 +1,6 @@
 import pytest
 
-from devstack.compose.needs import PACKAGES, check
+from devstack.compose.needs import PACKAGES, check, check_alone
 from devstack.errors import StackError
 
 
@@ -18,3 +18,9 @@ def test_only_root_can_run_it() -> None:
     with pytest.raises(StackError, match=r"has to be run by root.*Run it with sudo"):
         check(lambda program: True, user=1000)
     check(lambda program: True, user=0)
+
+
+def test_containers_run_in_namespaces_of_their_own_only() -> None:
+    with pytest.raises(StackError, match=r"in namespaces of their own only.*make test-compose"):
+        check_alone("systemd")
+    check_alone("catatonit")

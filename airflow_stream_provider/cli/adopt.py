@@ -1,0 +1,54 @@
+"""Carry out an adoption in the process of a command: the new driver stands by, the old job ends, it takes over."""
+
+from __future__ import annotations
+
+import sys
+
+from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.operators.adopt import AdoptOperator
+from airflow_stream_provider.operators.retire import RetireOperator
+from airflow_stream_provider.planning.operation import check_person
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+
+
+def nobody_to_ask(json: bool) -> bool:
+    """Whether no person can be asked to end the old job."""
+    return json or not sys.stdin.isatty()
+
+
+def adopt_here(operator: AdoptOperator, identity: TaskIdentity, reads_again: str) -> Ran:
+    """Carry it out; a driver that has not taken over when it fails, or when the person gives up, is ended.
+
+    :param reads_again: what the end of the job may double, for the person who is asked to end it.
+    """
+    ran = run_here(operator, identity)
+    if ran.code is Exit.DONE and not ran.result.get("adopted"):
+        operator.confirmed_by = _asked(str(ran.result["deployment"]), str(ran.result["says"]), reads_again)
+        if not operator.confirmed_by:
+            _discard(operator, identity)
+            return Ran(Exit.REFUSED, {}, "Nothing was adopted: the old job goes on, and no driver is left beside it.")
+        ran = run_here(operator, identity)
+    if ran.code is Exit.FAILED:
+        _discard(operator, identity)
+    return ran
+
+
+def _asked(deployment: str, says: str, reads_again: str) -> str:
+    """Return the name of the person by whose word the old job is gone; empty: it goes on."""
+    print(plain(f"{deployment} stands by and has rehearsed. {says}"))
+    print("End the old job now, and see that nothing starts it again.")
+    print(plain(f"Read again: {reads_again}"), flush=True)
+    while True:
+        try:
+            return check_person(input("Your name, once it is gone (nothing: give up): "))
+        except SpecError as error:
+            print(plain(str(error)), flush=True)
+        except (KeyboardInterrupt, EOFError):
+            return ""
+
+
+def _discard(operator: AdoptOperator, identity: TaskIdentity) -> None:
+    deployment, why = operator.subject(identity), "It did not adopt the job."
+    run_here(RetireOperator(task_id="discard", stream=operator.stream, deployment=deployment, reason=why), identity)

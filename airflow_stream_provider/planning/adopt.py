@@ -1,0 +1,153 @@
+"""Adopt a job that runs without a stream: its follower stands by, the job ends, the follower takes over.
+
+Nothing that cannot be undone is done before the follower has rehearsed on the job's own checkpoints. It is appointed
+only once the job is confirmed gone, and answers only once the logs of the checkpoints stand still
+(`runtime.adopted_logs`): so it runs no batch while the job may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.state import Request, RequestStage
+from airflow_stream_provider.planning.conditions import FirstCommits
+from airflow_stream_provider.planning.deaths import JobGone
+from airflow_stream_provider.planning.requests import ask, follow
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stand_by import bring_up, standby_result
+from airflow_stream_provider.planning.steps import Append, Done, EndJob, GiveUp, Step, Wait
+from airflow_stream_provider.planning.take_over import FIRST_COMMIT_SECONDS
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+# For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
+STILL_SECONDS = 60.0
+
+
+def adopt(
+    snapshot: Snapshot,
+    identity: TaskIdentity,
+    deployment: str,
+    outcome: WaitOutcome | None,
+    reason: str,
+    *,
+    job: str = "",
+    confirmed_by: str = "",
+) -> Step:
+    """Bring up a deployment beside the job, have the job ended, and appoint the deployment.
+
+    :param job: the cluster's id of the job, which the cluster ends.
+    :param confirmed_by: the person who made sure that the job neither runs nor can come back; the cluster is not asked.
+        With neither, it is Done once the deployment stands by: `adopted` is then False.
+    """
+    state = snapshot.state
+    mine = [r for r in state.requests.values() if r.to and deployment_of(r.to) == deployment]
+    last = mine[-1] if mine else None
+    if last is not None and last.stage is RequestStage.DONE:
+        return _taken(snapshot, last, outcome)
+    if state.open_request is not None:
+        return follow(snapshot, state.open_request, outcome)
+    if state.holder is not None:
+        return GiveUp(
+            HandOverFailed(
+                f"{snapshot.holder_sentence} Somebody has started the stream meanwhile.",
+                next_step="There is nothing to adopt: see that the job without a stream has ended.",
+                deployment=deployment,
+            )
+        )
+    if last is not None:
+        return GiveUp(_not_adopted(snapshot, last.id, job))
+    if not snapshot.candidate(deployment):
+        over = deployment in state.deployments and bool(state.deployments[deployment].ended)
+        if over and snapshot.job is not None and snapshot.job.gone:
+            return GiveUp(_nobody_runs(snapshot, deployment, job))
+        return bring_up(snapshot, deployment, outcome, reason)
+    if confirmed_by:
+        return _appoint(snapshot, identity, deployment, reason, {"person": confirmed_by})
+    if not job:
+        return Done({**standby_result(snapshot, deployment), "adopted": False, "says": says(snapshot, deployment)})
+    return _after_the_job(snapshot, identity, deployment, outcome, reason, job)
+
+
+def says(snapshot: Snapshot, deployment: str) -> str:
+    """Return what the follower says of the job: its batches, and when its logs were written last; or empty."""
+    standby = snapshot.candidate(deployment)
+    beat = snapshot.heartbeats.get(standby.id) if standby else None
+    return beat.message if beat else ""
+
+
+def _after_the_job(
+    snapshot: Snapshot, identity: TaskIdentity, deployment: str, outcome: WaitOutcome | None, reason: str, job: str
+) -> Step:
+    found = snapshot.job
+    if found is None:
+        why = f"The cluster of {snapshot.stream} cannot end {job}."
+        return GiveUp(HandOverFailed(why, next_step="Leave the job out, and end it yourself.", job=job))
+    if found.managed:
+        why = f"{found.about or job} is run by a stream of this provider."
+        return GiveUp(HandOverFailed(why, next_step="Stop that stream, and see docs/control.md.", job=job))
+    if found.gone:
+        return _appoint(snapshot, identity, deployment, reason, {"job": job, "state": found.state.value})
+    unknown = outcome is not None and outcome.about(Ended.UNKNOWN, job)
+    if unknown or (found.state is DriverState.LOST and outcome is None):
+        left = " ".join((*found.remains.alive, *found.remains.lost)) or "It does not know it."
+        return GiveUp(
+            HandOverFailed(
+                f"The cluster does not confirm that {job} is gone: {left}",
+                next_step="Nothing took over. See that it is gone and cannot come back, then adopt again by your word "
+                "(confirmed_by) instead of its id.",
+                job=job,
+            )
+        )
+    ended = found.state.terminal and not found.remains.alive
+    return Wait(JobGone(job)) if ended else EndJob(job, JobGone(job))
+
+
+def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
+    """It has taken over: wait for the first batch, as of any change of holder, so that the gap can be measured."""
+    to = request.to or ""
+    acquired = next((r for r in snapshot.acquisitions() if r["request"] == request.id), None)
+    known = outcome is not None and outcome.subject == to
+    if acquired is not None and snapshot.state.holder == to and not known:
+        until = acquired.at + FIRST_COMMIT_SECONDS
+        if snapshot.at < until:
+            queries = tuple(query["name"] for query in snapshot.state.incarnations[to].queries)
+            return Wait(FirstCommits(to, queries, until))
+    return Done({**snapshot.holder_result(deployment_of(to)), "request": request.id, "adopted": True})
+
+
+def _appoint(
+    snapshot: Snapshot, identity: TaskIdentity, deployment: str, reason: str, evidence: Mapping[str, Any]
+) -> Append:
+    standby = snapshot.candidate(deployment)
+    assert standby is not None, "the caller has looked"
+    step = ask(snapshot, identity.request(standby.id, "adopt"), standby.id, reason)
+    expires = step.fields["expires"] + STILL_SECONDS
+    return Append(step.kind, {**step.fields, "expires": expires, "evidence": dict(evidence)})
+
+
+def _not_adopted(snapshot: Snapshot, request: str, job: str) -> HandOverFailed:
+    aborted = (r for r in snapshot.records if r.kind == Kind.ABORTED and r["request"] == request)
+    why = next((str(r.get("reason")) for r in aborted), "it was aborted")
+    old = f"{job} is gone" if job else "the job is gone, by a person's word"
+    return HandOverFailed(
+        f"The stream was not adopted: {why}. Though {old}, its driver did not take over: the logs of a checkpoint did "
+        "not stand still, so somebody else writes it, or the driver is lost.",
+        next_step="Nobody runs the stream by its control log. Find out who writes the checkpoint, end that, and adopt "
+        "again; or, if nobody does, start the stream.",
+        request=request,
+    )
+
+
+def _nobody_runs(snapshot: Snapshot, deployment: str, job: str) -> HandOverFailed:
+    return HandOverFailed(
+        f"{job} has ended, and {deployment}, which was to follow it, too: {snapshot.why_ended(deployment)} Nobody runs "
+        "the stream.",
+        next_step="Start the stream, or that job again.",
+        deployment=deployment,
+    )

@@ -1,0 +1,110 @@
+"""What will happen when a person upgrades a stream, redeploys a stored release, or lets a standby take over. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.planning.abort import has_held
+from airflow_stream_provider.planning.asked import Asked, under_way
+from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
+from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
+
+
+def foresee_upgrade(asked: Asked) -> Foreseen:
+    """Return what an upgrade to the release of the YAML will do."""
+    return _deploy(asked, "the YAML's")
+
+
+def foresee_redeploy(asked: Asked) -> Foreseen:
+    """Return what the deployment of a stored release will do."""
+    found = _deploy(asked, "the stored")
+    # A run of `NAME__upgrade` does it, too.
+    return replace(found, parts=(Operation.UPGRADE,), release=asked.wanted.hash) if found.parts else found
+
+
+def foresee_promote(asked: Asked) -> Foreseen:
+    """Return what will happen when the newest standby that has never held takes over now."""
+    snapshot, state, request = asked.snapshot, asked.snapshot.state, asked.snapshot.state.open_request
+    new = [name for name in snapshot.live_deployments() if not has_held(state, name)]
+    warm = [name for name in new if snapshot.candidate(name)]
+    if not warm:
+        coming = f" {new[-1]} comes up, and has not rehearsed yet: wait for it." if new else ""
+        return (asked.refused if new else asked.done)(
+            f"No new release stands by.{coming} {snapshot.holder_sentence} What held before takes over by a roll-back."
+        )
+    name = warm[-1]
+    found, driver = state.deployments[name], snapshot.candidate(name)
+    assert driver is not None
+    if found.adopts:
+        return asked.refused(
+            f"{name} is to follow a job that may write its checkpoints still. Adopt that job, or call this one off."
+        )
+    if asked.since is not None and found.declared_at > asked.since:
+        return asked.done(f"{name} was declared since this was asked for, and is left alone. Ask anew if it is meant.")
+    if request is not None and deployment_of(request.to or "") != name:
+        return asked.refused(f"{under_way(request)} Ask again when that is over.")
+    if asked.wanted.approval:
+        return asked.refused(
+            f"{name} waits for a person's approval (`upgrade.approval`). Answer it in Airflow, or call it off."
+        )
+    beat = snapshot.heartbeats.get(driver.id)
+    age = max(0.0, snapshot.at - beat.at) if beat is not None and beat.at else None
+    if age is not None and age > silence_limit(snapshot.lease([driver.id])):
+        return asked.refused(f"{driver.id} was last heard of {duration(age)} ago: it cannot take over. Upgrade anew.")
+    release = Wanted(found.release.version, found.release.hash)
+    will = [*asked.first, *_not_waited_for(asked)]
+    how = "at a batch boundary" if state.holder else "at once, as nobody holds"
+    will.append(f"{name} stands by with {release}, and has rehearsed: it takes the stream over {how}.")
+    if state.holder is not None and not asked.wanted.hanging:
+        will.append(f"If {snapshot.holding} does not reach one in time, it goes on, and nothing has changed.")
+    will.append(
+        f"It was brought up by {found.declared.by}. Only that run, if it goes on, watches it and takes it back; else "
+        "roll back by hand if it is no good."
+    )
+    return asked.will(*will, reads_again=_reads_again(asked), deployment=name)
+
+
+def _deploy(asked: Asked, whose: str) -> Foreseen:
+    snapshot, state, wanted = asked.snapshot, asked.snapshot.state, asked.wanted
+    request = state.open_request
+    if wanted.problem:
+        return asked.refused(wanted.problem)
+    if request is not None:
+        return asked.refused(f"{under_way(request)} Ask again when that is over.")
+    held = state.holding_deployment
+    redeploys = held is not None and asked.operation is Operation.REDEPLOY and held.release.hash == wanted.hash
+    if held is not None and (wanted.same or redeploys) and not asked.silent and not wanted.hanging:
+        return asked.done(f"Release {wanted.version} ({wanted.hash[:12]}) runs already, just as it is asked for.")
+    will = [*asked.first, *_not_waited_for(asked)]
+    stops = wanted.restart and state.holder is not None and not wanted.hanging
+    if stops:
+        will.append("Who holds is stopped at a batch boundary first: the strategy is `restart`.")
+    others = snapshot.live_deployments()
+    if others:
+        will.append(f"Ended, to make room for it: {', '.join(others)}.")
+    beside = " beside the one that holds" if state.holder is not None and not wanted.restart else ""
+    over = "then it takes the stream over at a batch boundary" if beside else "then it holds"
+    will.append(f"A driver of {whose} {wanted} is started{beside}. It rehearses on a clone of the checkpoint, {over}.")
+    if wanted.approval:
+        will.append("Between the two a person has to approve it.")
+    back = "the stream is given back to what held before" if state.last_holder else "a person is told"
+    will.append(f"It is watched for {duration(wanted.soak)} then; if it is no good, {back}.")
+    will.append(f"A run of {snapshot.stream}__upgrade does all this, also when this command is cut off.")
+    return asked.will(*will, reads_again=_reads_again(asked))
+
+
+def _not_waited_for(asked: Asked) -> list[str]:
+    if not asked.wanted.hanging:
+        return []
+    return [f"{asked.wanted.hanging} It is not waited for: it is killed, and fenced once it is confirmed gone."]
+
+
+def _reads_again(asked: Asked) -> str:
+    snapshot, holder = asked.snapshot, asked.snapshot.state.holder
+    if holder is None or asked.silent:
+        return next_start(snapshot)
+    return after_fence(snapshot, holder) if asked.wanted.hanging else NOTHING

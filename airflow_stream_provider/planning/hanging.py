@@ -1,0 +1,54 @@
+"""Whether the driver that holds is alive and gets nothing done, so that no batch boundary of it is waited for. Pure."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.report import QueryLag, Verdict
+from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+# Without a limit `commit_age`: so many times the time in which a query is to reach its batch boundary.
+BOUNDARIES = 10
+
+
+def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
+    """Return why the holder hangs, as a sentence; empty when it does not, or when that is not known.
+
+    It does when one of its queries has not committed for longer than the limit `commit_age`, while records as old wait,
+    and it has held for as long. Without that limit: for ten times `boundary_seconds`, and longer than its last commits
+    span, so that a long trigger is none. Without the lag nobody can tell it from one that has nothing to do.
+    """
+    state, report, patience = snapshot.state, snapshot.lag, _patience(snapshot, limits)
+    if report is None or state.holder is None:
+        return ""
+    held = next((r for r in reversed(snapshot.acquisitions()) if r["incarnation"] == state.holder), None)
+    # What a driver finds when it takes over is not its fault. Of one without its record it was long ago.
+    if held is not None and held.at > snapshot.at - patience:
+        return ""
+    judged = limits.ceilings.commit_age is not None
+    stuck = [query for query in report.queries if _stuck(query, patience) and (judged or _stopped(query))]
+    if not stuck:
+        return ""
+    lasted = duration(min(query.commit_age or 0.0 for query in stuck))
+    names = ", ".join(query.query for query in stuck)
+    return f"{state.holder} hangs: {names} has committed nothing for {lasted}, though records as old wait for it."
+
+
+def needs_to_tell(snapshot: Snapshot, limits: LagLimits) -> Needs:
+    """Return what a snapshot must include so that `hanging` can tell."""
+    return Needs(lag=Moments(ages=frozenset({_patience(snapshot, limits)})))
+
+
+def _patience(snapshot: Snapshot, limits: LagLimits) -> float:
+    said = limits.ceilings.commit_age
+    return BOUNDARIES * snapshot.policy(snapshot.holding).boundary_seconds if said is None else said
+
+
+def _stuck(query: QueryLag, patience: float) -> bool:
+    return query.commit_age is not None and query.commit_age > patience and bool(query.older(patience))
+
+
+def _stopped(query: QueryLag) -> bool:
+    return Verdict.STOP in query.by_verdict

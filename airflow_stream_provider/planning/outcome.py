@@ -1,0 +1,59 @@
+"""How an upgrade or a roll-back ended, in a line for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_stream_provider.lifecycle.record import Boundary
+
+# By rule 3 (docs/architecture.md): the old holder has let go of the checkpoint between two batches.
+_CLEAN = "Nothing lost, nothing doubled (by rule, not counted): it changed hands between two batches."
+# By rule 6: whoever follows runs the batch again that was not committed.
+_INSIDE = (
+    "Nothing lost; a sink that is not idempotent may have the last batch of the old driver twice (by rule, not "
+    "counted): that one did not stop between two batches."
+)
+
+
+def went(handed: Mapping[str, Any]) -> str:
+    """Return the gap of a change of holder, and what was lost and doubled, with how that is known.
+
+    :param handed: XCom of HandOverOperator or RollBackOperator; empty when the holder was not changed.
+    """
+    if not handed.get("request"):
+        return ""
+    gaps = handed.get("gap_seconds") or {}
+    gap = ", ".join(f"{query} {seconds:.1f} s" for query, seconds in sorted(gaps.items())) or "not measured"
+    clean = handed.get("boundary") == Boundary.COMPLETED.value
+    return f"Gap: {gap}. {_CLEAN if clean else _INSIDE}"
+
+
+def took_over(version: str, before: str, handed: Mapping[str, Any], kept: str) -> str:
+    """Return the line of an upgrade that went well.
+
+    :param before: version of the release that held before; empty when none did.
+    :param kept: what `kept_warm` says.
+    """
+    if not before:
+        return f"Release {version} runs; no release ran before."
+    return " ".join(filter(None, (f"Release {version} has taken over from release {before}.", went(handed), kept)))
+
+
+def kept_warm(version: str, until: float | None) -> str:
+    """Return how long a release stays warm for a roll-back of seconds.
+
+    :param until: seconds since 1970; None: its driver has ended.
+    """
+    if until is None:
+        return f"Release {version} is not warm: a roll-back starts it again."
+    return f"Release {version} stays warm until about {datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC."
+
+
+def rolled_back(handed: Mapping[str, Any]) -> str:
+    """Return the line of a roll-back that went well.
+
+    :param handed: XCom of RollBackOperator.
+    """
+    return " ".join(filter(None, (f"Rolled back to release {handed.get('version', '')}.", went(handed))))

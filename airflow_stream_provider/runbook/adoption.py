@@ -1,0 +1,132 @@
+"""The tasks by which ``NAME__operate`` adopts a job that runs without a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseOperator, Context, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from typing_extensions import override
+
+from airflow_stream_provider.operators.adopt import AdoptOperator
+from airflow_stream_provider.operators.retire import RetireOperator
+from airflow_stream_provider.runbook.approval import said_no
+from airflow_stream_provider.runbook.by_hand import ANSWER
+from airflow_stream_provider.runbook.words import OPERATE, group, task
+from airflow_stream_provider.spec.stream import StreamSpec
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+
+_LOOK = "ti.xcom_pull(task_ids='look')"
+# Rendered also where the task is skipped.
+_STANDS_BY = "(ti.xcom_pull(task_ids='stand_by') or {})"
+_WORD = "ti.xcom_pull(task_ids='job_ended', key='confirmed_by')"
+# It pushes that before it does anything else, so the task that cleans up finds it.
+_FOLLOWER = "{{ ti.xcom_pull(task_ids='stand_by', key='deployment') or '' }}"
+
+
+def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], None]) -> BaseOperator:
+    """Add the tasks behind `after`, and return the last of them: stand_by, job_ended, adopt; and discard.
+
+    :param skip: skips each of them when no adoption was asked for.
+    """
+    more: dict[str, Any] = {"stream": spec, "reason": f"{{{{ {_LOOK}['reason'] }}}}", "pre_execute": skip}
+    with group(OPERATE, "adoption"):
+        stand_by = AdoptOperator(
+            **task(OPERATE, "stand_by"),
+            deployment=f"{{{{ {_LOOK}['deployment'] }}}}",
+            # What comes before may have been skipped.
+            trigger_rule=TriggerRule.NONE_FAILED,
+            **more,
+        )
+        ended = JobEndedOperator(
+            **task(OPERATE, "job_ended"),
+            known=f"{{{{ {_LOOK}['job'] or {_LOOK}['confirmed_by'] }}}}",
+            subject=f"Has the job ended that runs {spec.name} without this provider?",
+            # As text, in which nothing that a script or Spark has written is a link or an image.
+            body="```text\n"
+            f"{{{{ {_STANDS_BY}.get('deployment') }}}} stands by and has rehearsed. End the old job now, and "
+            "see that nothing starts it again.\n"
+            f"{{{{ {_STANDS_BY}.get('says') }}}}\n"
+            f"Read again: {{{{ {_LOOK}['reads_again'] }}}}\n"
+            "Approve: by your word it is gone. Reject: nothing is done, and the old job goes on.\n```",
+            pre_execute=skip,
+        )
+        adopt = AdoptOperator(
+            **task(OPERATE, "adopt"),
+            deployment=_FOLLOWER,
+            job=f"{{{{ {_LOOK}['job'] }}}}",
+            confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] or {_WORD} or '' }}}}",
+            trigger_rule=TriggerRule.NONE_FAILED,
+            **more,
+        )
+        discard = DiscardFollowerOperator(
+            **task(OPERATE, "discard"),
+            stream=spec,
+            deployment=_FOLLOWER,
+            reason="It did not adopt the job.",
+            pre_execute=_skip_unless_there_is_one,
+        )
+    after >> stand_by >> ended >> adopt >> discard
+    # Also when a person marks the run as failed: no standby keeps cores for nobody, and the run stays failed.
+    discard.as_teardown(on_failure_fail_dagrun=True)
+    return adopt
+
+
+class DiscardFollowerOperator(RetireOperator):
+    """End a driver that was to follow a job and did not, and fail then: the job was not adopted.
+
+    Skipped when it holds the stream.
+    """
+
+    @override
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> NoReturn:
+        raise AirflowFailException(
+            f"{done['retired']} did not take over, and is ended. The task before it says why, and whether the old job "
+            "has ended."
+        )
+
+
+def _skip_unless_there_is_one(context: Context) -> None:
+    if not context["ti"].xcom_pull(task_ids="stand_by", key="deployment"):
+        raise AirflowSkipException("There is nothing to discard.")
+
+
+class JobEndedOperator(ApprovalOperator):
+    """Ask a person to end the old job, and to say that it is gone. Fails when the answer is no, or does not come.
+
+    :param known: the id of the job, or who has said so already; then nobody is asked. (templated)
+
+    XCom: the answer; under the key `confirmed_by` the name of who gave it.
+    """
+
+    template_fields = (*ApprovalOperator.template_fields, "known")
+
+    def __init__(self, *, known: str, **kwargs: Any) -> None:
+        super().__init__(response_timeout=ANSWER, **kwargs)
+        self.known = known
+
+    @override
+    def execute(self, context: Context) -> Any:
+        if self.known:
+            raise AirflowSkipException(f"Nobody is asked: the end of the old job is settled by {self.known}.")
+        return super().execute(context)
+
+    @override
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if who := said_no(event):
+            raise AirflowFailException(f"Nothing was adopted: {who} said that the old job goes on.")
+        who = (event.get("responded_by_user") or {}).get("name") or "somebody"
+        context["ti"].xcom_push(key="confirmed_by", value=who)
+        return super().execute_complete(context, event)
+
+    @override
+    def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
+        if event["error_type"] == "timeout":
+            raise AirflowFailException(
+                f"Nothing was adopted: nobody said within {ANSWER} that the old job has ended. Trigger it again."
+            )
+        raise AirflowFailException(f"Nothing was adopted: the answer cannot be used: {event['error']}")

@@ -1,0 +1,212 @@
+"""What the graph of a run says to a person on call: a sentence for each task, and what to do when it fails.
+
+The ids of tasks are what XCom, history and scripts go by, so they stay as they are; these words may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from airflow.sdk import TaskGroup
+
+
+# A dataclass would cost whoever parses the DAGs ten times as much.
+class Words(NamedTuple):
+    """What is said of a task or of a group of tasks.
+
+    :param name: a sentence without its full stop, shown in place of the id.
+    :param about: Markdown: what it does, and what to do when it fails.
+    """
+
+    name: str
+    about: str
+
+
+def task(words: Mapping[str, Words], task_id: str) -> dict[str, Any]:
+    """Return the arguments of an operator that say which task it is."""
+    said = words[task_id]
+    return {"task_id": task_id, "task_display_name": said.name, "doc_md": said.about}
+
+
+def group(words: Mapping[str, Words], group_id: str) -> TaskGroup:
+    """Return a group for tasks of the DAG that is being built. Their ids do not get its id as a prefix."""
+    said = words[group_id]
+    return TaskGroup(group_id, prefix_group_id=False, group_display_name=said.name, doc_md=said.about)
+
+
+UPGRADE = {
+    "check": Words(
+        "Check everything, before anything is touched",
+        "YAML, script, settings, notifiers, control log, Kafka, and room on the cluster. If it fails, nothing was "
+        "touched: the error says what to correct. Then trigger the upgrade again.",
+    ),
+    "new_release": Words(
+        "Bring the new release up beside the old one",
+        "The old release runs on all the while, unless the strategy is `restart`. Whatever fails here ends the new "
+        "release and changes nothing else.",
+    ),
+    "make_room": Words(
+        "End what earlier upgrades left warm",
+        "Ends the releases that were kept for a roll-back, to make room for the new one. The one that holds the stream "
+        "is not touched.",
+    ),
+    "stop_first": Words(
+        "Stop the old release first, if the strategy is restart",
+        "Skipped with the strategy `handover`. With `restart`, for a cluster without room for two, the stream stands "
+        "from here until the new release has taken over; if it does not, `roll_back` starts the old one again.",
+    ),
+    "submit": Words(
+        "Start the new release and rehearse it",
+        "Its driver comes up as a standby and rehearses on a clone of the checkpoint: it reads live data and writes "
+        "nothing. If it fails, the error has the reason, with the end of the driver's log.",
+    ),
+    "judge": Words(
+        "Compare the rehearsal with what runs",
+        "How long its batches take on the same rows, and how large its state is, beside the old release. If it fails, "
+        "the new release cannot keep up; where that is in doubt, `approve` asks a person.",
+    ),
+    "approve": Words(
+        "Wait for a person's yes",
+        "Shows what will run and how it rehearsed. Answer under **Required Actions**. A no, no answer in time, and the "
+        "end of the standby end it; the old release runs on. Skipped where the comparison leaves no doubt and the YAML "
+        "asks for no approval.",
+    ),
+    "take_over": Words(
+        "Hand the stream over, and watch the new release",
+        "From here on the new release runs the stream. What is found wrong with it takes it back.",
+    ),
+    "hand_over": Words(
+        "Hand the stream over between two batches",
+        "The old release ends its batch and lets go; the new one takes the same checkpoint, so nothing is lost or "
+        "doubled. A holder that is dead or hangs is fenced first. If it fails, the error says who holds: the stream "
+        "runs.",
+    ),
+    "soak": Words(
+        "Watch the new release",
+        "For `upgrade.soak`. It fails as soon as the new release has failed, gives no sign of life, or stays too far "
+        "behind Kafka; then the stream is given back.",
+    ),
+    "way_back": Words(
+        "The way back, if it is no good",
+        "Skipped when all is well. Runs as well when a person marks the run as failed, so that no standby is left.",
+    ),
+    "roll_back": Words(
+        "Give the stream back to the old release",
+        "A hand-over in the other direction while the old release is warm; else it is started again. Skipped when "
+        "nothing has taken over. If it fails, the error says who holds; "
+        "clear this task, or use **roll-back** in `NAME__operate`.",
+    ),
+    "discard": Words(
+        "End the new release, if it did not stay",
+        "Skipped when it holds the stream, or when the soak ended well. If it fails, clear it: it ends what is left.",
+    ),
+    "afterwards": Words(
+        "Keep the old release warm for a while, and say how it ended",
+        "How the whole run ended is what the last task says.",
+    ),
+    "retire": Words(
+        "Plan the end of the old release",
+        "Triggers `NAME__retire` for when `upgrade.keep_previous` is over. Until then a roll-back takes seconds.",
+    ),
+    "report": Words(
+        "Say how the upgrade ended",
+        "Fails unless the new release took over and passed its soak, or a person said no; its error is the one to "
+        "read first.",
+    ),
+}
+
+OPERATE = {
+    "look": Words(
+        "Say what will be done, before anything is touched",
+        "Who holds, what will be done and what is read again. If it fails, it was refused, and nothing was touched.",
+    ),
+    "confirm": Words(
+        "Wait for a person's yes",
+        "Shows that. Answer under **Required Actions** within an hour; otherwise nothing is done.",
+    ),
+    "asked_for": Words(
+        "Do what was asked for",
+        "What was not asked for is skipped. What fails can be cleared: it finds in the control log what was done.",
+    ),
+    "stop": Words(
+        "Stop the stream after its batch",
+        "Its holder ends the batch and exits; the watch leaves the stream alone until somebody starts it.",
+    ),
+    "roll-back": Words(
+        "Give the stream back to the release before",
+        "A hand-over while that is warm; else it is started again on the checkpoint as it is now.",
+    ),
+    "abort": Words("Call the new release off", "Ends the standby that has not taken over. The holder runs on."),
+    "fence": Words(
+        "End a driver by force, and make sure that it is gone",
+        "Kills it and waits for the cluster to say that driver and executors are gone, unless a person has said so.",
+    ),
+    "promote": Words(
+        "Let the new release that stands by take over",
+        "By a hand-over between two batches. The run that brought it up does not go on with it.",
+    ),
+    "start": Words(
+        "Start the stream",
+        "Submits the release, waits until it is up, and appoints it.",
+    ),
+    "upgrade": Words(
+        "Start a run of the upgrade",
+        "That run goes on by itself: its graph says how far it is, and how it ended.",
+    ),
+    "adoption": Words(
+        "Adopt a job that runs without this provider",
+        "Skipped unless that was asked for. Until the old job ends nothing has changed, and whatever fails before that "
+        "leaves it running.",
+    ),
+    "stand_by": Words(
+        "Bring the stream's driver up beside the old job",
+        "It rehearses on a clone of the checkpoints that the job writes now. If it fails, the error has the reason.",
+    ),
+    "job_ended": Words(
+        "Wait until a person has ended the old job",
+        "Skipped where the cluster ends it by its id. End the job, see that nothing starts it again, and answer under "
+        "**Required Actions**: your name goes into the control log. A no, and no answer within an hour, change "
+        "nothing.",
+    ),
+    "adopt": Words(
+        "Take over once the old job is gone and its logs stand still",
+        "If it fails, the error says whether the old job has ended: if it has, nobody runs the stream, so start it, or "
+        "that job.",
+    ),
+    "discard": Words(
+        "End the new driver, if it did not take over",
+        "Skipped when it holds the stream. It fails when it has ended the driver, as the job was not adopted then; the "
+        "task before it says why.",
+    ),
+    "tell": Words("Say in one line what was done", "And who holds the stream now."),
+}
+
+RETIRE = {
+    "retire": Words(
+        "End the release that was kept warm",
+        "Its driver exits, and is killed if it does not. Skipped when it holds the stream again.",
+    )
+}
+
+REVIVE = {
+    "revive": Words(
+        "Bring the stream back, if it has lost its driver",
+        "Fences the dead driver, then appoints a warm one or starts the last release again. Skipped, with the reason, "
+        "when there is nothing to do. If it fails, the cluster could not confirm that the dead driver is gone: "
+        "look at it, then clear this task, or use **fence** in `NAME__operate`.",
+    )
+}
+
+WATCH = {
+    "look": Words(
+        "Look at every stream of the folder",
+        "Lag, health and drivers; people are told of what is wrong. If it fails, nobody is looked after: its error "
+        "says why, and the next look tries again.",
+    ),
+    "revive": Words(
+        "Start the runs that are needed",
+        "Triggers `NAME__revive` for a stream that has lost its driver, and `NAME__upgrade` for one whose YAML has "
+        "changed, with `upgrade.on_change`. There is one for each.",
+    ),
+}

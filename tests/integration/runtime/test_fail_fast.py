@@ -1,0 +1,92 @@
+"""Fail-fast: no batch begins before the one that failed has succeeded, or the driver has gone with exit code 50."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from devstack.drivers import HandRunStream, hand_run_stream, wait_for
+from tests.support.hand_run import show
+from tests.support.orders_files import Orders
+
+SCRIPT = Path(__file__).with_name("scripts") / "fails.py"
+pytestmark = pytest.mark.system  # it takes a minute
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[HandRunStream]:
+    with hand_run_stream(tmp_path) as found:
+        yield found
+    show(found)
+
+
+class Call(NamedTuple):
+    """A call of the script's function."""
+
+    what: str
+    batch: int
+    ids: list[int]
+
+
+def calls(orders: Orders) -> list[Call]:
+    path = orders.root / "journal.jsonl"
+    return [Call(*json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def begun(orders: Orders, batch: int) -> int:
+    return sum(call.what == "begins" and call.batch == batch for call in calls(orders))
+
+
+def check_order(orders: Orders) -> None:
+    """No batch begins before the one before it has ended, and each has the same records whenever it runs."""
+    last, records = -1, dict[int, list[int]]()
+    for call in calls(orders):
+        assert records.setdefault(call.batch, call.ids) == call.ids
+        assert call.batch == last + 1, f"batch {call.batch} after batch {last} of {calls(orders)}"
+        last += call.what == "ends"
+    once = sorted(number for ids in records.values() for number in ids)
+    assert once == list(range(orders.written))
+
+
+def test_the_next_batch_waits_until_the_failed_one_has_succeeded(stream: HandRunStream, orders: Orders) -> None:
+    (orders.root / "broken").touch()
+    driver = stream.deploy("orders-1", SCRIPT, str(orders.root), "2")
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    for _ in range(6):
+        orders.write()
+    wait_for("batch 2 to be tried three times", lambda: begun(orders, 2) >= 3)
+    assert begun(orders, 3) == 0
+    (orders.root / "broken").unlink()
+    wait_for("all batches", lambda: begun(orders, 5) and calls(orders)[-1].what == "ends")
+    check_order(orders)
+    assert (stream.state.holder, driver.popen.poll()) == (one, None), "it was restarted in place"
+
+
+def test_a_release_that_never_commits_goes_with_code_50_and_the_next_one_runs_that_very_batch(
+    stream: HandRunStream, orders: Orders
+) -> None:
+    (orders.root / "broken").touch()
+    stream.deploy("orders-1", SCRIPT, str(orders.root), "-1")
+    stream.hand_over(stream.standby("orders-1"))
+    for _ in range(2):
+        orders.write()
+    wait_for("two batches", lambda: begun(orders, 1) and calls(orders)[-1].what == "ends")
+    bad = stream.deploy("orders-2", SCRIPT, str(orders.root), "2")
+    stream.hand_over(stream.standby("orders-2"))
+    for _ in range(3):
+        orders.write()
+    assert bad.exit_code() == 50
+    assert begun(orders, 2) == 4
+    assert begun(orders, 3) == 0
+    assert [record["deployment"] for record in stream.records("failed")] == ["orders-2"]
+    assert stream.state.holder is None
+
+    stream.deploy("orders-3", SCRIPT, str(orders.root), "-1")
+    stream.hand_over(stream.standby("orders-3"))
+    wait_for("all batches", lambda: begun(orders, 4) and calls(orders)[-1].what == "ends")
+    check_order(orders)

@@ -1,0 +1,167 @@
+"""The command that adopts a job, on a real control log and with real waits; drivers are played, the cluster notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.cli.run_here import Exit
+from airflow_stream_provider.clusters import DriverState, UnmanagedView
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.planning import adopt, requests
+from tests.support.noting_cluster import NotingCluster
+from tests.support.played_drivers import PlayedDrivers
+from tests.support.story import RUNNING, write
+
+Run = Callable[..., int]
+JOB = "driver-20261121023732-0002"
+RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"driver {JOB} (PythonRunner, worker w)")
+
+
+@pytest.fixture
+def job(cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A job that the cluster knows."""
+    monkeypatch.setattr(adopt, "FIRST_COMMIT_SECONDS", 0.0)
+    cluster.foreign[JOB] = RUNS
+    return JOB
+
+
+def test_a_job_is_ended_by_its_id_once_the_new_driver_stands_by(
+    call: Run, control: str, log: ControlLog, cluster: NotingCluster, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with PlayedDrivers(control):
+        assert call("adopt", job=job) == Exit.DONE
+    kinds = [record.kind for record in log.records()]
+    assert kinds == ["declared", "submitted", "standby", "requested", "ready", "acquired"]
+    declared, asked = log.records()[0], log.records()[3]
+    assert declared["policy"]["adopts"] is True
+    assert asked["evidence"] == {"job": job, "state": "killed"}
+    assert cluster.did == [("submit", "driver-1"), ("end", job)]
+    assert capsys.readouterr().out.startswith("Adopted: disk of w3. orders-1-")
+
+
+def test_a_command_that_was_cut_off_after_the_end_of_the_job_goes_on(
+    call: Run, control: str, log: ControlLog, cluster: NotingCluster, job: str
+) -> None:
+    with PlayedDrivers(control, appoints=False):
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr("airflow_stream_provider.cli.adopt.run_here", _cut_off_after_the_standby)
+        assert call("adopt", job=job) == Exit.UNKNOWN
+        monkey.undo()
+    cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
+    with PlayedDrivers(control):
+        assert call("adopt", job=job) == Exit.DONE
+    assert [record.kind for record in log.records()].count("declared") == 1
+
+
+def _cut_off_after_the_standby(operator: Any, identity: Any) -> Any:
+    from airflow_stream_provider.cli.run_here import run_here
+
+    operator.job = ""
+    run_here(operator, identity)
+    raise KeyboardInterrupt
+
+
+def test_a_person_is_asked_to_end_it_and_says_so_by_name(
+    call: Run,
+    control: str,
+    log: ControlLog,
+    job: str,
+    asked: list[Callable[[], str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked += [lambda: "y", lambda: "A" * 200, lambda: "Ada Lovelace"]
+    with PlayedDrivers(control):
+        assert call("adopt", yes=False) == Exit.DONE
+    said = capsys.readouterr().out
+    assert "Then you are asked to end the old job" in said
+    assert said.index("stands by and has rehearsed") < said.index("End the old job now")
+    (request,) = (record for record in log.records() if record.kind == "requested")
+    assert request["evidence"] == {"person": "Ada Lovelace"}
+
+
+@pytest.mark.parametrize("answer", ["", KeyboardInterrupt, EOFError])
+def test_a_person_who_gives_up_leaves_no_driver_beside_the_job(
+    answer: Any, call: Run, control: str, log: ControlLog, cluster: NotingCluster, job: str, asked: list[Any]
+) -> None:
+    def says() -> str:
+        cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired
+        if answer:
+            raise answer
+        return ""
+
+    asked.append(says)
+    with PlayedDrivers(control):
+        assert call("adopt") == Exit.REFUSED
+    assert [record.kind for record in log.records()] == ["declared", "submitted", "standby", "retired"]
+    assert ("end", job) not in cluster.did
+
+
+def test_a_driver_that_does_not_answer_is_ended(
+    call: Run,
+    control: str,
+    log: ControlLog,
+    cluster: NotingCluster,
+    job: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As one does whose checkpoint somebody else writes."""
+
+    def end(found: object) -> None:
+        cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
+        cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
+
+    monkeypatch.setattr("tests.support.noting_cluster._Foreign.end", end)
+    monkeypatch.setattr(adopt, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.5)
+    yaml = tmp_path / "dags" / "streams" / "orders.yaml"
+    yaml.write_text(yaml.read_text() + "upgrade: {boundary_seconds: 1s}\n")
+    with PlayedDrivers(control, appoints=False):
+        assert call("adopt", job=job) == Exit.FAILED
+    assert "so somebody else writes it" in capsys.readouterr().err
+    kinds = [record.kind for record in log.records()]
+    assert kinds[-3:] == ["requested", "aborted", "retired"]
+    assert log.refresh().holder is None
+
+
+@pytest.mark.parametrize(
+    ("view", "more", "says"),
+    [
+        (RUNS, {"job": "driver-1,driver-2"}, "is not the id of one job"),
+        (RUNS, {"job": JOB, "confirmed_by": "Ada"}, "give one of both"),
+        (RUNS, {}, "Nobody can be asked here to end the old job"),
+        (RUNS, {"job": "driver-20261121023732-0009"}, "The stream's cluster cannot end"),
+        (replace(RUNS, state=DriverState.LOST), {"job": JOB}, "A job that is not known is not gone"),
+        (replace(RUNS, state=DriverState.FAILED), {"job": JOB}, "has ended already (failed)"),
+        (replace(RUNS, managed=True), {"job": JOB}, "is run by a stream of this provider"),
+    ],
+)
+def test_what_cannot_be_adopted_is_refused_and_touches_nothing(
+    view: UnmanagedView,
+    more: dict[str, Any],
+    says: str,
+    call: Run,
+    log: ControlLog,
+    cluster: NotingCluster,
+    job: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster.foreign[job] = view
+    assert call("adopt", **more) == Exit.REFUSED
+    assert says in "".join(capsys.readouterr())
+    assert (log.records(), cluster.did) == ([], [])
+
+
+def test_a_managed_stream_is_not_adopted(
+    call: Run, log: ControlLog, cluster: NotingCluster, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    assert call("adopt", job=job) == Exit.REFUSED
+    assert "Its checkpoints are managed already" in capsys.readouterr().out
+    assert (len(log.records()), cluster.did) == (len(RUNNING), [])

@@ -1,0 +1,187 @@
+"""A run of the upgrade's DAG is started once and followed. Airflow's database is played here; see also
+tests/integration/airflow/test_operate_upgrades.py, where it is a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.utils.state import DagRunState
+from sqlalchemy.exc import OperationalError
+
+from airflow_stream_provider.cli import upgrade_run
+from airflow_stream_provider.cli.run_here import Exit, Ran
+from airflow_stream_provider.cli.upgrade_run import UpgradeRun
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.record import Record
+from tests.support.control_root import new_log
+from tests.support.story import PREPARED, RUNNING, acquired, failed, ready, record, released, requested, write
+
+DAG = "orders__upgrade"
+RELEASE = "ab" * 32
+
+
+def dag(dag_id: str = DAG, *, is_paused: bool = False, tags: tuple[str, ...] = ("stream", "orders")) -> Any:
+    return SimpleNamespace(dag_id=dag_id, is_paused=is_paused, tags=[SimpleNamespace(name=tag) for tag in tags])
+
+
+def run(run_id: str = "r", who: str = "anna@edge", **conf: str) -> Any:
+    return SimpleNamespace(run_id=run_id, dag_id=DAG, triggering_user_name=who, run_type="manual", conf=conf)
+
+
+class Database:
+    """What Airflow's database has, as far as it is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, dags: list[Any], runs: list[Any]) -> None:
+        self._answers = [dags, runs]
+        self.error: Exception | None = None
+        monkeypatch.setattr(upgrade_run, "create_session", self.session)
+
+    @contextmanager
+    def session(self) -> Iterator[Any]:
+        if self.error is not None:
+            raise self.error
+        yield self
+
+    def scalars(self, query: object) -> list[Any]:
+        return self._answers.pop(0)
+
+
+def found(monkeypatch: pytest.MonkeyPatch, dags: list[Any], *runs: Any, digits: str = "", reason: str = "why") -> Any:
+    Database(monkeypatch, dags, list(runs))
+    return UpgradeRun.of("orders", "anna@edge", reason, digits)
+
+
+def test_a_run_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(monkeypatch, [dag()]) == UpgradeRun(DAG, "anna@edge")
+    assert found(monkeypatch, [dag("shop.orders__upgrade")]).dag_id == "shop.orders__upgrade"
+    others = [dag("my_orders__upgrade", tags=("stream", "my_orders")), dag()]
+    assert found(monkeypatch, others).dag_id == DAG
+
+
+@pytest.mark.parametrize(
+    ("dags", "says"),
+    [
+        ([], "Airflow knows no DAG orders__upgrade."),
+        ([dag("my_orders__upgrade", tags=("stream", "my_orders"))], "Airflow knows no DAG orders__upgrade."),
+        (
+            [dag("a.orders__upgrade"), dag("b.orders__upgrade")],
+            "Several DAGs upgrade a stream orders: a.orders__upgrade, ",
+        ),
+        (
+            [dag(is_paused=True)],
+            "is paused, and a run of it would wait. Unpause it with `airflow dags unpause orders__",
+        ),
+    ],
+)
+def test_none_can_be_started(monkeypatch: pytest.MonkeyPatch, dags: list[Any], says: str) -> None:
+    assert says in found(monkeypatch, dags).problem
+
+
+def test_ones_own_run_is_followed_and_anothers_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = run(reason="why", release="")
+    assert found(monkeypatch, [dag(is_paused=True)], mine).run_id == "r"
+    assert found(monkeypatch, [dag()], mine, reason="").run_id == "r", "a dry run has no reason yet"
+    stored = run(reason="why", release=RELEASE)
+    assert found(monkeypatch, [dag()], stored, digits="ABAB").run_id == "r"
+    for other in (run(who="bob@edge", reason="why"), run(reason="other"), stored, run("x")):
+        refused = found(monkeypatch, [dag()], other)
+        assert refused.run_id == ""
+        assert f"is under way already: run {other.run_id} of orders__upgrade, by {other.triggering_user_name}." in (
+            refused.problem
+        )
+    assert found(monkeypatch, [dag()], mine, run("s")).problem
+    assert found(monkeypatch, [dag()], stored, digits="cd").problem
+
+
+def test_a_database_that_does_not_answer_is_said_without_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    database = Database(monkeypatch, [], [])
+    database.error = OperationalError("postgresql://airflow:hunter2@db", {}, Exception())
+    with pytest.raises(StreamError, match=r"Airflow's database does not answer \(OperationalError\)") as caught:
+        UpgradeRun.of("orders", "anna@edge", "why", "")
+    assert "hunter2" not in str(caught.value)
+
+
+BY = f"airflow:{DAG}/r/submit"
+THIRD = "orders-3-cccc"
+THIRD_DRIVER = f"{THIRD}.0000000c"
+BROUGHT = [
+    *RUNNING,
+    record("declared", by=BY, deployment=THIRD, release={"version": "3", "hash": RELEASE}, policy={}, reason=""),
+    record("standby", deployment=THIRD, incarnation=THIRD_DRIVER, queries=[{"name": "a"}], rehearsal={}),
+]
+HELD = [
+    *BROUGHT,
+    requested("c", THIRD_DRIVER),
+    ready("c", THIRD_DRIVER),
+    released(RUNNING[2]["incarnation"], "c", THIRD_DRIVER),
+    acquired(THIRD_DRIVER, "c", 2),
+]
+
+
+@pytest.fixture
+def follow(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Follow a run whose looks are these, on a stream with these records; return how it ended, and what was said."""
+    monkeypatch.setattr(upgrade_run, "_PACE_SECONDS", 0.0)
+
+    def follow(records: list[Record], *looks: tuple[str, dict[str, str]], run_id: str = "r") -> tuple[Ran, list[str]]:
+        control = f"file://{tmp_path}/{len(records)}"
+        write(new_log(control), *records)
+        hook = StreamHook("orders", control, "here")
+        answers, said = iter(looks), list[str]()
+        monkeypatch.setattr(UpgradeRun, "_look", lambda self, run: next(answers))
+        monkeypatch.setattr(UpgradeRun, "_start", lambda self, conf: f"started with {conf}")
+        ran = UpgradeRun(DAG, "anna@edge", run_id).carry_out(hook, {"x": 1}, lambda text, *v: said.append(text % v))
+        return ran, said
+
+    return follow
+
+
+def test_it_is_followed_to_its_end_and_each_step_is_said_once(follow: Any) -> None:
+    running = (DagRunState.RUNNING, {"check": "success", "submit": "up_for_retry"})
+    ended = (DagRunState.SUCCESS, {"check": "success", "submit": "success"})
+    ran, said = follow(HELD, running, running, ended)
+    assert (ran.code, ran.result) == (
+        Exit.DONE,
+        {"run": "r", "dag": DAG, "state": "success", "deployment": THIRD},
+    )
+    assert said == [
+        "Run r of orders__upgrade is under way.",
+        "check: success.",
+        "submit: up for retry.",
+        "submit: success.",
+    ]
+
+
+def test_it_is_started_with_what_was_asked_for(follow: Any) -> None:
+    _, said = follow(HELD, (DagRunState.SUCCESS, {}), run_id="")
+    assert said == ["Run started with {'x': 1} of orders__upgrade was started."]
+
+
+def test_a_run_that_fails_says_where_and_why(follow: Any) -> None:
+    broken = [*BROUGHT, failed(THIRD_DRIVER)]
+    ran, _ = follow(broken, (DagRunState.FAILED, {"check": "success", "submit": "failed", "soak": "upstream_failed"}))
+    assert ran.code is Exit.FAILED
+    assert ran.said.startswith(
+        "Run r of orders__upgrade failed (submit). it broke: Boom. orders-1-aaaa (release 1) holds"
+    )
+
+
+def test_a_run_that_a_person_has_said_no_to_is_no_success(follow: Any) -> None:
+    ran, _ = follow(BROUGHT, (DagRunState.SUCCESS, {"approve": "failed_on_purpose"}))
+    assert ran.code is Exit.FAILED
+    assert "ended, and its release has not come to hold." in ran.said
+    unknown, _ = follow(PREPARED, (DagRunState.SUCCESS, {}))
+    assert (unknown.code, unknown.result["deployment"]) == (Exit.FAILED, "")
+
+
+def test_a_run_that_nobody_begins_is_not_waited_for_for_ever(follow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upgrade_run, "QUEUED_SECONDS", 0.0)
+    ran, _ = follow(RUNNING, (DagRunState.QUEUED, {}), (DagRunState.QUEUED, {}), (DagRunState.QUEUED, {}))
+    assert ran.code is Exit.UNKNOWN
+    assert ran.said.endswith("See that its scheduler runs.")

@@ -1,0 +1,142 @@
+"""Adopting a job as a table: who stands by, what the cluster says of the job, who has said that it is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.adopt import STILL_SECONDS, adopt
+from airflow_stream_provider.planning.conditions import FirstCommits, RequestOver, StandbyUp
+from airflow_stream_provider.planning.deaths import JobGone
+from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Submit, Wait
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.snapshots import ME, snapshot
+from tests.support.story import (
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    STARTED,
+    STOPPED,
+    aborted,
+    acquired,
+    failed,
+    fenced,
+    ready,
+    requested,
+    retired,
+)
+
+JOB = "driver-20261121023732-0002"
+RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"driver {JOB}", Remains((f"Driver {JOB} is RUNNING.",)))
+GONE = UnmanagedView(JOB, DriverState.KILLED, f"driver {JOB}")
+LINGERS = replace(GONE, remains=Remains(("Executor 0 of app-1 is alive on worker w.",)))
+CUT_OFF = replace(GONE, remains=Remains((), ("Worker w is DEAD, and may run executors.",)))
+LOST = UnmanagedView(JOB, DriverState.LOST)
+MINE = requested("mine", OLD, by=ME.by)
+
+
+def plan(
+    records: list[Record],
+    job: UnmanagedView | None = None,
+    outcome: WaitOutcome | None = None,
+    *,
+    named: bool = True,
+    confirmed_by: str = "",
+    deployment: str = OLD_DEPLOYMENT,
+    at: float = 110.0,
+    says: str = "",
+) -> Any:
+    looked = replace(snapshot(*records, at=at), job=job, heartbeats={OLD: Heartbeat(message=says)})
+    name = JOB if named and not confirmed_by else ""
+    return adopt(looked, ME, deployment, outcome, "first step", job=name, confirmed_by=confirmed_by)
+
+
+def test_the_new_driver_stands_by_before_anything_is_ended() -> None:
+    assert plan([], RUNS) == Declare(OLD_DEPLOYMENT, "first step")
+    assert plan(STARTED[:1], RUNS) == Submit(OLD_DEPLOYMENT)
+    assert plan(STARTED[:2], RUNS) == Wait(StandbyUp(OLD_DEPLOYMENT))
+    refused = plan([*STARTED[:2], failed(OLD)], RUNS)
+    assert isinstance(refused, GiveUp), "the job runs on"
+
+
+def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_are_gone() -> None:
+    assert plan(STARTED, RUNS) == EndJob(JOB, JobGone(JOB))
+    assert plan(STARTED, LINGERS) == EndJob(JOB, JobGone(JOB))
+    assert plan(STARTED, CUT_OFF) == Wait(JobGone(JOB))
+    assert plan(STARTED, RUNS, WaitOutcome(Ended.EXPIRED, JOB)) == EndJob(JOB, JobGone(JOB)), "it is ended once more"
+    step = plan(STARTED, GONE)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", OLD, "first step")
+    assert step.fields["evidence"] == {"job": JOB, "state": "killed"}
+    assert step.fields["expires"] == 110.0 + 60.0 + 30.0 + STILL_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("job", "outcome", "says"),
+    [
+        (LOST, None, "does not confirm that .* is gone: It does not know it"),
+        (CUT_OFF, WaitOutcome(Ended.UNKNOWN, JOB), "Worker w is DEAD, and may run executors"),
+        (replace(RUNS, managed=True), None, "is run by a stream of this provider"),
+        (None, None, "cannot end driver-"),
+    ],
+)
+def test_a_job_that_is_not_known_to_be_gone_is_not_followed(
+    job: UnmanagedView | None, outcome: WaitOutcome | None, says: str
+) -> None:
+    step = plan(STARTED, job, outcome)
+    assert isinstance(step, GiveUp)
+    with pytest.raises(Exception, match=says):
+        raise step.error
+
+
+def test_without_an_id_it_stands_by_until_a_person_says_by_name_that_the_job_is_gone() -> None:
+    done = plan(STARTED, named=False, says="batch 7 is under way")
+    assert isinstance(done, Done)
+    assert (done.result["adopted"], done.result["says"]) == (False, "batch 7 is under way")
+    step = plan(STARTED, confirmed_by="Ada")
+    assert isinstance(step, Append)
+    assert step.fields["evidence"] == {"person": "Ada"}
+
+
+def test_the_appointment_is_followed_to_the_first_batch() -> None:
+    assert plan([*STARTED, MINE], GONE) == Wait(RequestOver("mine", 200.0, (OLD,), 30.0))
+    taken = [*STARTED, MINE, ready("mine", OLD), acquired(OLD, "mine", 1)]
+    assert plan(taken, GONE) == Wait(FirstCommits(OLD, ("a",), 120.0))
+    for known in (
+        plan(taken, GONE, WaitOutcome(Ended.REACHED, OLD)),
+        plan(taken, GONE, at=121.0),
+        plan([*taken, fenced(OLD)], None),
+    ):
+        assert isinstance(known, Done)
+        assert known.result["adopted"]
+        assert known.result["request"] == "mine"
+
+
+def test_a_driver_that_did_not_answer_says_that_somebody_else_writes() -> None:
+    step = plan([*STARTED, MINE, aborted("mine", by=ME.by)], GONE)
+    assert isinstance(step, GiveUp)
+    assert "The stream was not adopted: enough." in str(step.error)
+    assert "so somebody else writes it" in str(step.error)
+
+
+def test_a_driver_that_is_lost_after_the_end_of_the_job_is_told() -> None:
+    step = plan([*STARTED, retired(OLD_DEPLOYMENT)], GONE)
+    assert isinstance(step, GiveUp)
+    assert "Nobody runs the stream. Start the stream, or that job again." in str(step.error)
+
+
+def test_what_somebody_else_has_started_is_left_alone() -> None:
+    step = plan([*PREPARED], RUNS, deployment="orders-2-bbbb")
+    assert isinstance(step, GiveUp)
+    assert "Somebody has started the stream meanwhile" in str(step.error)
+    other = plan([*STARTED, requested("theirs", OLD)], RUNS, deployment="orders-9-cccc")
+    assert other == Wait(RequestOver("theirs", 200.0, (OLD,), 30.0))
+
+
+def test_a_stream_that_was_left_is_adopted_again() -> None:
+    assert plan(STOPPED, RUNS, deployment="orders-1-dddd") == Declare("orders-1-dddd", "first step")

@@ -1,0 +1,60 @@
+"""A driver that beats and gets nothing done is told from one that is slow, and from one that has nothing to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.report import Ceilings, Verdict
+from airflow_stream_provider.planning.hanging import hanging, needs_to_tell
+from tests.support.lag_reports import partition, report
+from tests.support.snapshots import snapshot
+from tests.support.story import OLD, RUNNING, fenced
+
+NOW = 10_000.0
+# Ten times the default of `boundary_seconds`.
+TEN_MINUTES = 600.0
+HOUR = LagLimits(ceilings=Ceilings(commit_age=3600.0))
+
+
+def found(limits: LagLimits, *, at: float = NOW, verdict: Verdict = Verdict.STOP, **query: Any) -> str:
+    said = report(partition(20, verdict=verdict), **{"commit_age": 700.0, "unread_for": {TEN_MINUTES: True}, **query})
+    return hanging(replace(snapshot(*RUNNING, at=at), lag=said), limits)
+
+
+def test_nothing_is_committed_for_ten_boundaries_while_records_wait() -> None:
+    assert found(LagLimits()) == (
+        f"{OLD} hangs: enrich has committed nothing for 11 min 40 s, though records as old wait for it."
+    )
+    assert needs_to_tell(snapshot(*RUNNING), LagLimits()).lag.ages == {TEN_MINUTES}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"commit_age": 500.0},
+        {"commit_age": None},
+        {"unread_for": {TEN_MINUTES: False}},
+        {"unread_for": {}, "seconds": None},
+        {"verdict": Verdict.OK},  # its last commits span as long: a long trigger
+        {"at": 150.0},  # it has only just come to hold
+    ],
+)
+def test_what_may_be_something_else_is_none(query: dict[str, Any]) -> None:
+    assert found(LagLimits(), **query) == ""
+
+
+def test_a_limit_that_somebody_has_set_counts_instead() -> None:
+    hour: dict[str, Any] = {"unread_for": {3600.0: True}, "verdict": Verdict.OK}
+    assert found(HOUR, commit_age=3500.0, **hour) == ""
+    assert "for 1 h 1 min" in found(HOUR, commit_age=3700.0, **hour)
+    assert needs_to_tell(snapshot(*RUNNING), HOUR).lag.ages == {3600.0}  # type: ignore[union-attr]
+
+
+def test_without_a_lag_or_a_holder_nobody_hangs() -> None:
+    assert hanging(snapshot(*RUNNING, at=NOW), LagLimits()) == ""
+    down = replace(snapshot(*RUNNING, fenced(OLD), at=NOW), lag=report(partition(20), commit_age=700.0))
+    assert hanging(down, LagLimits()) == ""
