@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_stream_provider.checkpoint.files import Place, RemotePath
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointBroken, CheckpointError
 
 _VERSION = re.compile(r"v[0-9]{1,9}")
 
@@ -142,7 +142,7 @@ def damaged(path: Place, found: str) -> CheckpointError:
 
     :param found: what is wrong with it, for the message.
     """
-    return CheckpointError(
+    return CheckpointBroken(
         f"The checkpoint file {path} is damaged: {found}.",
         next_step="Stop the stream and restore the checkpoint from a back-up. If this is the newest file of offsets/ "
         "and commits/ has no file of that number, it is enough to remove it and its hidden .crc file: Spark then "

@@ -15,7 +15,7 @@ from airflow_stream_provider.checkpoint.location import Location, files_of, loca
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary, check_commit, numeric_names, read_offsets
 from airflow_stream_provider.checkpoint.read import query_id, read
 from airflow_stream_provider.checkpoint.state import state_files
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError
 
 # Tries. One fails only if the live query commits and purges files in between.
 ATTEMPTS = 10
@@ -99,8 +99,10 @@ def _check_state(root: Place, ends: LogEnds) -> None:
         operator, partition = path.parts[depth : depth + 2]
         there.setdefault(operator, set()).add(partition)
     for each in read(root).operators:
-        lacking = {str(number) for number in range(each.partitions)} - there.get(str(each.id), set())
-        if lacking:
+        here = there.get(str(each.id), set())
+        lacking = {str(number) for number in range(each.partitions)} - here
+        # An aggregate or a limit over everything has one partition, however many Spark has noted.
+        if lacking and here != {"0"}:
             where = f"state/{each.id}/{min(lacking, key=int)}"
             raise _broken(
                 root, f"{where} has no state of {each.name or 'an operator'} of the last commit, {ends.commit}"
@@ -116,12 +118,13 @@ def _check_there(root: Place, needed: Sequence[Place]) -> None:
     if isinstance(root, RemotePath):
         return
     sums = [path.with_name(f".{path.name}.crc") for path in needed]
+    part = 0
     for path, here, beside in zip(needed, files.facts(needed), files.facts(sums)):
         if here is None or beside is None:
             continue
-        with files.open(path.with_name(f".{path.name}.crc")) as file:
-            header = file.read(_HEADER.size)
-        part = _part(path, header)
+        if not part:  # all are written with one setting, and there may be thousands
+            with files.open(path.with_name(f".{path.name}.crc")) as file:
+                part = _part(path, file.read(_HEADER.size))
         if beside.size != _HEADER.size + 4 * math.ceil(here.size / part):
             raise _broken(root, f"{path} has {here.size} bytes, and checksums of another length: it was cut off")
 
@@ -146,8 +149,8 @@ def _part(path: Place, header: bytes) -> int:
     return int(part)
 
 
-def _broken(place: Place, found: str) -> CheckpointError:
-    return CheckpointError(
+def _broken(place: Place, found: str) -> CheckpointBroken:
+    return CheckpointBroken(
         f"The checkpoint is not whole, so no driver can start on it: {place}: {found}.",
         next_step="Nothing that runs was touched, and what holds the stream has all of it in memory: let it run. Find "
         "out who removes or edits files there, and restore them from a back-up; beside a file that was edited by hand, "

@@ -37,17 +37,21 @@ def look_ahead(
     confirmed_by: str = "",
     since: float | None = None,
     job: str = "",
+    lag: bool = True,
 ) -> Foreseen:
     """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `foresee`.
 
     :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
     :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
     :param job: the cluster's id of the job that is to be adopted.
+    :param lag: whether Kafka is asked what it still has of what is read next; default True. It may take a while.
     :raises ControlUnavailable: the control log cannot be read now.
     :raises StorageUnavailable: the storage of the releases cannot be read now.
     :raises ClusterError: the cluster does not say what that job is.
     """
-    snapshot = _observe(hook, operation) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
+    snapshot = (
+        _observe(hook, operation, lag=lag) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
+    )
     if digits and operation is not Operation.REDEPLOY:
         raise SpecError("Only a redeployment is of a stored release.", next_step="Leave the hash out, or redeploy.")
     wanted = None if requested is None else _wanted(hook, snapshot, operation, requested, digits)
@@ -96,9 +100,9 @@ def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Fo
     return found.refuse(f"{problem} {help}")
 
 
-def _observe(hook: StreamHook, operation: Operation) -> Snapshot:
+def _observe(hook: StreamHook, operation: Operation, *, lag: bool) -> Snapshot:
     """Observe the stream, with its lag where that says what is read again; a Kafka that is away hinders nothing."""
-    if hook.kafka_conn_id and operation in _GOES_ON:
+    if lag and hook.kafka_conn_id and operation in _GOES_ON:
         try:
             return hook.observe(Needs(lag=Moments()))
         except (SpecError, ConnectionUnavailable, ClusterError) as error:

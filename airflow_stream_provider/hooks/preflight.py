@@ -11,7 +11,7 @@ from airflow_stream_provider.audit.recorded import recorded_clients
 from airflow_stream_provider.checkpoint import check_whole, locate, recorded_form
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError, SpecError, StreamError
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
 from airflow_stream_provider.planning.one_instance import job_beside, other_instances
@@ -62,12 +62,10 @@ def _checkpoint(name: str, location: str) -> Iterable[Finding]:
             check_whole(place)
             return
         why = "it is not mounted here"
-    except CheckpointAway as error:
-        why = error.message
+    except CheckpointBroken as error:
+        yield Finding(error.message, error.next_step, refuses=True)
+        return
     except CheckpointError as error:
-        if "not whole" in error.message or "damaged" in error.message:
-            yield Finding(error.message, error.next_step, refuses=True)
-            return
         why = error.message
     yield Finding(f"Whether the checkpoint of the query {name} is whole, its new driver will see: {why.rstrip('.')}.")
 

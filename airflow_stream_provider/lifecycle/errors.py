@@ -69,6 +69,10 @@ class CheckpointError(StreamError):
     """A checkpoint cannot be read, belongs to another stream, or is being written by another job."""
 
 
+class CheckpointBroken(CheckpointError):
+    """A checkpoint lacks what a driver that starts on it needs, or has a damaged file: it has to be restored."""
+
+
 class CheckpointAway(CheckpointError):
     """The storage of a checkpoint does not answer, or says that it cannot now: the same may go well later."""
 

@@ -79,7 +79,7 @@ class LookAheadOperator(BaseOperator):
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
             hook = StreamHook.of(self.stream)
-            given = {"digits": self.release, "confirmed_by": who, "job": job}
+            given: dict[str, Any] = {"digits": self.release, "confirmed_by": who, "job": job}
             found = look_ahead(hook, operation, wanted, since=since, **given)
             if Operation.UPGRADE in found.parts:
                 found = self._unless_in_the_way(found, context)

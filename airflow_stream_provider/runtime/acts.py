@@ -20,6 +20,7 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.background import Background
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ends import described, ends_before
+from airflow_stream_provider.runtime.freshness import Freshness
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
@@ -32,10 +33,6 @@ TERMINATE_SECONDS = 8.0
 # How long a SparkContext may be stopped before its driver ends as failed. A script that fails often stops its own at
 # last, and the script's error says more.
 UNABLE_SECONDS = 5.0
-# What was rehearsed, or looked at, within so many seconds is taken for true when the standby is asked to take over.
-FRESH_SECONDS = 60.0
-# After so long it rehearses again, whatever can be seen: nobody can look at rights, tokens and tables without trying.
-STALE_SECONDS = 600.0
 # How long a driver that nobody follows waits for its last commit to the offsets group.
 FLUSH_SECONDS = 1.0
 
@@ -71,9 +68,7 @@ class Acts:
         self._run_rehearsal = ports.rehearse
         self._compare = ports.compare
         self._compared_with: str | None = None
-        self._stale = ports.stale
-        # Monotonic times of the last rehearsal, and of it or the last look that found it still true.
-        self._rehearsed_at = self._fresh_at = ports.clock.monotonic()
+        self._freshness = Freshness(ports.stale, ports.clock)
         self._offsets = offsets
         self._heartbeat = heartbeat
         self._clock = ports.clock
@@ -133,31 +128,21 @@ class Acts:
             return  # asked again at the next turn, until the request expires
         if self._unable() or not self._still_fits(state):
             return
-        if not self._is_fresh:
+        # Whoever has held is rolled back to, and at once; so follows one that adopts, as the job before it has ended.
+        at_once = self._heartbeat.started_at is not None or self._policy.adopts
+        if not at_once and not self._freshness.lasts:
             # In the background: the storage may take its time. The next turn answers.
             self.background.begin(lambda: self._look_again(state), rehearses=True)
             return
         self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
 
-    @property
-    def _is_fresh(self) -> bool:
-        """Whether what was rehearsed holds still.
-
-        Whoever has held is rolled back to, and at once; so follows one that adopts, as the job before it has ended.
-        """
-        at_once = self._heartbeat.started_at is not None or self._policy.adopts
-        return at_once or self._clock.monotonic() - self._fresh_at < FRESH_SECONDS
-
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
-        waited = self._clock.monotonic() - self._rehearsed_at
-        why = f"its rehearsal is {waited:.0f} s old" if waited >= STALE_SECONDS else self._stale()
-        if not why:
-            self._fresh_at = self._clock.monotonic()
-            return
-        log.warning("Rehearsing again before the hand-over: %s", why)
-        self._rehearse(state, again=why)
-        self._heartbeat.phase = DriverPhase.STANDBY
+        why = self._freshness.why_again()
+        if why:
+            log.warning("Rehearsing again before the hand-over: %s", why)
+            self._rehearse(state, again=why)
+            self._heartbeat.phase = DriverPhase.STANDBY
 
     def _still_fits(self, state: StreamState) -> bool:
         """Whether this driver may follow the last holder, which may be another one than it has rehearsed against.
@@ -297,7 +282,7 @@ class Acts:
             if again:
                 rehearsal = {**rehearsal, "notes": [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]}
             self._compared_with = state.last_holder
-            self._rehearsed_at = self._fresh_at = self._clock.monotonic()
+            self._freshness.rehearsed()
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def finish(self) -> None:

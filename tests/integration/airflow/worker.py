@@ -131,7 +131,8 @@ def approvals_as_in_a_triggerer() -> Iterator[None]:
     from airflow_stream_provider.triggers.approval import ApprovalTrigger
 
     modules: Any = hitl
-    originals = hitl.get_hitl_detail_content_detail, running._run_inline_trigger
+    dags: Any = running
+    originals = modules.get_hitl_detail_content_detail, dags._run_inline_trigger
 
     def answer_to(ti_id: Any) -> Any:
         with create_session() as session:
@@ -168,11 +169,11 @@ def approvals_as_in_a_triggerer() -> Iterator[None]:
         return found[0]
 
     modules.get_hitl_detail_content_detail = answer_to
-    running._run_inline_trigger = run_in_line
+    dags._run_inline_trigger = run_in_line
     try:
         yield
     finally:
-        modules.get_hitl_detail_content_detail, running._run_inline_trigger = originals
+        modules.get_hitl_detail_content_detail, dags._run_inline_trigger = originals
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def stream(tmp_path: Path) -> Iterator[HandRunStream]:
     show(found)
 
 
-@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has one format")
+@pytest.mark.skipif(pyspark.__version__.startswith("3."), reason="Spark 3.5 has one format of commits/")
 def test_a_commit_log_that_the_release_before_cannot_read_is_refused_unless_that_is_accepted(
     stream: HandRunStream, orders: Orders
 ) -> None:
@@ -43,6 +43,10 @@ def test_a_commit_log_that_the_release_before_cannot_read_is_refused_unless_that
     stream.deploy("orders-2", APP, str(orders.root), **accepted)
     wait_for("the refusal", lambda: stream.state.deployments["orders-2"].ended)
     reason = stream.state.deployments["orders-2"].reason
+    if pyspark.__version__.startswith("4.0"):
+        # It reads no other version than its setting says (EXACT_MATCH_VERSION), and so refuses by itself.
+        assert "Spark refuses to run the query lines on the stream's checkpoint" in reason
+        return
     assert "There would be no way back: The query lines writes commits/ in format v2 instead of v1." in reason
     assert formats(checkpoint).versions == {"offsets/": 1, "commits/": 1}
 
@@ -56,11 +60,10 @@ def test_a_commit_log_that_the_release_before_cannot_read_is_refused_unless_that
     look = Snapshot("orders", 0.0, stream.state, tuple(stream.log.records()))
     assert foresee(look, Operation.ROLL_BACK).refused.startswith("There is no way back from release orders-3")
 
-    # The foresight is right of Spark 4.0: a driver of the release before cannot read it. Later ones can.
+    # What helps: an upgrade to the old release, whose rehearsal says whether it can read that. With this Spark it can.
     stream.spark_conf = {}
     stream.deploy("orders-4", APP, str(orders.root), changed_checkpoints=[checkpoint])
-    ended = wait_for("its rehearsal", lambda: stream.state.deployments["orders-4"].ended or stream.state.standbys()[1:])
-    if pyspark.__version__.startswith("4.0"):
-        assert ended == "failed", ended
-        assert "Spark refuses to run the query lines" in stream.state.deployments["orders-4"].reason
+    four = stream.standby("orders-4")
     assert stream.state.holder == three
+    stream.hand_over(four)
+    orders.go_on("orders by the old release again")

@@ -19,14 +19,14 @@ OFFSETS = trees.kafka(orders={0: 57, 1: 43})
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Batches 4 to 7 are planned, the last one is not committed; an aggregate has two partitions."""
+    """Batches 4 to 7 are planned, the last one is not committed; an aggregate has three partitions."""
     found = trees.new(tmp_path / "checkpoint")
     for batch in (4, 5, 6, 7):
         trees.plan(found, batch, OFFSETS)
     for batch in (4, 5, 6):
         trees.commit(found, batch)
-    trees.operator(found, 0, "stateStoreSave", 2)
-    for partition in "01":
+    trees.operator(found, 0, "stateStoreSave", 3)
+    for partition in "012":
         for name in ("5.snapshot", "6.delta", "7.delta", "8.delta"):
             trees.put(found / "state" / "0" / partition / name, "state")
     return found
@@ -57,7 +57,7 @@ def test_batch_numbers_have_gaps_with_asynchronous_progress(tmp_path: Path) -> N
     assert check_whole(root) == LogEnds(9, 5)
 
 
-def unlink(*names: str) -> Callable[[Path], None]:
+def unlink(*names: str) -> Callable[[Path], object]:
     def act(root: Path) -> None:
         for name in names:
             (root / name).unlink()
@@ -65,11 +65,11 @@ def unlink(*names: str) -> Callable[[Path], None]:
     return act
 
 
-def edit(name: str) -> Callable[[Path], None]:
-    return lambda root: (root / name).write_text((root / name).read_text().replace(" ", "  ")) and None
+def edit(name: str) -> Callable[[Path], object]:
+    return lambda root: (root / name).write_text((root / name).read_text().replace(" ", "  "))
 
 
-def cut(name: str) -> Callable[[Path], None]:
+def cut(name: str) -> Callable[[Path], object]:
     def act(root: Path) -> None:
         with open(root / name, "r+b") as file:
             file.truncate(0)
@@ -77,7 +77,7 @@ def cut(name: str) -> Callable[[Path], None]:
     return act
 
 
-CASES: dict[str, tuple[Callable[[Path], None], str]] = {
+CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "the id of the query": (unlink("metadata"), "its file metadata, which has the id of the query, is missing"),
     "the newest batch but one": (
         unlink("offsets/4", "offsets/5", "offsets/6"),
@@ -94,10 +94,10 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
         "state/0/1 has no state of stateStoreSave of the last commit, 6",
     ),
     "an edited log": (edit("offsets/7"), "offsets/7: it has other contents than its hidden checksum file says"),
-    "an edited commit": (lambda root: (root / "commits" / "6").write_text('v1\n{"a":1}') and None, "other contents"),
+    "an edited commit": (lambda root: (root / "commits" / "6").write_text('v1\n{"a":1}'), "other contents"),
     "a torn checksum file": (cut("offsets/.7.crc"), "its hidden checksum file .7.crc is damaged"),
     "state that was cut off": (cut("state/0/0/7.delta"), "has 0 bytes, and checksums of another length"),
-    "a damaged log": (lambda root: trees.put(root / "offsets" / "7", "v1\nnonsense\n") and None, "not JSON"),
+    "a damaged log": (lambda root: trees.put(root / "offsets" / "7", "v1\nnonsense\n"), "not JSON"),
 }
 
 
@@ -107,6 +107,12 @@ def test_what_is_missing_or_damaged_is_named(root: Path, name: str) -> None:
     act(root)
     with pytest.raises(CheckpointError, match=said):
         check_whole(root)
+
+
+def test_an_aggregate_over_everything_has_one_partition_however_many_are_noted(root: Path) -> None:
+    for partition in "12":
+        shutil.rmtree(root / "state" / "0" / partition)
+    assert check_whole(root) == LogEnds(7, 6)
 
 
 def test_what_is_not_needed_any_more_may_be_missing_and_what_has_no_checksum_is_taken_as_it_is(root: Path) -> None:
@@ -123,7 +129,7 @@ def test_a_query_that_goes_on_meanwhile_is_waited_for(root: Path) -> None:
         for batch in range(8, 100):
             trees.commit(root, batch - 1)
             trees.plan(root, batch, OFFSETS)
-            for partition in "01":
+            for partition in "012":
                 trees.put(root / "state" / "0" / partition / f"{batch + 1}.snapshot", "state")
                 (root / "state" / "0" / partition / f"{batch - 19}.snapshot").unlink(missing_ok=True)
             (root / "offsets" / str(batch - 20)).unlink(missing_ok=True)

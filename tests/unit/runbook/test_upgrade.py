@@ -132,8 +132,8 @@ def test_a_person_can_always_be_asked_and_whoever_is_not_does_not_hold_up_the_ha
 @pytest.mark.parametrize(("key", "why"), [("fault", "It is behind."), ("inconclusive", "It is slower."), ("", "")])
 def test_only_a_fault_is_rolled_back_and_the_report_tells_either(streams: Path, key: str, why: str) -> None:
     dag = upgrade(streams)
-    ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: {("soak", wanted): why}.get((task_ids, key)))
-    wanted = key
+    said = {("soak", key): why}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: said.get((task_ids, key)))
     context: Any = {"ti": ti, "params": dag.params.dump(), "run_id": "r"}
     report: Any = dag.get_task("report")
     back: Any = dag.get_task("roll_back")

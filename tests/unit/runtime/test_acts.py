@@ -10,7 +10,7 @@ import pytest
 from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime import query_group
-from airflow_stream_provider.runtime.acts import FRESH_SECONDS, STALE_SECONDS
+from airflow_stream_provider.runtime.freshness import FRESH_SECONDS, STALE_SECONDS
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from tests.support.fake_driver import CUT, QUICK_STOP, STOP, FakeDriver, look_again, lose, work
 from tests.support.fake_queries import Query, Run, group_of
