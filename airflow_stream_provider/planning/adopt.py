@@ -75,10 +75,10 @@ def adopt(
 
 
 def says(snapshot: Snapshot, deployment: str) -> str:
-    """Return what the follower says of the job: its batches, and when its logs were written last; or empty."""
+    """Return what the follower says of the job, in one line: its batches, and when its logs were written last."""
     standby = snapshot.candidate(deployment)
     beat = snapshot.heartbeats.get(standby.id) if standby else None
-    return beat.message if beat else ""
+    return " ".join(beat.message.split()) if beat else ""
 
 
 def _after_the_job(
