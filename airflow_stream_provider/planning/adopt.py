@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
@@ -27,6 +27,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 # For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
 STILL_SECONDS = 60.0
+END_IT_YOURSELF = "Leave the job out, and end it yourself when you are asked: nothing of it was touched."
 
 
 def adopt(
@@ -81,6 +82,12 @@ def says(snapshot: Snapshot, deployment: str) -> str:
     return " ".join(beat.message.split()) if beat else ""
 
 
+def unknown_whose(found: UnmanagedView) -> str:
+    """Return that the cluster does not show whose a job is: it is not ended then."""
+    about = found.about or found.id
+    return f"Nothing shows that no stream of this provider runs {about}: its log does not begin with its command."
+
+
 def _after_the_job(
     snapshot: Snapshot, identity: TaskIdentity, deployment: str, outcome: WaitOutcome | None, reason: str, job: str
 ) -> Step:
@@ -91,6 +98,8 @@ def _after_the_job(
     if found.managed:
         why = f"{found.about or job} is run by a stream of this provider."
         return GiveUp(HandOverFailed(why, next_step="Stop that stream, and see docs/control.md.", job=job))
+    if found.managed is None and not found.gone:
+        return GiveUp(HandOverFailed(unknown_whose(found), next_step=END_IT_YOURSELF, job=job))
     if found.gone:
         return _appoint(snapshot, identity, deployment, reason, {"job": job, "state": found.state.value})
     unknown = outcome is not None and outcome.about(Ended.UNKNOWN, job)

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.adopt import STILL_SECONDS, adopt
 from airflow_stream_provider.planning.conditions import FirstCommits, RequestOver, StandbyUp
@@ -73,7 +74,9 @@ def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_ar
     assert isinstance(step, Append)
     assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", OLD, "first step")
     assert step.fields["evidence"] == {"job": JOB, "state": "killed"}
-    assert step.fields["expires"] == 110.0 + 60.0 + 30.0 + STILL_SECONDS
+    assert isinstance(plan(STARTED, replace(GONE, managed=None)), Append), "whosever it was, it is gone"
+    again = Policy.rehearse_seconds  # it has waited for the end of the job, and may rehearse again first
+    assert step.fields["expires"] == 110.0 + 60.0 + 30.0 + again + STILL_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -82,6 +85,7 @@ def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_ar
         (LOST, None, "does not confirm that .* is gone: It does not know it"),
         (CUT_OFF, WaitOutcome(Ended.UNKNOWN, JOB), "Worker w is DEAD, and may run executors"),
         (replace(RUNS, managed=True), None, "is run by a stream of this provider"),
+        (replace(RUNS, managed=None), None, "Nothing shows that no stream of this provider runs driver"),
         (None, None, "cannot end driver-"),
     ],
 )
