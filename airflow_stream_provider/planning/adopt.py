@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
@@ -28,6 +28,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 # For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
 STILL_SECONDS = 60.0
+END_IT_YOURSELF = "Leave the job out, and end it yourself when you are asked: nothing of it was touched."
 
 
 def adopt(
@@ -95,10 +96,16 @@ def follows_a_job(deployment: str) -> str:
 
 
 def says(snapshot: Snapshot, deployment: str) -> str:
-    """Return what the follower says of the job: its batches, and when its logs were written last; or empty."""
+    """Return what the follower says of the job, in one line: its batches, and when its logs were written last."""
     standby = snapshot.candidate(deployment)
     beat = snapshot.heartbeats.get(standby.id) if standby else None
-    return beat.message if beat else ""
+    return " ".join(beat.message.split()) if beat else ""
+
+
+def unknown_whose(found: UnmanagedView) -> str:
+    """Return that the cluster does not show whose a job is: it is not ended then."""
+    about = found.about or found.id
+    return f"Nothing shows that no stream of this provider runs {about}: its log does not begin with its command."
 
 
 def _unless_lost(snapshot: Snapshot, standby: Incarnation, outcome: WaitOutcome | None) -> Step | None:
@@ -132,6 +139,8 @@ def _after_the_job(
     if found.managed:
         why = f"{found.about or job} is run by a stream of this provider."
         return GiveUp(HandOverFailed(why, next_step="Stop that stream, and see docs/control.md.", job=job))
+    if found.managed is None and not found.gone:
+        return GiveUp(HandOverFailed(unknown_whose(found), next_step=END_IT_YOURSELF, job=job))
     if found.gone:
         return _appoint(snapshot, identity, standby, reason, {"job": job, "state": found.state.value})
     unknown = outcome is not None and outcome.about(Ended.UNKNOWN, job)

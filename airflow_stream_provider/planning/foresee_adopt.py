@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.adopt import follower, says
+from airflow_stream_provider.planning.adopt import END_IT_YOURSELF, follower, says, unknown_whose
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen
 
@@ -58,6 +58,8 @@ def _refused_job(asked: Asked, *, begun: bool) -> str:
         return f"The stream's cluster cannot end {job}, nor say that it is gone. Leave it out: you are asked to end it."
     if found.managed:
         return f"{found.about} is run by a stream of this provider. Stop that stream instead (docs/control.md)."
+    if found.managed is None and not found.gone:
+        return f"{unknown_whose(found)} {END_IT_YOURSELF}"
     if found.state is DriverState.LOST:
         return f"The cluster does not know {job}, or has lost it. A job that is not known is not gone: look for its id."
     if found.state.terminal and not begun:

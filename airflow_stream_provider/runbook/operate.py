@@ -79,7 +79,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             parts=f"{{{{ {_LOOK}['parts'] | tojson }}}}",
             subject=f"{{{{ params.operation }}}} the stream {spec.name}?",
             # As text, in which nothing that somebody gave as a reason is a link or an image.
-            body=f"```text\\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\\n```",
+            body=f"```text\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\n```",
         )
         last: BaseOperator = confirm
         with group(OPERATE, "asked_for"):

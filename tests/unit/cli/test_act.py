@@ -329,6 +329,15 @@ def test_what_an_earlier_command_has_started_is_followed(
     assert "The request for" in capsys.readouterr().out
 
 
+def test_a_run_that_has_deployed_what_the_yaml_said_before_is_no_success(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *PREPARED)
+    play(run_id="r")
+    assert call("upgrade") == Exit.FAILED
+    assert "what it has deployed is not what the YAML says now. orders-1-aaaa" in capsys.readouterr().err
+
+
 def test_what_airflow_cannot_start_is_refused(
     call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
 ) -> None:

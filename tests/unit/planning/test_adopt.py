@@ -79,6 +79,7 @@ def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_ar
     assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", OLD, "first step")
     assert step.fields["evidence"] == {"job": JOB, "state": "killed"}
     assert step.fields["expires"] == 110.0 + 60.0 + 30.0 + STILL_SECONDS, "it does not rehearse again first"
+    assert isinstance(plan(STARTED, replace(GONE, managed=None)), Append), "whosever it was, it is gone"
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -98,6 +99,7 @@ def test_before_the_job_ends_its_follower_has_given_a_sign_of_life(named: bool) 
         (LOST, None, "does not confirm that .* is gone: It does not know it"),
         (CUT_OFF, WaitOutcome(Ended.UNKNOWN, JOB), "Worker w is DEAD, and may run executors"),
         (replace(RUNS, managed=True), None, "is run by a stream of this provider"),
+        (replace(RUNS, managed=None), None, "Nothing shows that no stream of this provider runs driver"),
         (None, None, "cannot end driver-"),
     ],
 )

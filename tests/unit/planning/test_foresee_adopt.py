@@ -106,6 +106,10 @@ def test_a_stream_that_is_managed_is_refused(records: list[Record], says: str) -
         (None, f"The stream's cluster cannot end {JOB}"),
         (UnmanagedView(JOB, DriverState.LOST), f"The cluster does not know {JOB}, or has lost it."),
         (replace(RUNS, managed=True), "is run by a stream of this provider"),
+        (
+            replace(RUNS, managed=None),
+            "its log does not begin with its command. Leave the job out, and end it yourself",
+        ),
         (replace(RUNS, state=DriverState.FINISHED), "has ended already (finished). If it was started again since"),
     ],
 )

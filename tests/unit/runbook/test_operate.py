@@ -66,6 +66,17 @@ def test_only_what_was_asked_for_runs(dag: DAG, parts: list[str], run: list[str]
     assert ran == run
 
 
+def test_a_person_who_is_asked_sees_every_line_as_text(dag: DAG) -> None:
+    task: Any = dag.get_task("confirm")
+    looked = {"lines": ["orders is running: driver d holds it.", "It is killed."], "parts": ["fence"]}
+    context: Any = {
+        "ti": SimpleNamespace(xcom_pull=lambda task_ids: looked),
+        "params": {"operation": "fence", "ask": True},
+    }
+    task.render_template_fields(context, dag.get_template_env())
+    assert task.body == "```text\norders is running: driver d holds it.\nIt is killed.\n```"
+
+
 def test_what_is_of_one_release_is_of_the_one_that_was_shown(dag: DAG) -> None:
     for part in PARTS:
         pinned = "ti.xcom_pull(task_ids='look')['deployment']" in str(getattr(dag.get_task(part), "deployment", ""))
