@@ -38,6 +38,7 @@ class AdoptOperator(ReleaseOperator):
     template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "deployment", "job", "confirmed_by")
 
     WAIT_SECONDS = 1500.0
+    CHANGES_HOLDER = True
 
     def __init__(self, *, job: str = "", confirmed_by: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
+from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.asset import announce, event_of, hand_overs, stream_asset
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
@@ -83,7 +84,9 @@ def test_outside_a_task_and_while_nobody_holds_there_is_no_event() -> None:
     assert announced([]) == []
 
 
-@pytest.mark.parametrize("operator", [HandOverOperator, RollBackOperator, StartStreamOperator, ReviveStreamOperator])
+@pytest.mark.parametrize(
+    "operator", [HandOverOperator, RollBackOperator, StartStreamOperator, AdoptOperator, ReviveStreamOperator]
+)
 def test_who_changes_the_holder_has_the_alias_and_keeps_what_a_user_says(spec: StreamSpec, operator: Any) -> None:
     mine = stream_asset("mine")
     task = operator(task_id="t", stream=spec, outlets=[mine])
