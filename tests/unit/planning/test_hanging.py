@@ -62,8 +62,8 @@ def test_without_a_lag_or_a_holder_nobody_hangs() -> None:
 
 def brought_back(number: int, at: float, **more: Any) -> list[Any]:
     name, release = f"orders-1-aaaa-{number}", {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    fields = {"deployment": name, "release": release, "policy": {}, "reason": "", "again": OLD_DEPLOYMENT}
-    return [record("declared", at=at, **fields, **more), retired(name)]
+    fields: dict[str, Any] = {"release": release, "policy": {}, "reason": "", "again": OLD_DEPLOYMENT, **more}
+    return [record("declared", at=at, deployment=name, **fields), retired(name)]
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def test_a_run_of_an_earlier_version_goes_on(dag: DAG) -> None:
     for name in ("upgrade", "stand_by", "job_ended", "adopt"):
         task: Any = dag.get_task(name)
         task.render_template_fields(context, dag.get_template_env())
-    assert dag.get_task("upgrade").conf["release"] == ""  # type: ignore[attr-defined]
+    upgrade: Any = dag.get_task("upgrade")
+    assert upgrade.conf["release"] == ""
 
 
 def test_an_upgrade_is_a_run_of_its_own_dag_with_what_was_shown(streams: Path) -> None:
