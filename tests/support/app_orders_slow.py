@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 root, milliseconds = sys.argv[1], int(sys.argv[2])
+spark = SparkSession.builder.appName("orders of mine").getOrCreate()
 
 
 @F.udf("long")
@@ -15,7 +16,6 @@ def slowly(number: int) -> int:
     return number
 
 
-spark = SparkSession.builder.appName("orders of mine").getOrCreate()
 orders = spark.readStream.schema("id long, customer string, amount long").json(f"{root}/in")
 lines = orders.select(slowly("id").alias("id"), "amount")
 lines.writeStream.format("json").option("checkpointLocation", f"{root}/checkpoints/lines").trigger(

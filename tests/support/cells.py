@@ -111,6 +111,14 @@ ROWS = (
     Row("revive", "revive", waits="deferred", version="1", nobody=frozenset({Victim.HOLDER})),
 )
 
+# Tasks without a row. The look of the watch is killed in `test_scheduled_watch.py`, and what it triggers is `revive`;
+# the others are not in the matrix yet.
+LEFT_OUT = (
+    "watch-look",
+    "watch-revive",
+    *(f"operate-{task}" for task in ("promote", "upgrade", "stand_by", "job_ended", "adopt", "discard")),
+)
+
 
 @dataclass(frozen=True)
 class Cell:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
@@ -71,8 +70,8 @@ def stream(kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TEST", json.dumps({"conn_type": "kafka", "extra": dict(kafka.extra)}))
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "spark", "host": "local[1]"}))
 
-    def made(*given: Any, **options: str) -> Stream:
-        return Stream(tmp_path, *given, **options)
+    def made(topic: str, committed: int, **options: str) -> Stream:
+        return Stream(tmp_path, topic, committed, **options)
 
     return made
 

@@ -85,7 +85,7 @@ def test_outside_a_task_and_while_nobody_holds_there_is_no_event() -> None:
 
 
 @pytest.mark.parametrize(
-    "operator", [HandOverOperator, RollBackOperator, StartStreamOperator, AdoptOperator, ReviveStreamOperator]
+    "operator", [AdoptOperator, HandOverOperator, RollBackOperator, StartStreamOperator, ReviveStreamOperator]
 )
 def test_who_changes_the_holder_has_the_alias_and_keeps_what_a_user_says(spec: StreamSpec, operator: Any) -> None:
     mine = stream_asset("mine")

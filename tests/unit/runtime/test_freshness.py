@@ -9,21 +9,25 @@ from airflow_stream_provider.runtime.freshness import FRESH_SECONDS, STALE_SECON
 from tests.support.fake_driver import FakeClock
 
 
+def lasts(found: Freshness) -> bool:
+    return found.lasts
+
+
 def test_a_look_that_finds_nothing_makes_it_last_and_only_a_rehearsal_makes_it_young() -> None:
     clock, looks = FakeClock(), ["", "other executors"]
     found = Freshness(lambda: looks.pop(0), clock)
-    assert found.lasts
+    assert lasts(found) is True
     clock.now += FRESH_SECONDS
-    assert not found.lasts
+    assert lasts(found) is False
     assert found.why_again() == ""
-    assert found.lasts
+    assert lasts(found) is True
     clock.now += FRESH_SECONDS
     assert found.why_again() == "other executors"
-    assert not found.lasts
+    assert lasts(found) is False
     clock.now += STALE_SECONDS - 2 * FRESH_SECONDS
     assert found.why_again() == f"its rehearsal is {STALE_SECONDS:.0f} s old"
     found.rehearsed()
-    assert found.lasts
+    assert lasts(found) is True
     clock.now += STALE_SECONDS - 1
     looks.append("")
     assert found.why_again() == ""
@@ -38,4 +42,4 @@ def test_an_error_of_the_look_is_not_taken_for_fresh() -> None:
     clock.now += FRESH_SECONDS
     with pytest.raises(CheckpointError):
         found.why_again()
-    assert not found.lasts
+    assert lasts(found) is False
