@@ -20,15 +20,17 @@ from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
-    STARTED,
     STOPPED,
     aborted,
     acquired,
+    declared,
     failed,
     fenced,
     ready,
     requested,
     retired,
+    standby,
+    submitted,
 )
 
 JOB = "driver-20261121023732-0002"
@@ -38,6 +40,8 @@ LINGERS = replace(GONE, remains=Remains(("Executor 0 of app-1 is alive on worker
 CUT_OFF = replace(GONE, remains=Remains((), ("Worker w is DEAD, and may run executors.",)))
 LOST = UnmanagedView(JOB, DriverState.LOST)
 MINE = requested("mine", OLD, by=ME.by)
+FOLLOWS = replace(declared(OLD_DEPLOYMENT), fields={**declared(OLD_DEPLOYMENT).fields, "policy": {"adopts": True}})
+STARTED = [FOLLOWS, submitted(OLD_DEPLOYMENT), standby(OLD)]
 
 
 def plan(
