@@ -284,7 +284,7 @@ def _act(operation: Operation, args: Namespace) -> NoReturn:
         command.end(*(("failed", Exit.FAILED) if command.begun else ("refused", Exit.REFUSED)), str(error))
     except StreamError as error:
         command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D in place of an answer
         command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
 
 

@@ -234,13 +234,18 @@ def test_who_holds_by_now_is_shown_before_it_is_done(
     assert log.records()[-1]["incarnation"] == NEW
 
 
-def test_ctrl_c_says_what_becomes_of_what_was_asked_for(
-    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("key", [KeyboardInterrupt, EOFError])
+def test_ctrl_c_and_ctrl_d_say_what_becomes_of_what_was_asked_for(
+    call: Run,
+    log: ControlLog,
+    asked: list[Callable[[], str]],
+    capsys: pytest.CaptureFixture[str],
+    key: type[BaseException],
 ) -> None:
     write(log, *RUNNING)
 
     def interrupted() -> str:
-        raise KeyboardInterrupt
+        raise key
 
     asked.append(interrupted)
     assert call("stop", yes=False) == Exit.UNKNOWN

@@ -21,7 +21,6 @@ from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
-    STARTED,
     STOPPED,
     aborted,
     acquired,
@@ -38,7 +37,8 @@ GONE = UnmanagedView(JOB, DriverState.KILLED, f"driver {JOB}")
 LINGERS = replace(GONE, remains=Remains(("Executor 0 of app-1 is alive on worker w.",)))
 CUT_OFF = replace(GONE, remains=Remains((), ("Worker w is DEAD, and may run executors.",)))
 LOST = UnmanagedView(JOB, DriverState.LOST)
-FOLLOWS = [replace(STARTED[0], fields={**STARTED[0].fields, "policy": {"adopts": True}}), *STARTED[1:]]
+FOLLOWS = replace(declared(OLD_DEPLOYMENT), fields={**declared(OLD_DEPLOYMENT).fields, "policy": {"adopts": True}})
+STARTED = [FOLLOWS, submitted(OLD_DEPLOYMENT), standby(OLD)]
 MINE = requested("mine", OLD, by=ME.by)
 SIGN = Wait(SignsOfLife({OLD: 0}, 30.0))
 LIVES = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: True})
@@ -74,7 +74,7 @@ def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_ar
     assert plan(STARTED, LINGERS) == EndJob(JOB, JobGone(JOB))
     assert plan(STARTED, CUT_OFF) == Wait(JobGone(JOB))
     assert plan(STARTED, RUNS, WaitOutcome(Ended.EXPIRED, JOB)) == EndJob(JOB, JobGone(JOB)), "it is ended once more"
-    step = plan(FOLLOWS, GONE)
+    step = plan(STARTED, GONE)
     assert isinstance(step, Append)
     assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", OLD, "first step")
     assert step.fields["evidence"] == {"job": JOB, "state": "killed"}

@@ -91,6 +91,26 @@ def test_the_form_takes_the_first_digits_of_a_hash(dag: DAG, release: str) -> No
             dag.params.get_param("release").resolve(wrong)
 
 
+def test_who_is_asked_sees_every_line_of_what_will_happen(dag: DAG) -> None:
+    task: Any = dag.get_task("confirm")
+    looked = {"lines": ["orders is running.", "Read again: nothing."], "parts": ["stop"]}
+    params = {"ask": True, "operation": "stop"}
+    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: looked), "params": params}
+    task.render_template_fields(context, dag.get_template_env())
+    assert task.body.split("\n") == ["```text", "orders is running.", "Read again: nothing.", "```"]
+
+
+def test_a_run_of_an_earlier_version_goes_on(dag: DAG) -> None:
+    looked = {"lines": [], "parts": ["stop"], "reason": "why", "confirmed_by": "", "deployment": "", "reads_again": ""}
+    pull = lambda task_ids, key="": looked if task_ids == "look" else None  # noqa: E731
+    context: Any = {"ti": SimpleNamespace(xcom_pull=pull), "run_id": "1"}
+    for name in ("upgrade", "stand_by", "job_ended", "adopt"):
+        task: Any = dag.get_task(name)
+        task.render_template_fields(context, dag.get_template_env())
+    upgrade: Any = dag.get_task("upgrade")
+    assert upgrade.conf["release"] == ""
+
+
 def test_an_upgrade_is_a_run_of_its_own_dag_with_what_was_shown(streams: Path) -> None:
     dag = operate_dag(load_spec(streams / "orders.yaml"), DagOptions(prefix="shop."))
     task: Any = dag.get_task("upgrade")
