@@ -24,11 +24,14 @@ from tests.support.story import (
     STOPPED,
     aborted,
     acquired,
+    declared,
     failed,
     fenced,
     ready,
     requested,
     retired,
+    standby,
+    submitted,
 )
 
 JOB = "driver-20261121023732-0002"
