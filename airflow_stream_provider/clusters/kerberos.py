@@ -143,7 +143,8 @@ def prove(login: KerberosLogin, url: str, host: str, seconds: float) -> Proof:
         f"was not asked, because {login.principal} gets no Kerberos ticket for HTTP/{host}: {reason}",
         "See that this machine reaches a KDC of its realm (krb5.conf)."
         if away
-        else "See that the principal, its key in the keytab and the server's name are those that the KDC knows.",
+        else "See that the principal, its keys in the keytab (all of them, of each type of encryption) and the name of "
+        "the server are those that the KDC knows.",
     )
 
 

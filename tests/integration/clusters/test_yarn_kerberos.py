@@ -75,9 +75,9 @@ def place(secured: KerberosYarn, tmp_path: Path) -> Place:
         "spark.executor.instances": "1",
         "spark.driver.extraJavaOptions": options,
         "spark.executor.extraJavaOptions": options,
-        # Written to HDFS, which lets nobody in without a token.
+        # Written to HDFS, which lets nobody in without a token. The folder is there once a driver was staged.
         "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"{secured.hdfs.url}/",
+        "spark.eventLog.dir": f"{secured.hdfs.url}/user",
     }
     return Place(open_cluster(connection), connection, tmp_path, conf=conf, needs_session=True)
 
@@ -116,11 +116,15 @@ def test_what_kerberos_refuses_is_one_sentence(secured: KerberosYarn, place: Pla
     nameless = ClusterConnection("yarn", extra={**place.connection.extra, "principal": "", "keytab": ""}, login=USER)
     with pytest.raises(ClusterError, match=r"answered HTTP 401, and wants Kerberos\. Write principal and keytab"):
         open_cluster(nameless).check(job)
-    wrong = in_base64(keytab(USER, key=b"x" * 32))
+    another = keytab(USER, key=b"x" * 16)
     with pytest.raises(
         ClusterError, match=r"gets no Kerberos ticket for HTTP/localhost: .*Decrypt integrity check failed"
     ):
-        open_cluster(through(place, keytab=wrong)).check(job)
+        open_cluster(through(place, keytab=in_base64(another))).check(job)
+    # The KDC has an aes128 key of it.
+    of_another_type = keytab(USER, key=b"x" * 32)
+    with pytest.raises(ClusterError, match=r"gets no Kerberos ticket for HTTP/localhost: Key table entry.*all of them"):
+        open_cluster(through(place, keytab=in_base64(of_another_type))).check(job)
     with pytest.raises(ClusterError, match="No key table entry found for nobody@"):
         open_cluster(through(place, principal=f"nobody@{REALM}")).check(job)
     unknown = in_base64(keytab("nobody"))
