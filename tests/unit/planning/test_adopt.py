@@ -21,15 +21,17 @@ from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
-    STARTED,
     STOPPED,
     aborted,
     acquired,
+    declared,
     failed,
     fenced,
     ready,
     requested,
     retired,
+    standby,
+    submitted,
 )
 
 JOB = "driver-20261121023732-0002"
