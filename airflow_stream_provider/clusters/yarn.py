@@ -88,7 +88,7 @@ class YarnCluster:
             )
 
     def _check_queue(self, manager: Manager, job: Job, sizes: ContainerSizes) -> None:
-        name, user = self._settings.queue, self._settings.user
+        name = self._settings.queue
         queues = leaf_queues(api.get(manager, "scheduler") or {})
         if queues is None:
             return
@@ -107,14 +107,7 @@ class YarnCluster:
                 queue=queue.path,
                 asked=str(sizes),
             )
-        access = api.right_to_submit(manager, queue.path)
-        if str(access.get("allowed")).lower() == "false":
-            raise ClusterError(
-                f"YARN does not let the user {user} submit to the queue {queue.path}: {access.get('diagnostics')}",
-                next_step="Have its administrator allow it (acl_submit_applications). Nothing was submitted.",
-                queue=queue.path,
-            )
-        lack = queue.lack(sizes, user)
+        lack = queue.lack(sizes, self._settings.user)
         if lack:
             raise _no_room(f"{lack} It is for {job.app_name}.", free_in_queue=lack, queue=queue.path, asked=str(sizes))
 

@@ -166,23 +166,6 @@ def nodes(manager: Manager) -> list[dict[str, Any]]:
     return list((found.get("nodes") or {}).get("node") or ())
 
 
-def right_to_submit(manager: Manager, queue: str) -> Mapping[str, Any]:
-    """Return what the ResourceManager says of its user's right to submit to a queue; nothing: it does not say.
-
-    An older Hadoop does not know the question (404), and where rights are on, only who administers the queue may ask it
-    (403): the submission tells then.
-
-    :raises ClusterError: it does not answer, or refuses for another reason.
-    """
-    question = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": manager.asker.user}
-    try:
-        return get(manager, f"queues/{quote(queue, safe='')}/access", **question) or {}
-    except ClusterError as error:
-        if error.fields.get("status") != 403:
-            raise
-        return {}
-
-
 def new_application(manager: Manager) -> str:
     """Return a new id; nothing is started.
 

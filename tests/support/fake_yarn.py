@@ -167,8 +167,6 @@ class FakeYarn:
             return 200, {"nodes": {"node": [node.listed for node in self.nodes]} if self.nodes else {}}
         if what == "scheduler":
             return 200, {"scheduler": {"schedulerInfo": self.scheduler}}
-        if what.endswith("/access"):
-            return 200, {"allowed": "true", "user": query["user"], "diagnostics": ""}
         if what == "apps/new-application":
             self.handed_out += 1
             return 200, {"application-id": f"application_{self.info['startedOn']}_{self.handed_out:04}"}

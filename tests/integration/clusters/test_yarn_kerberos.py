@@ -130,8 +130,9 @@ def test_what_kerberos_refuses_is_one_sentence(secured: KerberosYarn, place: Pla
     unknown = in_base64(keytab("nobody"))
     with pytest.raises(ClusterError, match=r"nobody@.* gets no Kerberos ticket"):
         open_cluster(through(place, principal=f"nobody@{REALM}", keytab=unknown)).check(job)
-    elsewhere = place.connection.extra["yarn_resourcemanager_webapp_address"].replace("localhost", "127.0.0.1")
-    with pytest.raises(ClusterError, match=r"gets no Kerberos ticket for HTTP/127\.0\.0\.1"):
+    # Of 127.0.0.1 MIT's library finds the name by itself, of this one it does not.
+    elsewhere = place.connection.extra["yarn_resourcemanager_webapp_address"].replace("localhost", "127.0.0.2")
+    with pytest.raises(ClusterError, match=r"gets no Kerberos ticket for HTTP/127\.0\.0\.2: Server not found in"):
         open_cluster(through(place, yarn_resourcemanager_webapp_address=elsewhere)).check(job)
     assert applications(place, job) == []
 
@@ -189,7 +190,10 @@ def test_a_task_that_is_killed_at_any_moment_leaves_one_driver_or_none(
     chance = random.Random(7)
     # What the kernel kills with its task needs no bound. The real one would make the test last.
     monkeypatch.setattr(yarn_submission, "COME_SECONDS", 90.0)
-    came = 0
+    first, began, came = place.job(), time.monotonic(), 0
+    submission = place.cluster.submit(first)
+    takes = time.monotonic() - began
+    place.end(submission, first)
     for number in range(4):
         job = place.job()
         control = f"file://{place.root / f'control-{number}'}"
@@ -205,7 +209,8 @@ def test_a_task_that_is_killed_at_any_moment_leaves_one_driver_or_none(
         task.stdin.write("go\n")
         task.stdin.flush()
         wait_for("its id to be in the log", lambda: log.refresh().deployments[job.deployment].submission)  # noqa: B023
-        time.sleep(chance.uniform(0, 15))
+        # One in each quarter of one and a half times of what a submission takes here.
+        time.sleep((number + chance.random()) / 4 * 1.5 * takes)
         task.kill()
         task.wait()
         recorded = log.refresh().deployments[job.deployment].submission
@@ -221,7 +226,7 @@ def test_a_task_that_is_killed_at_any_moment_leaves_one_driver_or_none(
         came += len(found)
         if found:
             place.end(recorded, job)
-    print(f"{came} of 4 had come")
+    print(f"{came} of 4 had come; a submission takes {takes:.0f} s")
 
 
 def submitting(id: str) -> list[int]:

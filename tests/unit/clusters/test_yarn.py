@@ -65,26 +65,6 @@ def test_a_queue_without_room_is_named(fake: FakeYarn, cluster: YarnCluster, que
     assert any(name.startswith("free_") for name in refused.value.fields) is ("no room" in said)
 
 
-def test_a_user_who_may_not_submit_is_told_so(fake: FakeYarn, cluster: YarnCluster) -> None:
-    fake.add_node()
-    fake.scheduler = {"type": "capacityScheduler", "queues": {"queue": [QUEUE]}}
-    fake.answers["GET queues/root.default/access"] = (200, {"allowed": "false", "diagnostics": "No."})
-    with pytest.raises(ClusterError, match=r"does not let the user alice submit to the queue root\.default: No"):
-        cluster.check(JOB)
-
-
-@pytest.mark.parametrize("status", [404, 403])
-def test_a_right_that_yarn_does_not_tell_is_not_held_against_a_user(
-    fake: FakeYarn, cluster: YarnCluster, status: int
-) -> None:
-    """An older Hadoop does not know the question, and where rights are on, only administrators may ask it."""
-    for _ in range(2):
-        fake.add_node()
-    fake.scheduler = {"type": "capacityScheduler", "queues": {"queue": [QUEUE]}}
-    fake.answers["GET queues/root.default/access"] = (status, {})
-    cluster.check(JOB)
-
-
 def test_full_nodes_are_told_with_what_is_asked(fake: FakeYarn, cluster: YarnCluster) -> None:
     fake.add_node().listed["availMemoryMB"] = 1500
     fake.add_node().listed["state"] = "UNHEALTHY"
