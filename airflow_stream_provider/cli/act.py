@@ -9,7 +9,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
@@ -17,6 +17,7 @@ from airflow.utils.cli import suppress_logs_and_warning
 from airflow_stream_provider.cli.adopt import adopt_here, nobody_to_ask
 from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
 from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, run_here
+from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain
@@ -216,7 +217,7 @@ class _Command:
                 assert self.run_of_airflow is not None, "it was looked for before"
                 hook = self._operator(Operation.STOP, "").hook
                 conf = {"release": foreseen.release, "reason": self.reason}
-                ran = self.run_of_airflow.carry_out(hook, conf, Progress().info)
+                ran = self._unless_another_release(self.run_of_airflow.carry_out(hook, conf, Progress().info))
                 self.results[part] = ran.result
                 break
             operator = self._operator(part, foreseen.deployment)
@@ -234,6 +235,19 @@ class _Command:
                 break
             self.results[part] = ran.result
         return ran
+
+    def _unless_another_release(self, ran: Ran) -> Ran:
+        """Return that it has failed if a run that had begun before has deployed something else than the YAML says now.
+
+        Whoever gives the same command for each change of a repository means the change.
+        """
+        run = self.run_of_airflow
+        followed = run is not None and bool(run.run_id) and self.operation is Operation.UPGRADE
+        if ran.code is not Exit.DONE or not followed or compare(self.spec).same:
+            return ran
+        said = "The run that was followed had begun before, and what it has deployed is not what the YAML says now."
+        holder = ran.snapshot.holder_sentence if ran.snapshot is not None else ""
+        return replace(ran, code=Exit.FAILED, said=f"{said} {holder} Give the command again.")
 
     @property
     def _digits(self) -> str:
@@ -270,7 +284,7 @@ def _act(operation: Operation, args: Namespace) -> NoReturn:
         command.end(*(("failed", Exit.FAILED) if command.begun else ("refused", Exit.REFUSED)), str(error))
     except StreamError as error:
         command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D in place of an answer
         command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
 
 

@@ -120,10 +120,10 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 _acting("roll-back", "Give a stream back to the release that held it before"),
                 _acting("abort", "Call off the new release that comes up or stands by; whoever holds goes on"),
                 _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),
+                _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
                 _acting(
                     "adopt", "Take over a job that runs without a stream, with its checkpoints", _JOB, _CONFIRMED_BY
                 ),
-                _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
             ),
         )
     ]

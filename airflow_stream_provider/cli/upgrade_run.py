@@ -160,9 +160,9 @@ def _dag_of(stream: str, session: Any) -> tuple[DagModel | None, str]:
     name = f"{stream}__{_VERB}"
     known = select(DagModel).where(DagModel.dag_id.endswith(name, autoescape=True), ~DagModel.is_stale)
     found: list[DagModel] = list(session.scalars(known))
-    exact = [dag for dag in found if dag.dag_id == name]
-    # Another stream's name may end as this one's.
-    chosen = exact or [dag for dag in found if {"stream", stream} <= {tag.name for tag in dag.tags}]
+    # Another stream's name may end as this one's. Of two folders with a stream of this name neither is preferred: the
+    # DAG without a prefix may be the other one's.
+    chosen = [dag for dag in found if {"stream", stream} <= {tag.name for tag in dag.tags}]
     if len(chosen) == 1:
         return chosen[0], ""
     if not chosen:

@@ -114,14 +114,14 @@ class UnmanagedView:
     :param state: of its driver; LOST for what the cluster does not know.
     :param about: what it is, for a person, such as ``application app-… (orders) of spark``.
     :param remains: what may be left of it and its executors.
-    :param managed: whether a stream of this provider runs it: then it is not for adoption.
+    :param managed: whether a stream of this provider runs it: then it is not for adoption. None: that is not known.
     """
 
     id: str
     state: DriverState
     about: str = ""
     remains: Remains = field(default_factory=Remains)
-    managed: bool = False
+    managed: bool | None = False
 
     @property
     def gone(self) -> bool:

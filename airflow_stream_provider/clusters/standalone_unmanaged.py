@@ -41,6 +41,8 @@ _APPLICATIONS = {
 class StandaloneUnmanaged:
     """Implements `UnmanagedJob`; the id of a driver or of an application tells which it is.
 
+    Whose a driver is, its command line says, at the head of its log on the worker; without that it is not known.
+
     Of a driver the master does not say which application is its own. That ends with it, so no worker may have an
     executor of any application that has ended.
     """
@@ -87,7 +89,8 @@ class StandaloneUnmanaged:
         alive = [] if state.terminal else [f"Driver {self._id} is {driver['state']}."]
         left, lost = self._executors(master, lambda id, name: id not in active)
         words = launch_command(master, self._hosts, driver)
-        managed = any(LOG_CONF in word for word in words or ()) or "--deployment" in (words or ())
+        ours = words is not None and (any(LOG_CONF in word for word in words) or "--deployment" in words)
+        managed = None if words is None else ours
         about = f"driver {self._id} ({driver['mainclass']}, worker {driver['worker']})"
         return UnmanagedView(self._id, state, about, Remains((*alive, *left), lost), managed)
 

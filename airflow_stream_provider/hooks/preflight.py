@@ -14,7 +14,7 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError, SpecError, StreamError
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
-from airflow_stream_provider.planning.one_instance import other_instances
+from airflow_stream_provider.planning.one_instance import job_beside, other_instances
 from airflow_stream_provider.planning.packages import package_findings
 from airflow_stream_provider.planning.preflight import Finding
 
@@ -38,6 +38,7 @@ def preflight(
     :param stored: the release that is deployed again; default: the one that is requested.
     :raises ClusterError: the cluster does not answer.
     """
+    yield from job_beside(snapshot.state)
     yield from other_instances(snapshot.state, hook.cluster.running(hook.stream, hook.control_log.store.origin()))
     last = snapshot.state.incarnations.get(snapshot.state.last_holder or "")
     beat = snapshot.heartbeats.get(snapshot.state.last_holder or "")

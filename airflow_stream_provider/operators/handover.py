@@ -25,7 +25,8 @@ def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
     acquired = next((record for record in snapshot.acquisitions() if request and record["request"] == request), None)
     if acquired is None:
         return dict(done)
-    return {**done, **snapshot.release_for(acquired["request"]), "gap_seconds": gaps(snapshot, acquired)}
+    # Also where it stopped for another request, as with the strategy `restart`.
+    return {**done, **snapshot.release_before(acquired), "gap_seconds": gaps(snapshot, acquired)}
 
 
 class HandOverOperator(StreamOperator):

@@ -13,7 +13,7 @@ from airflow_stream_provider.operators.base import StreamOperator
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.comparison import Comparison
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.steps import Step, Wait
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
@@ -32,9 +32,12 @@ class JudgeRehearsalOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return Done with the comparison, or GiveUp; the same again after the deployment has taken over."""
+        """Return Done with the comparison, or GiveUp; the same again after the deployment has taken over.
+
+        In doubt it waits until it is known whether the holder is alive.
+        """
         from airflow_stream_provider.planning.comparison import Compared, compare, rehearsed, running
-        from airflow_stream_provider.planning.steps import Done, GiveUp
+        from airflow_stream_provider.planning.steps import Done, GiveUp, Wait
 
         standby = next(iter(reversed(snapshot.state.of_deployment(self.deployment))), None)
         if standby is None:
@@ -44,17 +47,47 @@ class JudgeRehearsalOperator(StreamOperator):
                 )
             )
         summaries = standby.rehearsal.get("queries", {})
-        holder = snapshot.heartbeats.get(snapshot.state.holder or "")
+        # Of itself, once it holds, nothing is said.
+        holder = None if snapshot.holds(self.deployment) else snapshot.heartbeats.get(snapshot.state.holder or "")
         found = compare(rehearsed(summaries), running(holder) if holder else None)
         for line in found.table():
             self.log.info("%s", line)
         refused = self._too_late(summaries, snapshot)
         if refused is None and found.verdict is Compared.FAIL:
             refused = self._too_slow(found, snapshot)
-        if refused is not None:
-            return GiveUp(refused)
         notes = [*standby.rehearsal.get("notes", []), *_versions(snapshot, standby.id)]
-        return Done({"deployment": self.deployment, **found.to_json(), "notes": notes})
+        result = {"deployment": self.deployment, **found.to_json(), "notes": notes}
+        if refused is None and found.verdict is Compared.PASS:
+            return Done(result)
+        broken = self._broken(snapshot, outcome)
+        if isinstance(broken, Wait):
+            return broken
+        if broken:
+            doubts = found.reasons if refused is None else (refused.message,)
+            notes.append(f"{broken} So this does not hold the upgrade up: {' '.join(doubts)}")
+            self.log.warning("%s", notes[-1])
+            return Done({**result, "verdict": Compared.PASS.value, "reasons": []})
+        return Done(result) if refused is None else GiveUp(refused)
+
+    def _broken(self, snapshot: Snapshot, outcome: WaitOutcome | None) -> str | Wait:
+        """Return why a release that may be slower is better than what runs, as a sentence; empty when it is not.
+
+        A sign of life of the holder is waited for first.
+        """
+        from airflow_stream_provider.hooks.holder_hangs import holder_hangs
+        from airflow_stream_provider.planning.hanging import crash_loops
+        from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+        from airflow_stream_provider.planning.steps import Wait
+        from airflow_stream_provider.planning.stream_health import judge_run
+
+        holder, alive = snapshot.state.holder, SignsOfLife.found(outcome, snapshot)
+        if holder is None or snapshot.state.must_fence:
+            return judge_run(snapshot, None).reason
+        if holder not in alive:
+            return Wait(SignsOfLife({holder: snapshot.counter(holder)}, snapshot.lease([holder])))
+        if not alive[holder]:
+            return f"{holder} gives no sign of life."
+        return crash_loops(snapshot) or holder_hangs(self.hook, self.stream, snapshot)
 
     def _too_late(self, summaries: Mapping[str, Mapping[str, Any]], snapshot: Snapshot) -> RehearsalRefused | None:
         limit = self.stream.lag.max_seconds

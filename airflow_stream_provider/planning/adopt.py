@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import Request, RequestStage
+from airflow_stream_provider.lifecycle.state import Incarnation, Request, RequestStage, StreamState
 from airflow_stream_provider.planning.conditions import FirstCommits
 from airflow_stream_provider.planning.deaths import JobGone
 from airflow_stream_provider.planning.requests import ask, follow
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import bring_up, standby_result
 from airflow_stream_provider.planning.steps import Append, Done, EndJob, GiveUp, Step, Wait
@@ -27,6 +28,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 # For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
 STILL_SECONDS = 60.0
+END_IT_YOURSELF = "Leave the job out, and end it yourself when you are asked: nothing of it was touched."
 
 
 def adopt(
@@ -62,27 +64,73 @@ def adopt(
         )
     if last is not None:
         return GiveUp(_not_adopted(snapshot, last.id, job))
-    if not snapshot.candidate(deployment):
+    standby = snapshot.candidate(deployment)
+    if standby is None:
         over = deployment in state.deployments and bool(state.deployments[deployment].ended)
-        if over and snapshot.job is not None and snapshot.job.gone:
-            return GiveUp(_nobody_runs(snapshot, deployment, job))
+        if over and (confirmed_by or (snapshot.job is not None and snapshot.job.gone)):
+            tail = deployment if snapshot.failed_without_a_word(deployment) else ""
+            return GiveUp(_nobody_runs(snapshot, deployment, job), log_of=tail)
         return bring_up(snapshot, deployment, outcome, reason)
     if confirmed_by:
-        return _appoint(snapshot, identity, deployment, reason, {"person": confirmed_by})
+        return _appoint(snapshot, identity, standby, reason, {"person": confirmed_by})
     if not job:
-        return Done({**standby_result(snapshot, deployment), "adopted": False, "says": says(snapshot, deployment)})
-    return _after_the_job(snapshot, identity, deployment, outcome, reason, job)
+        up = Done({**standby_result(snapshot, deployment), "adopted": False, "says": says(snapshot, deployment)})
+        return _unless_lost(snapshot, standby, outcome) or up
+    return _after_the_job(snapshot, identity, standby, outcome, reason, job)
+
+
+def follower(state: StreamState) -> str:
+    """Return the live deployment that is to follow a job without a stream, which may run still; empty: there is none.
+
+    Until it has followed or is called off, no other driver may be given the checkpoints of that job.
+    """
+    if state.holder is not None:
+        return ""  # that job's checkpoints are this stream's now
+    live = (each for each in reversed(list(state.deployments.values())) if not each.ended)
+    return next((each.id for each in live if each.adopts), "")
+
+
+def follows_a_job(deployment: str) -> str:
+    """Return why no other driver is brought up beside a deployment that is to follow a job."""
+    return f"{deployment} is to follow a job that may write its checkpoints still."
 
 
 def says(snapshot: Snapshot, deployment: str) -> str:
-    """Return what the follower says of the job: its batches, and when its logs were written last; or empty."""
+    """Return what the follower says of the job, in one line: its batches, and when its logs were written last."""
     standby = snapshot.candidate(deployment)
     beat = snapshot.heartbeats.get(standby.id) if standby else None
-    return beat.message if beat else ""
+    return " ".join(beat.message.split()) if beat else ""
+
+
+def unknown_whose(found: UnmanagedView) -> str:
+    """Return that the cluster does not show whose a job is: it is not ended then."""
+    about = found.about or found.id
+    return f"Nothing shows that no stream of this provider runs {about}: its log does not begin with its command."
+
+
+def _unless_lost(snapshot: Snapshot, standby: Incarnation, outcome: WaitOutcome | None) -> Step | None:
+    """Return what comes before the job is ended: it is known that the driver lives. None: it does.
+
+    Nobody looks after a driver that stands by for a stream which nobody holds: it may be dead for hours.
+    """
+    if outcome is not None and outcome.about(Ended.REACHED, standby.deployment):
+        return None  # it has come up just now
+    known = SignsOfLife.found(outcome, snapshot)
+    if standby.id not in known:
+        return Wait(SignsOfLife({standby.id: snapshot.counter(standby.id)}, snapshot.lease([standby.id])))
+    if known[standby.id]:
+        return None
+    return GiveUp(
+        HandOverFailed(
+            f"{standby.deployment}, which is to follow the job, gives no sign of life.",
+            next_step="The job was not touched. Call that one off (`airflow streams abort`), then adopt the job again.",
+            deployment=standby.deployment,
+        )
+    )
 
 
 def _after_the_job(
-    snapshot: Snapshot, identity: TaskIdentity, deployment: str, outcome: WaitOutcome | None, reason: str, job: str
+    snapshot: Snapshot, identity: TaskIdentity, standby: Incarnation, outcome: WaitOutcome | None, reason: str, job: str
 ) -> Step:
     found = snapshot.job
     if found is None:
@@ -91,8 +139,10 @@ def _after_the_job(
     if found.managed:
         why = f"{found.about or job} is run by a stream of this provider."
         return GiveUp(HandOverFailed(why, next_step="Stop that stream, and see docs/control.md.", job=job))
+    if found.managed is None and not found.gone:
+        return GiveUp(HandOverFailed(unknown_whose(found), next_step=END_IT_YOURSELF, job=job))
     if found.gone:
-        return _appoint(snapshot, identity, deployment, reason, {"job": job, "state": found.state.value})
+        return _appoint(snapshot, identity, standby, reason, {"job": job, "state": found.state.value})
     unknown = outcome is not None and outcome.about(Ended.UNKNOWN, job)
     if unknown or (found.state is DriverState.LOST and outcome is None):
         left = " ".join((*found.remains.alive, *found.remains.lost)) or "It does not know it."
@@ -104,8 +154,10 @@ def _after_the_job(
                 job=job,
             )
         )
-    ended = found.state.terminal and not found.remains.alive
-    return Wait(JobGone(job)) if ended else EndJob(job, JobGone(job))
+    if found.state.terminal and not found.remains.alive:
+        return Wait(JobGone(job))
+    again = found.state.terminal or (outcome is not None and outcome.about(Ended.EXPIRED, job))
+    return (None if again else _unless_lost(snapshot, standby, outcome)) or EndJob(job, JobGone(job))
 
 
 def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
@@ -122,10 +174,8 @@ def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) ->
 
 
 def _appoint(
-    snapshot: Snapshot, identity: TaskIdentity, deployment: str, reason: str, evidence: Mapping[str, Any]
+    snapshot: Snapshot, identity: TaskIdentity, standby: Incarnation, reason: str, evidence: Mapping[str, Any]
 ) -> Append:
-    standby = snapshot.candidate(deployment)
-    assert standby is not None, "the caller has looked"
     step = ask(snapshot, identity.request(standby.id, "adopt"), standby.id, reason)
     expires = step.fields["expires"] + STILL_SECONDS
     return Append(step.kind, {**step.fields, "expires": expires, "evidence": dict(evidence)})
@@ -145,9 +195,10 @@ def _not_adopted(snapshot: Snapshot, request: str, job: str) -> HandOverFailed:
 
 
 def _nobody_runs(snapshot: Snapshot, deployment: str, job: str) -> HandOverFailed:
+    old = f"{job} has ended" if job else "The job is gone, by a person's word"
     return HandOverFailed(
-        f"{job} has ended, and {deployment}, which was to follow it, too: {snapshot.why_ended(deployment)} Nobody runs "
-        "the stream.",
+        f"{old}, and {deployment}, which was to follow it, has ended: {snapshot.why_ended(deployment)} Nobody runs the "
+        "stream.",
         next_step="Start the stream, or that job again.",
         deployment=deployment,
     )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import Request
+from airflow_stream_provider.lifecycle.state import Incarnation, Request
+from airflow_stream_provider.planning.adopt import follower, follows_a_job
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
@@ -56,6 +57,21 @@ class Asked:
         """Whether the holder seems lost, by the clocks of both machines: for people."""
         age = self.snapshot.silent_seconds
         return age is not None and age > silence_limit(self.snapshot.policy(self.snapshot.holding).lease_seconds)
+
+    def lost(self, driver: Incarnation | None) -> str:
+        """Return that a standby seems lost, by the clocks of both machines; empty when it does not."""
+        beat = self.snapshot.heartbeats.get(driver.id) if driver is not None else None
+        if driver is None or beat is None or not beat.at:
+            return ""
+        age = max(0.0, self.snapshot.at - beat.at)
+        over = age > silence_limit(self.snapshot.lease([driver.id]))
+        return f"{driver.id} was last heard of {duration(age)} ago." if over else ""
+
+    @property
+    def beside_a_job(self) -> str:
+        """Why no other driver may be brought up: one is to follow a job without a stream; empty when none is."""
+        name = follower(self.snapshot.state)
+        return f"{follows_a_job(name)} Adopt that job, or call this one off." if name else ""
 
     @property
     def first(self) -> list[str]:

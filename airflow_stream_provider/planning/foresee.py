@@ -133,6 +133,8 @@ def _restart(asked: Asked) -> Foreseen:
 def _bring_up(asked: Asked) -> Foreseen:
     snapshot, wanted, state = asked.snapshot, asked.wanted, asked.snapshot.state
     held = asked.held
+    if asked.beside_a_job:
+        return asked.refused(asked.beside_a_job)
     proven = {state.deployments[i.deployment].release.hash for i in state.incarnations.values() if i.epoch}
     if wanted.approval and wanted.hash not in proven:
         return asked.refused(

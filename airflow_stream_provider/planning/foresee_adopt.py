@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.adopt import says
+from airflow_stream_provider.planning.adopt import END_IT_YOURSELF, follower, says, unknown_whose
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen
 
@@ -30,8 +30,7 @@ def foresee_adopt(asked: Asked) -> Foreseen:
             f"{snapshot.holder_sentence} Its checkpoints are managed already: there is nothing to adopt. Upgrade the "
             "stream, or see with `airflow streams status` how it runs."
         )
-    live = snapshot.live_deployments()
-    follows = next((name for name in reversed(live) if state.deployments[name].adopts), "")
+    live, follows = snapshot.live_deployments(), follower(state)
     if live and not follows:
         return asked.refused(f"{live[-1]} comes up or stands by already. Call it off first (`abort`).")
     if wanted.approval:
@@ -43,6 +42,9 @@ def foresee_adopt(asked: Asked) -> Foreseen:
         return asked.refused(
             f"Either the cluster ends {asked.job}, or {asked.confirmed_by} has seen that it is gone: give one of both."
         )
+    lost = asked.lost(snapshot.candidate(follows)) if follows else ""
+    if lost:
+        return asked.refused(f"{lost} It cannot follow the job. Call it off (`abort`), then adopt the job again.")
     refused = _refused_job(asked, begun=bool(follows)) if asked.job else ""
     if refused:
         return asked.refused(refused)
@@ -56,6 +58,8 @@ def _refused_job(asked: Asked, *, begun: bool) -> str:
         return f"The stream's cluster cannot end {job}, nor say that it is gone. Leave it out: you are asked to end it."
     if found.managed:
         return f"{found.about} is run by a stream of this provider. Stop that stream instead (docs/control.md)."
+    if found.managed is None and not found.gone:
+        return f"{unknown_whose(found)} {END_IT_YOURSELF}"
     if found.state is DriverState.LOST:
         return f"The cluster does not know {job}, or has lost it. A job that is not known is not gone: look for its id."
     if found.state.terminal and not begun:

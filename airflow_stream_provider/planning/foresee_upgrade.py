@@ -7,9 +7,9 @@ from dataclasses import replace
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.planning.abort import has_held
+from airflow_stream_provider.planning.adopt import follows_a_job
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
-from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
 
@@ -40,9 +40,7 @@ def foresee_promote(asked: Asked) -> Foreseen:
     found, driver = state.deployments[name], snapshot.candidate(name)
     assert driver is not None
     if found.adopts:
-        return asked.refused(
-            f"{name} is to follow a job that may write its checkpoints still. Adopt that job, or call this one off."
-        )
+        return asked.refused(f"{follows_a_job(name)} Adopt that job, or call this one off.")
     if asked.since is not None and found.declared_at > asked.since:
         return asked.done(f"{name} was declared since this was asked for, and is left alone. Ask anew if it is meant.")
     if request is not None and deployment_of(request.to or "") != name:
@@ -51,10 +49,9 @@ def foresee_promote(asked: Asked) -> Foreseen:
         return asked.refused(
             f"{name} waits for a person's approval (`upgrade.approval`). Answer it in Airflow, or call it off."
         )
-    beat = snapshot.heartbeats.get(driver.id)
-    age = max(0.0, snapshot.at - beat.at) if beat is not None and beat.at else None
-    if age is not None and age > silence_limit(snapshot.lease([driver.id])):
-        return asked.refused(f"{driver.id} was last heard of {duration(age)} ago: it cannot take over. Upgrade anew.")
+    lost = asked.lost(driver)
+    if lost:
+        return asked.refused(f"{lost} It cannot take over. Upgrade anew.")
     release = Wanted(found.release.version, found.release.hash)
     will = [*asked.first, *_not_waited_for(asked)]
     how = "at a batch boundary" if state.holder else "at once, as nobody holds"
@@ -71,8 +68,8 @@ def foresee_promote(asked: Asked) -> Foreseen:
 def _deploy(asked: Asked, whose: str) -> Foreseen:
     snapshot, state, wanted = asked.snapshot, asked.snapshot.state, asked.wanted
     request = state.open_request
-    if wanted.problem:
-        return asked.refused(wanted.problem)
+    if wanted.problem or asked.beside_a_job:
+        return asked.refused(wanted.problem or asked.beside_a_job)
     if request is not None:
         return asked.refused(f"{under_way(request)} Ask again when that is over.")
     held = state.holding_deployment

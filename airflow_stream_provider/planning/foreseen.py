@@ -99,15 +99,18 @@ class Foreseen:
 
     @property
     def lines(self) -> list[str]:
-        """What a person is shown, line by line: holder and release, what will be done, what is read again."""
+        """What a person is shown, line by line: holder and release, what will be done, what is read again.
+
+        What is quoted, such as a reason, adds no lines of its own: they would pass for ours.
+        """
         how = "holds it" if self.holds else "held it last"
         who = f"{self.held} {how}" if self.held else "no driver has ever held it"
         first = f"{self.stream} is {self.phase.replace('_', ' ')}: {who}."
         if self.refused:
             return [first, f"Refused: {self.refused}"]
         if self.done:
-            return [first, f"Nothing to do: {self.done}"]
-        return [first, *self.will, f"Read again: {self.reads_again}"]
+            return [_line(first), _line(f"Nothing to do: {self.done}")]
+        return [_line(each) for each in (first, *self.will, f"Read again: {self.reads_again}")]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -126,3 +129,7 @@ class Foreseen:
         known["parts"] = tuple(Operation(part) for part in known["parts"])
         known["will"] = tuple(known["will"])
         return cls(**known)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

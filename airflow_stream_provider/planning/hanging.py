@@ -1,4 +1,4 @@
-"""Whether the driver that holds is alive and gets nothing done, so that no batch boundary of it is waited for. Pure."""
+"""Whether what holds is alive, and yet broken: it gets nothing done, or dies again and again. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import QueryLag, Verdict
 from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.descent import family, origin
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 # Without a limit `commit_age`: so many times the time in which a query is to reach its batch boundary.
 BOUNDARIES = 10
+# A release that was brought back so often in the last hour does not stay up.
+BROUGHT_BACK = 3
+HOUR = 3600.0
 
 
 def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
@@ -34,6 +38,22 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
     lasted = duration(min(query.commit_age or 0.0 for query in stuck))
     names = ", ".join(query.query for query in stuck)
     return f"{state.holder} hangs: {names} has committed nothing for {lasted}, though records as old wait for it."
+
+
+def crash_loops(snapshot: Snapshot) -> str:
+    """Return that the release which holds was started again BROUGHT_BACK times in an hour, as a sentence; else empty.
+
+    What a roll-back has started again does not count.
+    """
+    state = snapshot.state
+    if not snapshot.holding:
+        return ""
+    declared = (state.deployments[name].declared for name in family(state, origin(state, snapshot.holding)))
+    again = [each for each in declared if each.get("again") and not each.get("instead_of")]
+    lately = [each for each in again if each.at > snapshot.at - HOUR]
+    if len(lately) < BROUGHT_BACK:
+        return ""
+    return f"{snapshot.holding} does not stay up: its release was brought back {len(lately)} times in the last hour."
 
 
 def needs_to_tell(snapshot: Snapshot, limits: LagLimits) -> Needs:

@@ -1,10 +1,11 @@
-"""Whether the cluster runs more of a stream than its control log knows. Pure."""
+"""Whether more of a stream runs than drivers of its control log. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.adopt import follower, follows_a_job
 from airflow_stream_provider.planning.preflight import Finding
 
 
@@ -47,3 +48,14 @@ def other_instances(state: StreamState, running: Mapping[str, str]) -> list[Find
             )
         seen[deployment] = id
     return found
+
+
+def job_beside(state: StreamState) -> list[Finding]:
+    """Return that a job without a stream is about to be adopted: a new release would end what is to follow it."""
+    name = follower(state)
+    if not name:
+        return []
+    help = (
+        "Adopt that job (`airflow streams adopt`), or call this one off (`airflow streams abort`); then trigger again."
+    )
+    return [Finding(follows_a_job(name), help, refuses=True)]

@@ -13,7 +13,7 @@ from airflow_stream_provider.planning.steps import Append, Step, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 # Time for what happens before the holder begins to stop: the standby answers and sends one more heartbeat. One that has
-# never held may rehearse again first.
+# never held may rehearse again first, unless it follows a job that has ended already (`runtime.acts`).
 ANSWER_SECONDS = 30.0
 
 
@@ -25,7 +25,8 @@ def ask(snapshot: Snapshot, request: str, to: str | None, reason: str) -> Append
     """
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
     standby = snapshot.state.incarnations.get(to or "")
-    again = snapshot.policy(standby.deployment).rehearse_seconds if standby is not None and not standby.epoch else 0.0
+    rehearses = standby is not None and not standby.epoch and not snapshot.state.deployments[standby.deployment].adopts
+    again = snapshot.policy(deployment_of(to or "")).rehearse_seconds if rehearses else 0.0
     expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS + again
     return Append(Kind.REQUESTED, {"request": request, "to": to, "expires": expires, "reason": reason})
 

@@ -7,6 +7,7 @@ from itertools import takewhile
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.requests import follow
@@ -124,10 +125,15 @@ def _end_own(snapshot: Snapshot, identity: TaskIdentity) -> Append | None:
 
 
 def _put_aside(snapshot: Snapshot, bads: frozenset[str], outcome: WaitOutcome | None, reason: str) -> Step | None:
-    """End what could be appointed or brought up of the bad release, by the watch say; None when nothing is left."""
+    """End what could be appointed or brought up of the bad release, by the watch say; None when nothing is left.
+
+    So with a request to a driver that is dead, such as a warm one that was asked first: were it left open, whoever
+    asks once more would go on with what has failed.
+    """
     request = snapshot.state.open_request
     names = {deployment_of(name) for name in (request.to, request.source) if name} if request is not None else set()
-    if request is not None and request.to is not None and deployment_of(request.to) in bads:
+    asked = request.to if request is not None else None
+    if request is not None and asked and (deployment_of(asked) in bads or not live_standby(snapshot.state, asked)):
         return follow(snapshot, request, outcome)
     for deployment in snapshot.live_deployments():
         fresh = not snapshot.state.of_deployment(deployment)

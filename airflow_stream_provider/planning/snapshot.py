@@ -131,8 +131,15 @@ class Snapshot:
     def release_for(self, request: str) -> dict[str, Any]:
         """How the old holder stopped for a request: `boundary`, and `ends` with the last batch by query; or {}."""
         released = (r for r in self.records if r.kind == Kind.RELEASED and r.get("request") == request)
-        record = next(released, None)
-        return {} if record is None else {"boundary": record["boundary"], "ends": record.get("ends", {})}
+        return _stopped(next(released, None))
+
+    def release_before(self, acquired: Record) -> dict[str, Any]:
+        """How the holder before this acquisition stopped: as `release_for`; {} when it has not released, but died."""
+        before = [record for record in self.acquisitions() if record.seq < acquired.seq]
+        if not before:
+            return {}
+        ends = (r for r in self.records if r.kind == Kind.RELEASED and before[-1].seq < r.seq < acquired.seq)
+        return _stopped(next(ends, None))
 
     def previous(self, deployment: str) -> str:
         """The deployment that held the stream before this one first did (before now, if it never did); or empty."""
@@ -182,6 +189,10 @@ class Snapshot:
             "holder": self.holding,
             "epoch": self.state.epoch,
         }
+
+
+def _stopped(released: Record | None) -> dict[str, Any]:
+    return {} if released is None else {"boundary": released["boundary"], "ends": released.get("ends", {})}
 
 
 def submission_of(deployment: str, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
 
 _LOOK = "ti.xcom_pull(task_ids='look')"
+# A run that began before this provider was upgraded has none.
+_JOB = f"{_LOOK}.get('job', '')"
 # Rendered also where the task is skipped.
 _STANDS_BY = "(ti.xcom_pull(task_ids='stand_by') or {})"
 _WORD = "ti.xcom_pull(task_ids='job_ended', key='confirmed_by')"
@@ -44,7 +46,7 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         )
         ended = JobEndedOperator(
             **task(OPERATE, "job_ended"),
-            known=f"{{{{ {_LOOK}['job'] or {_LOOK}['confirmed_by'] }}}}",
+            known=f"{{{{ {_JOB} or {_LOOK}['confirmed_by'] }}}}",
             subject=f"Has the job ended that runs {spec.name} without this provider?",
             # As text, in which nothing that a script or Spark has written is a link or an image.
             body="```text\n"
@@ -58,7 +60,7 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         adopt = AdoptOperator(
             **task(OPERATE, "adopt"),
             deployment=_FOLLOWER,
-            job=f"{{{{ {_LOOK}['job'] }}}}",
+            job=f"{{{{ {_JOB} }}}}",
             confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] or {_WORD} or '' }}}}",
             trigger_rule=TriggerRule.NONE_FAILED,
             **more,

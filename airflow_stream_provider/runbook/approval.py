@@ -74,6 +74,8 @@ class ApproveUpgradeOperator(ApprovalOperator):
                 raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
             snapshot = hook.observe()
+            if snapshot.holds(self.deployment):
+                raise AirflowSkipException("It holds the stream already: there is nothing left to decide.")
             declared = snapshot.state.deployments[self.deployment]
             shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))
         shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)

@@ -79,8 +79,7 @@ class LookAheadOperator(BaseOperator):
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
             hook = StreamHook.of(self.stream)
-            given: dict[str, Any] = {"digits": self.release, "confirmed_by": who, "job": job}
-            found = look_ahead(hook, operation, wanted, since=since, **given)
+            found = look_ahead(hook, operation, wanted, digits=self.release, confirmed_by=who, since=since, job=job)
             if Operation.UPGRADE in found.parts:
                 found = self._unless_in_the_way(found, context)
         for line in found.lines:
@@ -174,9 +173,9 @@ class TellOperator(BaseOperator):
         foreseen = Foreseen.from_json(looked)
         pulled = {part: context["ti"].xcom_pull(task_ids=part.value) for part in foreseen.parts}
         results = {part: found for part, found in pulled.items() if found}
-        run = context["ti"].xcom_pull(task_ids=Operation.UPGRADE.value, key="trigger_run_id")
-        if run:
-            results[Operation.UPGRADE] = {"run": run}
+        if Operation.UPGRADE in foreseen.parts:
+            # Not from the XCom: a task that was killed after it had triggered the run is skipped when it is retried.
+            results[Operation.UPGRADE] = {"run": upgrade_run(context["run_id"])}
         hook = StreamHook.of(self.stream)
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
         line = told(foreseen, looked["reason"], results, holder)

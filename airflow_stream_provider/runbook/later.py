@@ -139,11 +139,14 @@ class ReportUpgradeOperator(StreamOperator):
         }
         if self.soaked:
             return Done({**result, "result": self.soaked})
-        if self.rejected_by:
+        held = any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions())
+        if self.rejected_by and not held:
             return Done({**result, "result": "rejected", "by": self.rejected_by})
-        if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):
+        if held:
             if snapshot.holding in family(snapshot.state, self.deployment):
                 why = self.fault or "No fault was found, but it did not pass its soak."
+                if self.rejected_by:  # somebody else has promoted it meanwhile
+                    why = f"{self.rejected_by} said no, too late. Roll it back if it shall not stay."
                 how = "still holds" if snapshot.holds(self.deployment) else f"was started again as {snapshot.holding}"
                 return self._failed(f"Release {version} took over and {how}. {why}", snapshot)
             back = " Rolled back." if self._rolled_back(snapshot) else ""

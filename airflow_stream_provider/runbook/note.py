@@ -44,8 +44,11 @@ def with_line(note: str | None, line: str) -> str:
     """Return a note with this line in place of the one of an earlier end of the run.
 
     :param note: as it is; None: there is none.
+    :param line: empty: nothing is known of this end, and that of an earlier one is no more.
     """
     theirs = (note or "").partition(MARK)[0].rstrip()
+    if not line:
+        return theirs
     ours = f"{MARK}{' '.join(line.split())}"
     room = MAX_NOTE - len(ours)
     return (f"{theirs[: max(0, room - 1)]}\n{ours}" if theirs and room > 1 else ours)[:MAX_NOTE]
@@ -61,14 +64,16 @@ def _write(run: DagRun) -> None:
 
         session = object_session(run)
         line = _line(run, task, session) if session is not None else ""
-        if line:
+        if line or MARK in (run.note or ""):
             run.note = with_line(run.note, line)
     except Exception:
         log.exception("The note of %s could not be written.", run.run_id)
 
 
 def _line(run: DagRun, task: str, session: Session) -> str:
+    """Return what the task has said at this end of the run; empty when it did not run."""
     from airflow.models.xcom import XComModel
+    from airflow.utils.state import TaskInstanceState
     from sqlalchemy import select
 
     from airflow_stream_provider.notifications.upgrade import LINE
@@ -80,6 +85,10 @@ def _line(run: DagRun, task: str, session: Session) -> str:
         XComModel.key == LINE,
     )
     with session.no_autoflush:
+        said = run.get_task_instance(task, session=session)
+        if said is None or said.state not in (TaskInstanceState.SUCCESS, TaskInstanceState.FAILED):
+            # What is there is of an earlier end: it goes only when the task runs again.
+            return ""
         found = session.scalars(wanted).first()
     return str(XComModel.deserialize_value(found)) if found is not None else ""
 

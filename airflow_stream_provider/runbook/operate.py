@@ -79,7 +79,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             parts=f"{{{{ {_LOOK}['parts'] | tojson }}}}",
             subject=f"{{{{ params.operation }}}} the stream {spec.name}?",
             # As text, in which nothing that somebody gave as a reason is a link or an image.
-            body=f"```text\\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\\n```",
+            body=f"```text\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\n```",
         )
         last: BaseOperator = confirm
         with group(OPERATE, "asked_for"):
@@ -100,7 +100,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 **task(OPERATE, Operation.UPGRADE.value),
                 trigger_dag_id=options.dag_id(spec.name, "upgrade"),
                 trigger_run_id=upgrade_run("{{ run_id }}"),
-                conf={"release": f"{{{{ {_LOOK}['release'] }}}}", "reason": f"{{{{ {_LOOK}['reason'] }}}}"},
+                conf={"release": f"{{{{ {_LOOK}.get('release', '') }}}}", "reason": f"{{{{ {_LOOK}['reason'] }}}}"},
                 pre_execute=_if_asked_for(Operation.UPGRADE),
                 trigger_rule=TriggerRule.NONE_FAILED,
             )

@@ -21,14 +21,13 @@ from devstack.airflow_api import FINAL
 from tests.support.cells import CELLS, Cell, Victim
 from tests.support.fleet import Fleet, Member, Task, fleet_of
 
+pytestmark = pytest.mark.matrix
 # Streams at a time: each has two or three drivers, and they share two cores with Airflow.
 WIDTH = 8
 # For all runs of as many; what is killed is made good after a minute or two.
 SECONDS = 1500.0
 # A task is killed so long after it was seen to run, drawn for each cell: while it starts, plans, or acts.
 DELAY = 1.5
-# By `make test`; the others by `make test-chaos`.
-SAMPLE = ("upgrade-hand_over-worker", "upgrade-submit-triggerer", "upgrade-soak-scheduler", "upgrade-judge-standby")
 # States of tasks that a person clears.
 LOST = ("failed", "upstream_failed")
 States = Mapping[tuple[str, str, str], Task]
@@ -192,8 +191,6 @@ def found(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     return find
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(cell.name, marks=[] if cell.name in SAMPLE else pytest.mark.matrix) for cell in CELLS]
-)
+@pytest.mark.parametrize("name", [cell.name for cell in CELLS])
 def test_whoever_is_killed_the_outcome_is_the_same(found: Callable[[str], Strike], name: str) -> None:
     assert found(name).problems == []

@@ -27,6 +27,7 @@ with DAG("follower", schedule=[asset], is_paused_upon_creation=False):
 
     note()
 """
+pytestmark = pytest.mark.system  # a whole Airflow, and many minutes
 # The moment at which a person marks the run as failed: this task is in this state.
 MOMENTS = {
     "submits": ("submit", "deferred"),

@@ -234,13 +234,18 @@ def test_who_holds_by_now_is_shown_before_it_is_done(
     assert log.records()[-1]["incarnation"] == NEW
 
 
-def test_ctrl_c_says_what_becomes_of_what_was_asked_for(
-    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("key", [KeyboardInterrupt, EOFError])
+def test_ctrl_c_and_ctrl_d_say_what_becomes_of_what_was_asked_for(
+    call: Run,
+    log: ControlLog,
+    asked: list[Callable[[], str]],
+    capsys: pytest.CaptureFixture[str],
+    key: type[BaseException],
 ) -> None:
     write(log, *RUNNING)
 
     def interrupted() -> str:
-        raise KeyboardInterrupt
+        raise key
 
     asked.append(interrupted)
     assert call("stop", yes=False) == Exit.UNKNOWN
@@ -327,6 +332,15 @@ def test_what_an_earlier_command_has_started_is_followed(
     play(problem="An upgrade is under way already: run x.")
     assert call("upgrade", dry_run=True) == Exit.REFUSED
     assert "The request for" in capsys.readouterr().out
+
+
+def test_a_run_that_has_deployed_what_the_yaml_said_before_is_no_success(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *PREPARED)
+    play(run_id="r")
+    assert call("upgrade") == Exit.FAILED
+    assert "what it has deployed is not what the YAML says now. orders-1-aaaa" in capsys.readouterr().err
 
 
 def test_what_airflow_cannot_start_is_refused(

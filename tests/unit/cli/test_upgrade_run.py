@@ -73,6 +73,7 @@ def test_a_run_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
             [dag("a.orders__upgrade"), dag("b.orders__upgrade")],
             "Several DAGs upgrade a stream orders: a.orders__upgrade, ",
         ),
+        ([dag(), dag("shop.orders__upgrade")], "Several DAGs upgrade a stream orders: orders__upgrade, shop."),
         (
             [dag(is_paused=True)],
             "is paused, and a run of it would wait. Unpause it with `airflow dags unpause orders__",

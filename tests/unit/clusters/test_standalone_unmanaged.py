@@ -102,6 +102,12 @@ def test_a_driver_of_this_provider_is_not_for_adoption(one: Master) -> None:
     assert look(one, APPLICATION).managed
 
 
+@pytest.mark.parametrize("log", ["", "26/11/21 02:37:32 INFO SparkContext: a log that was rolled\n"])
+def test_whose_a_driver_is_without_its_command_is_not_known(one: Master, log: str) -> None:
+    one.driver_log = log
+    assert look(one, DRIVER).managed is None
+
+
 def test_the_master_is_asked_to_end_it(one: Master) -> None:
     cluster = open_cluster(one.connection())
     for id, path in ((DRIVER, f"POST /v1/submissions/kill/{DRIVER}"), (APPLICATION, "POST /app/kill/?id=")):

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.operators.adopt import AdoptOperator
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
@@ -39,7 +40,7 @@ def test_two_tasks_with_a_person_between_them(script: StreamSpec, cluster: Notin
     log = open_log(script.control, script.name)
     assert log.refresh().deployments[MINE].adopts
     write(log, standby(DRIVER))
-    stands_by = run(adopt(script))
+    stands_by = run(adopt(script), WaitOutcome(Ended.REACHED, MINE))
     assert (stands_by["deployment"], stands_by["adopted"], stands_by["says"]) == (MINE, False, "")
     with pytest.raises(TaskDeferred):
         run(adopt(script, deployment=MINE, confirmed_by="Ada"))
@@ -66,6 +67,11 @@ def test_a_job_that_lingers_is_waited_for_in_the_triggerer(
     write(log, standby(DRIVER))
     with pytest.raises(TaskDeferred) as waits:
         run(adopt(script, job=JOB))
+    assert waits.value.trigger.serialize()[1]["condition"]["condition"] == "SignsOfLife"
+    assert ("end", JOB) not in cluster.did
+    lives = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={DRIVER: True})
+    with pytest.raises(TaskDeferred) as waits:
+        run(adopt(script, job=JOB), lives)
     condition = waits.value.trigger.serialize()[1]["condition"]
     assert condition == {"condition": "JobGone", "job": JOB}
     assert cluster.did[-1] == ("end", JOB)

@@ -205,6 +205,19 @@ def test_an_instance_that_the_log_does_not_know_is_refused_and_one_that_has_ende
     assert "Nothing was touched." in said
 
 
+def test_while_a_job_is_about_to_be_adopted_no_upgrade_begins(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one by `upgrade.schedule`: it would end what is to follow that job, and take its checkpoints."""
+    make_root(spec.control)
+    first = replace(RUNNING[0], fields={**RUNNING[0].fields, "policy": {"adopts": True}})
+    log = ControlLog(FilesRoot(spec.control).store(spec.name, create=True), spec.name)
+    write(log, first, *RUNNING[1:3])
+    said = checked(spec, NotingCluster(), monkeypatch)
+    assert f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still. Nothing was touched." in said
+    assert len(log.records()) == 3
+
+
 def test_a_checkpoint_that_is_not_whole_is_refused_unless_it_is_dropped_on_purpose(
     spec: StreamSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator, with_gaps
+from airflow_stream_provider.planning.outcome import went
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
@@ -20,9 +21,13 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     aborted,
     acquired,
+    declared,
+    fenced,
     ready,
     released,
     requested,
+    standby,
+    submitted,
     write,
 )
 from tests.support.tasks import IDENTITY, run
@@ -116,6 +121,24 @@ def test_a_restart_that_failed_before_it_declared_starts_the_old_release_again(
 @pytest.mark.parametrize("done", [{}, {"request": ""}, {"request": "none"}, {"holder": "x"}])
 def test_without_a_change_of_holder_nothing_is_added(done: dict[str, Any]) -> None:
     assert with_gaps(snapshot(*UPGRADED), done) == done
+
+
+@pytest.mark.parametrize(
+    ("end", "boundary"),
+    [
+        (released(OLD, "stop", None), "completed"),
+        (released(OLD, "stop", None, "interrupted"), "interrupted"),
+        (fenced(OLD), None),
+    ],
+)
+def test_how_a_holder_stopped_before_another_one_was_appointed_is_added(end: Any, boundary: str | None) -> None:
+    comes_up = [declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), standby(NEW)]
+    dead = [fenced(OLD)] if boundary == "interrupted" else []
+    appointed = [requested("up", NEW), ready("up", NEW), acquired(NEW, "up", 2)]
+    stop = [requested("stop", None)] if boundary else []
+    found = with_gaps(snapshot(*RUNNING, *stop, end, *dead, *comes_up, *appointed), {"request": "up"})
+    assert found.get("boundary") == boundary
+    assert ("Nothing lost, nothing doubled" in went(found)) == (boundary == "completed")
 
 
 def test_how_the_change_of_holder_went_is_added() -> None:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryProgress
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, fenced, record, write
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    fenced,
+    ready,
+    record,
+    released,
+    requested,
+    write,
+)
 from tests.support.tasks import run
 
 
@@ -23,8 +38,12 @@ def rehearsed(seconds: float | None) -> list[Any]:
     return [*BOTH[:-1], up]
 
 
-def judge(spec: StreamSpec) -> Any:
-    return run(JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
+def judge(spec: StreamSpec, *, alive: bool = True) -> Any:
+    """What the task returns. In doubt it waits for a sign of life of the holder, which comes or does not."""
+    task = JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT)
+    with contextlib.suppress(TaskDeferred):
+        return run(task)
+    return run(task, WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: alive}))
 
 
 @pytest.mark.parametrize(("seconds", "good"), [(0.5, True), (10.0, True), (None, True), (10.5, False)])
@@ -92,12 +111,49 @@ def test_what_cannot_be_told_is_left_to_a_person(spec: StreamSpec, log: ControlL
     assert found["reasons"] == [found["queries"]["a"]["sentence"]]
 
 
+@pytest.mark.parametrize(("seconds", "every"), [(9.0, 12.0), (9.0, 4.0), (10.5, 12.0)])
+def test_a_holder_without_a_sign_of_life_keeps_no_upgrade_waiting(
+    spec: StreamSpec, log: ControlLog, seconds: float, every: float
+) -> None:
+    write(log, *again(seconds))
+    log.beat(OLD, running(1.0, every))
+    found = judge(spec, alive=False)
+    assert (found["verdict"], found["reasons"]) == ("pass", [])
+    assert found["queries"]["a"]["old"]["batch_seconds"] == 1.0
+    (note,) = found["notes"]
+    assert note.startswith(f"{OLD} gives no sign of life. So this does not hold the upgrade up: ")
+
+
+def test_in_doubt_it_waits_for_a_sign_of_life(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *again(9.0))
+    log.beat(OLD, running(1.0, 12.0))
+    with pytest.raises(TaskDeferred) as deferred:
+        run(JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
+    assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "SignsOfLife"
+
+
+def test_neither_does_one_that_hangs(spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(log, *again(9.0))
+    log.beat(OLD, running(1.0, 12.0))
+    monkeypatch.setattr("airflow_stream_provider.hooks.holder_hangs.holder_hangs", lambda *_: f"{OLD} hangs.")
+    found = judge(spec)
+    assert found["verdict"] == "pass"
+    assert found["notes"][0].startswith(f"{OLD} hangs. So this does not hold the upgrade up: a: the new release is 9.0")
+
+
 def test_where_nobody_holds_nothing_is_compared_and_nobody_has_to_be_waited_for(
     spec: StreamSpec, log: ControlLog
 ) -> None:
     write(log, *again(9.0), fenced(OLD))
     log.beat(OLD, running(1.0, 4.0))
     assert judge(spec)["verdict"] == "pass"
+
+
+def test_one_that_holds_by_now_is_not_compared_with_itself(spec: StreamSpec, log: ControlLog) -> None:
+    ends = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
+    write(log, *again(9.0), *ends)
+    log.beat(NEW, running(1.0, 4.0))
+    assert run(JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(("new", "noted"), [("4.1.0", True), ("4.0.0", False), ("", False)])

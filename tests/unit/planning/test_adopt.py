@@ -13,6 +13,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.adopt import STILL_SECONDS, adopt
 from airflow_stream_provider.planning.conditions import FirstCommits, RequestOver, StandbyUp
 from airflow_stream_provider.planning.deaths import JobGone
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import ME, snapshot
@@ -20,15 +21,17 @@ from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
-    STARTED,
     STOPPED,
     aborted,
     acquired,
+    declared,
     failed,
     fenced,
     ready,
     requested,
     retired,
+    standby,
+    submitted,
 )
 
 JOB = "driver-20261121023732-0002"
@@ -37,7 +40,12 @@ GONE = UnmanagedView(JOB, DriverState.KILLED, f"driver {JOB}")
 LINGERS = replace(GONE, remains=Remains(("Executor 0 of app-1 is alive on worker w.",)))
 CUT_OFF = replace(GONE, remains=Remains((), ("Worker w is DEAD, and may run executors.",)))
 LOST = UnmanagedView(JOB, DriverState.LOST)
+FOLLOWS = replace(declared(OLD_DEPLOYMENT), fields={**declared(OLD_DEPLOYMENT).fields, "policy": {"adopts": True}})
+STARTED = [FOLLOWS, submitted(OLD_DEPLOYMENT), standby(OLD)]
 MINE = requested("mine", OLD, by=ME.by)
+SIGN = Wait(SignsOfLife({OLD: 0}, 30.0))
+LIVES = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: True})
+SILENT = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: False}, counters={OLD: 0})
 
 
 def plan(
@@ -65,7 +73,7 @@ def test_the_new_driver_stands_by_before_anything_is_ended() -> None:
 
 
 def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_are_gone() -> None:
-    assert plan(STARTED, RUNS) == EndJob(JOB, JobGone(JOB))
+    assert plan(STARTED, RUNS, LIVES) == EndJob(JOB, JobGone(JOB))
     assert plan(STARTED, LINGERS) == EndJob(JOB, JobGone(JOB))
     assert plan(STARTED, CUT_OFF) == Wait(JobGone(JOB))
     assert plan(STARTED, RUNS, WaitOutcome(Ended.EXPIRED, JOB)) == EndJob(JOB, JobGone(JOB)), "it is ended once more"
@@ -73,7 +81,19 @@ def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_ar
     assert isinstance(step, Append)
     assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", OLD, "first step")
     assert step.fields["evidence"] == {"job": JOB, "state": "killed"}
-    assert step.fields["expires"] == 110.0 + 60.0 + 30.0 + STILL_SECONDS
+    assert step.fields["expires"] == 110.0 + 60.0 + 30.0 + STILL_SECONDS, "it does not rehearse again first"
+    assert isinstance(plan(STARTED, replace(GONE, managed=None)), Append), "whosever it was, it is gone"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_before_the_job_ends_its_follower_has_given_a_sign_of_life(named: bool) -> None:
+    """It may be dead for hours: nobody looks after a driver that stands by for a stream which nobody holds."""
+    assert plan(STARTED, RUNS, named=named) == SIGN
+    silent = plan(STARTED, RUNS, SILENT, named=named)
+    assert isinstance(silent, GiveUp)
+    assert f"{OLD_DEPLOYMENT}, which is to follow the job, gives no sign of life." in str(silent.error)
+    for up in (LIVES, WaitOutcome(Ended.REACHED, OLD_DEPLOYMENT)):
+        assert isinstance(plan(STARTED, RUNS, up, named=named), EndJob if named else Done)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +102,7 @@ def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_ar
         (LOST, None, "does not confirm that .* is gone: It does not know it"),
         (CUT_OFF, WaitOutcome(Ended.UNKNOWN, JOB), "Worker w is DEAD, and may run executors"),
         (replace(RUNS, managed=True), None, "is run by a stream of this provider"),
+        (replace(RUNS, managed=None), None, "Nothing shows that no stream of this provider runs driver"),
         (None, None, "cannot end driver-"),
     ],
 )
@@ -95,7 +116,7 @@ def test_a_job_that_is_not_known_to_be_gone_is_not_followed(
 
 
 def test_without_an_id_it_stands_by_until_a_person_says_by_name_that_the_job_is_gone() -> None:
-    done = plan(STARTED, named=False, says="batch 7 is under way")
+    done = plan(STARTED, None, LIVES, named=False, says="batch 7 is under way")
     assert isinstance(done, Done)
     assert (done.result["adopted"], done.result["says"]) == (False, "batch 7 is under way")
     step = plan(STARTED, confirmed_by="Ada")
@@ -128,6 +149,10 @@ def test_a_driver_that_is_lost_after_the_end_of_the_job_is_told() -> None:
     step = plan([*STARTED, retired(OLD_DEPLOYMENT)], GONE)
     assert isinstance(step, GiveUp)
     assert "Nobody runs the stream. Start the stream, or that job again." in str(step.error)
+    step = plan([*STARTED, retired(OLD_DEPLOYMENT)], confirmed_by="Ada")
+    assert isinstance(step, GiveUp)
+    assert f"The job is gone, by a person's word, and {OLD_DEPLOYMENT}" in str(step.error)
+    assert "Nobody runs the stream." in str(step.error)
 
 
 def test_what_somebody_else_has_started_is_left_alone() -> None:

@@ -46,8 +46,15 @@ FOLLOWS = [
 ]
 
 
-def seen(view: UnmanagedView | None, *records: Record, job: str = JOB, wanted: Wanted = YAML, **asked: Any) -> Foreseen:
-    beats = {OLD: Heartbeat(message="batch 7 is under way.")}
+def seen(
+    view: UnmanagedView | None,
+    *records: Record,
+    job: str = JOB,
+    wanted: Wanted = YAML,
+    beat: float = 109.0,
+    **asked: Any,
+) -> Foreseen:
+    beats = {OLD: Heartbeat(at=beat, message="batch 7 is under way.")}
     looked = replace(snapshot(*records), job=view, heartbeats=beats)
     return foresee(looked, Operation.ADOPT, wanted, job=job, **asked)
 
@@ -99,6 +106,10 @@ def test_a_stream_that_is_managed_is_refused(records: list[Record], says: str) -
         (None, f"The stream's cluster cannot end {JOB}"),
         (UnmanagedView(JOB, DriverState.LOST), f"The cluster does not know {JOB}, or has lost it."),
         (replace(RUNS, managed=True), "is run by a stream of this provider"),
+        (
+            replace(RUNS, managed=None),
+            "its log does not begin with its command. Leave the job out, and end it yourself",
+        ),
         (replace(RUNS, state=DriverState.FINISHED), "has ended already (finished). If it was started again since"),
     ],
 )
@@ -114,6 +125,19 @@ def test_what_else_is_refused_before_anything_is_touched() -> None:
     assert "needs a person's approval" in seen(RUNS, wanted=replace(YAML, approval=True)).refused
     other = foresee(snapshot(*RUNNING), Operation.STOP, job=JOB)
     assert other.refused == "Only a job that is adopted is named by its id."
+
+
+def test_one_that_is_silent_follows_nobody() -> None:
+    said = f"{OLD} was last heard of 1 min 40 s ago. It cannot follow the job. Call it off"
+    assert said in seen(RUNS, *FOLLOWS, beat=10.0).refused
+
+
+@pytest.mark.parametrize("operation", [Operation.START, Operation.RESTART, Operation.UPGRADE, Operation.REDEPLOY])
+def test_nothing_else_is_brought_up_beside_a_job_that_is_to_be_followed(operation: Operation) -> None:
+    """While it waits for data its logs stand still, as if nobody wrote them."""
+    said = f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still. Adopt that job, or call this"
+    assert said in foresee(snapshot(*FOLLOWS), operation, YAML).refused
+    assert said not in foresee(snapshot(*FOLLOWS, retired(OLD_DEPLOYMENT)), operation, YAML).refused
 
 
 def test_who_is_to_follow_a_job_is_not_promoted_past_it() -> None:

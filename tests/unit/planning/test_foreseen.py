@@ -42,6 +42,11 @@ def test_holder_and_release_come_first_and_what_is_read_again_last() -> None:
     assert last[1] == "Nothing to do: By anna."
 
 
+def test_what_is_quoted_adds_no_lines() -> None:
+    quoted = replace(WILL, will=("A stop by bob (x\n```\n![](http://evil)) is under way.",))
+    assert quoted.lines[1:] == ["A stop by bob (x ``` ![](http://evil)) is under way.", "Read again: a batch."]
+
+
 def test_a_release_is_named_by_label_and_hash() -> None:
     assert str(Wanted("2", "0123456789abcdef")) == "release 2 (0123456789ab)"
 

@@ -9,10 +9,10 @@ import pytest
 
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Ceilings, Verdict
-from airflow_stream_provider.planning.hanging import hanging, needs_to_tell
+from airflow_stream_provider.planning.hanging import crash_loops, hanging, needs_to_tell
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot
-from tests.support.story import OLD, RUNNING, fenced
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, fenced, hash_of, record, retired
 
 NOW = 10_000.0
 # Ten times the default of `boundary_seconds`.
@@ -58,3 +58,29 @@ def test_without_a_lag_or_a_holder_nobody_hangs() -> None:
     assert hanging(snapshot(*RUNNING, at=NOW), LagLimits()) == ""
     down = replace(snapshot(*RUNNING, fenced(OLD), at=NOW), lag=report(partition(20), commit_age=700.0))
     assert hanging(down, LagLimits()) == ""
+
+
+def brought_back(number: int, at: float, **more: Any) -> list[Any]:
+    name, release = f"orders-1-aaaa-{number}", {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
+    fields: dict[str, Any] = {"release": release, "policy": {}, "reason": "", "again": OLD_DEPLOYMENT, **more}
+    return [record("declared", at=at, deployment=name, **fields), retired(name)]
+
+
+@pytest.mark.parametrize(
+    ("tries", "loops"),
+    [
+        ([brought_back(n, NOW) for n in range(3)], True),
+        ([brought_back(n, NOW) for n in range(2)], False),
+        ([brought_back(n, NOW - 3700.0) for n in range(3)], False),
+        ([brought_back(n, NOW, instead_of="orders-0-cccc") for n in range(3)], False),
+    ],
+)
+def test_a_release_that_is_brought_back_again_and_again_does_not_stay_up(tries: list[Any], loops: bool) -> None:
+    found = crash_loops(snapshot(*RUNNING, *(one for each in tries for one in each), at=NOW))
+    assert found == (
+        f"{OLD_DEPLOYMENT} does not stay up: its release was brought back 3 times in the last hour." if loops else ""
+    )
+
+
+def test_where_nobody_holds_nothing_loops() -> None:
+    assert crash_loops(snapshot(*RUNNING, fenced(OLD), at=NOW)) == ""

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_stream_provider.planning.one_instance import other_instances
+from airflow_stream_provider.planning.one_instance import job_beside, other_instances
 from tests.support.snapshots import snapshot
-from tests.support.story import HANDED_OVER, NEW_DEPLOYMENT, OLD_DEPLOYMENT, retired
+from tests.support.story import (
+    HANDED_OVER,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    ready,
+    record,
+    requested,
+    retired,
+    standby,
+)
 
 RUNNING = {"app-1": OLD_DEPLOYMENT, "app-2": NEW_DEPLOYMENT}
 
@@ -37,3 +48,14 @@ def test_two_drivers_of_one_deployment_are_shown() -> None:
     assert not found.refuses
     assert "two drivers of" in found.text
     assert "app-2 and app-9" in found.text
+
+
+def test_a_job_that_is_about_to_be_adopted_refuses_until_that_is_over() -> None:
+    release = {"version": "1", "hash": "a" * 64}
+    follows = [record("declared", deployment=OLD_DEPLOYMENT, release=release, policy={"adopts": True}), standby(OLD)]
+    [found] = job_beside(snapshot(*follows).state)
+    assert found.refuses
+    assert found.text == f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still."
+    followed = [*follows, requested("mine", OLD), ready("mine", OLD), acquired(OLD, "mine", 1)]
+    for over in ([], [*follows, retired(OLD_DEPLOYMENT)], followed):
+        assert job_beside(snapshot(*over).state) == []

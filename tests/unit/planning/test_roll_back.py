@@ -63,6 +63,17 @@ def test_a_roll_back_goes_to_the_warm_one_or_brings_the_release_up_anew() -> Non
     assert again == Submit(cold.fields["deployment"])
 
 
+def test_a_request_to_a_warm_driver_that_is_dead_is_ended_before_its_release_is_brought_up_anew() -> None:
+    asked = [*UPGRADED, requested("back", OLD, by=BACK.by), fenced(OLD)]
+    step = roll_back(snapshot(*asked), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["request"]) == ("aborted", "back")
+    over = record("aborted", by=BACK.by, request="back", reason="no driver is left that could take over")
+    cold = roll_back(snapshot(*asked, over), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(cold, Append)
+    assert cold.kind == "declared"
+
+
 def test_a_release_that_cannot_read_the_checkpoint_any_more_is_refused_with_what_would_help() -> None:
     gone = [*UPGRADED, retired(OLD_DEPLOYMENT)]
     cold = roll_back(snapshot(*gone), BACK, NEW_DEPLOYMENT, None, "bad")

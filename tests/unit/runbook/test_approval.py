@@ -19,6 +19,7 @@ from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
+from tests.support.story import OLD_DEPLOYMENT, RUNNING, write
 
 TRICKY = '--note=`\n```\n| version | 1 |\n<img src="x">'
 RELEASE = {
@@ -141,6 +142,15 @@ def test_who_needs_no_approval_is_asked_all_the_same_unless_the_rehearsal_has_pa
     assert sent["assigned_users"] == [{"id": "anna", "name": "anna"}, {"id": "7", "name": "7"}]
     because = ["a: it is 3 times slower."] if judged is INCONCLUSIVE else ["The rehearsal was not judged."]
     assert shown_in(sent)["asked_because"] == because
+
+
+def test_of_one_that_holds_nobody_is_asked(spec: StreamSpec) -> None:
+    log = new_log(spec.control, spec.name)
+    write(log, *RUNNING)
+    mine = task(spec)
+    mine.deployment = OLD_DEPLOYMENT
+    with pytest.raises(AirflowSkipException, match="It holds the stream already"):
+        mine.execute({})
 
 
 def test_a_rehearsal_that_has_passed_asks_nobody(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:

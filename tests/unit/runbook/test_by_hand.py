@@ -177,10 +177,8 @@ def test_what_was_done_is_told_in_one_line(spec: StreamSpec, log: ControlLog) ->
 
 def test_an_upgrade_that_was_started_is_told_with_its_run(spec: StreamSpec, log: ControlLog, app: None) -> None:
     looked = look(spec, "upgrade")
-    said = {("look", ""): looked, ("upgrade", "trigger_run_id"): "operate__mine"}
-    ti = SimpleNamespace(
-        xcom_pull=lambda task_ids, key="": said.get((task_ids, key)), xcom_push=lambda key, value: None
-    )
-    context: Any = {"ti": ti}
+    said = {"look": looked}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: said.get(task_ids), xcom_push=lambda key, value: None)
+    context: Any = {"ti": ti, "run_id": "mine"}
     line = TellOperator(task_id="tell", stream=spec).execute(context)
     assert line.startswith("Asked to upgrade: disk of w3. Run operate__mine does it, and goes on by itself.")

@@ -155,3 +155,8 @@ def test_the_line_of_a_run_that_failed_is_its_error(spec: StreamSpec) -> None:
 def test_the_line_after_a_no_says_who_said_it_and_who_holds(spec: StreamSpec) -> None:
     found = line(spec, PREPARED, rejected_by="anna")
     assert found.startswith(f"Release 1 was called off: anna said no. {OLD_DEPLOYMENT}")
+
+
+def test_a_no_to_a_release_that_was_promoted_meanwhile_does_not_pass_for_one(spec: StreamSpec) -> None:
+    found = line(spec, UPGRADED, rejected_by="anna")
+    assert found.startswith("Release 1 took over and still holds. anna said no, too late. Roll it back if it shall not")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,23 @@ def test_what_a_person_wrote_stays_and_what_an_earlier_end_wrote_goes() -> None:
     first = with_line("for the audit", "It failed.")
     assert first == "for the audit\nOutcome: It failed."
     assert with_line(first, "It went well.") == "for the audit\nOutcome: It went well."
+
+
+def test_where_nothing_is_known_of_this_end_the_earlier_one_goes() -> None:
+    assert with_line("for the audit\nOutcome: It went well.", "") == "for the audit"
+    assert with_line("Outcome: It went well.", "") == ""
+
+
+@pytest.mark.parametrize(("state", "line"), [("success", "It went well."), ("failed", "It went well."), (None, "")])
+def test_a_line_counts_only_when_the_task_has_run(state: str | None, line: str) -> None:
+    found = SimpleNamespace(first=lambda: SimpleNamespace(value=json.dumps("It went well.")))
+    session: Any = SimpleNamespace(no_autoflush=contextlib.nullcontext(), scalars=lambda wanted: found)
+    run: Any = SimpleNamespace(
+        dag_id="orders__operate",
+        run_id="r",
+        get_task_instance=lambda task, session: SimpleNamespace(state=state or "upstream_failed"),
+    )
+    assert note._line(run, "tell", session) == line
 
 
 @pytest.mark.parametrize(("theirs", "line"), [("x" * 1000, "short"), ("", "y" * 2000), ("x" * 600, "y" * 600)])

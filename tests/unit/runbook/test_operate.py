@@ -66,6 +66,17 @@ def test_only_what_was_asked_for_runs(dag: DAG, parts: list[str], run: list[str]
     assert ran == run
 
 
+def test_a_person_who_is_asked_sees_every_line_as_text(dag: DAG) -> None:
+    task: Any = dag.get_task("confirm")
+    looked = {"lines": ["orders is running: driver d holds it.", "It is killed."], "parts": ["fence"]}
+    context: Any = {
+        "ti": SimpleNamespace(xcom_pull=lambda task_ids: looked),
+        "params": {"operation": "fence", "ask": True},
+    }
+    task.render_template_fields(context, dag.get_template_env())
+    assert task.body == "```text\norders is running: driver d holds it.\nIt is killed.\n```"
+
+
 def test_what_is_of_one_release_is_of_the_one_that_was_shown(dag: DAG) -> None:
     for part in PARTS:
         pinned = "ti.xcom_pull(task_ids='look')['deployment']" in str(getattr(dag.get_task(part), "deployment", ""))
@@ -78,6 +89,26 @@ def test_the_form_takes_the_first_digits_of_a_hash(dag: DAG, release: str) -> No
     for wrong in ("abc", "xyzw", "a" * 65, "abcd "):
         with pytest.raises(ParamValidationError):
             dag.params.get_param("release").resolve(wrong)
+
+
+def test_who_is_asked_sees_every_line_of_what_will_happen(dag: DAG) -> None:
+    task: Any = dag.get_task("confirm")
+    looked = {"lines": ["orders is running.", "Read again: nothing."], "parts": ["stop"]}
+    params = {"ask": True, "operation": "stop"}
+    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: looked), "params": params}
+    task.render_template_fields(context, dag.get_template_env())
+    assert task.body.split("\n") == ["```text", "orders is running.", "Read again: nothing.", "```"]
+
+
+def test_a_run_of_an_earlier_version_goes_on(dag: DAG) -> None:
+    looked = {"lines": [], "parts": ["stop"], "reason": "why", "confirmed_by": "", "deployment": "", "reads_again": ""}
+    pull = lambda task_ids, key="": looked if task_ids == "look" else None  # noqa: E731
+    context: Any = {"ti": SimpleNamespace(xcom_pull=pull), "run_id": "1"}
+    for name in ("upgrade", "stand_by", "job_ended", "adopt"):
+        task: Any = dag.get_task(name)
+        task.render_template_fields(context, dag.get_template_env())
+    upgrade: Any = dag.get_task("upgrade")
+    assert upgrade.conf["release"] == ""
 
 
 def test_an_upgrade_is_a_run_of_its_own_dag_with_what_was_shown(streams: Path) -> None:
