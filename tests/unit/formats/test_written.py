@@ -218,7 +218,7 @@ def test_the_summary_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch, batches: li
     monkeypatch.setattr(rehearsal, "start_ungated", lambda writer: None)
     made: Any = Rehearsal.__new__(Rehearsal)
     made._policy, made._await_batches = Policy(), lambda run, wanted: batches
-    made._prepare = lambda *given: ("a scratch", None)
+    made._batches, made._prepare = 3, lambda *given: ("a scratch", None)
     query = SimpleNamespace(writer=None, label="out", writer_spec=SimpleNamespace(foreach_batch=None, sink="noop"))
     summary = {"plan_seconds": 0.5, **made._warm(query, "/c"), "again": again_of({"batchId": 7, "durationMs": {}})}
     said = {"seconds": 1.5, "notes": ["a note"], "queries": {"out": summary}}

@@ -48,7 +48,10 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(module, "compare_queries", lambda *facts: ([], []))
     monkeypatch.setattr(module, "cleans_input", lambda query: query.label in found)
     monkeypatch.setattr(module, "check_jvm", lambda queries, own: None)
+    monkeypatch.setattr(module, "surroundings", lambda queries, facts: {})
+    monkeypatch.setattr(module, "executors", lambda queries: {})
     monkeypatch.setattr(checkpoints, "pinned_conf", lambda location: {})
+    monkeypatch.setattr(checkpoints, "check_whole", lambda location: None)
     monkeypatch.setattr(checkpoints, "boundary", lambda location: SimpleNamespace(offsets=3))
     return found
 
@@ -78,8 +81,9 @@ def test_no_batch_runs_of_a_query_whose_input_spark_cleans(tmp_path: Path, clean
     did, summary = rehearsed(tmp_path, ["lines", "totals"])
     assert did == ["plan lines", "sink lines", "plan totals", "warm totals", "sink totals", "again totals"]
     assert summary["queries"]["lines"] == {"plan_seconds": 0.5}
-    assert len(summary["notes"]) == 1
-    assert "The query lines lets Spark clean its input (cleanSource): only its plan" in summary["notes"][0]
+    plan_only, formats = summary["notes"]
+    assert "The query lines lets Spark clean its input (cleanSource): only its plan" in plan_only
+    assert formats.startswith("In which formats the checkpoint of the query lines is written")
 
 
 def test_spark_3_runs_a_batch_to_compare_state_schemas_but_none_of_a_query_whose_input_it_cleans(
