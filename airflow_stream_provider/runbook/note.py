@@ -66,7 +66,7 @@ def _write(run: DagRun) -> None:
         line = _line(run, task, session) if session is not None else ""
         if line or MARK in (run.note or ""):
             run.note = with_line(run.note, line)
-    except Exception:
+    except Exception:  # this runs where the scheduler sets the run's state, which a note must never hinder
         log.exception("The note of %s could not be written.", run.run_id)
 
 
