@@ -1,4 +1,4 @@
-"""A recipient of alerts that hangs the first time, so that a test can kill the look that is telling it."""
+"""A recipient that hangs the first time that it is told of a driver that died, so that a test can kill who tells it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from airflow_stream_provider.monitoring.recipients import takes_alerts
 
 @takes_alerts
 def page(alert: Any, folder: str) -> None:
-    """Write down who was told of what; the first time, wait to be killed."""
+    """Write down who told of what; the first time that a stream is down, wait to be killed."""
     told = {"pid": os.getpid(), "kind": alert.kind, "incident": alert.incident, "open": alert.open}
     with open(Path(folder) / "told.jsonl", "a") as file:
         file.write(json.dumps(told) + "\n")
     hung = Path(folder) / "hung"
-    if not hung.exists():
+    if alert.kind == "down" and not hung.exists():
         hung.write_text(str(os.getpid()))
         time.sleep(600)

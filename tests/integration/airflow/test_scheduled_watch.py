@@ -106,8 +106,11 @@ def test_a_look_that_is_killed_is_made_good_and_looks_go_on_while_the_stream_is_
     ]
     assert meanwhile, "looks went on"
 
-    wait_for("the end to be told", lambda: any(not each["open"] for each in lines(tmp_path / "told.jsonl")))
-    told = [each for each in lines(tmp_path / "told.jsonl") if each["kind"] == "down"]
+    def told_of_the_driver() -> list[Any]:
+        return [each for each in lines(tmp_path / "told.jsonl") if each["kind"] == "down"]
+
+    wait_for("the end to be told", lambda: any(not each["open"] for each in told_of_the_driver()))
+    told = told_of_the_driver()
     assert len({each["incident"] for each in told}) == 1
     # Once by the look that was killed before it could keep that, and once by the next one.
     assert [each["open"] for each in told] == [True, True, False]
