@@ -78,7 +78,7 @@ class CheckReleaseOperator(ReleaseOperator):
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None
             findings = refuse(preflight(self.hook, requested, snapshot, stored))
-            release = stored or self.hook.publish(requested)
+            release = stored or self.hook.releases.publish(requested)
             one = strategy is Strategy.RESTART or not snapshot.holding
             self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)), one=one)
         except StreamError as error:

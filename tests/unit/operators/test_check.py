@@ -75,7 +75,7 @@ def test_an_application_that_is_none_is_refused_and_nothing_is_copied(
     assert any(reason in said for reason in ("is outside", "is not a .py file", "are allowed"))
     requested = RequestedRelease.of(spec, None, name, None, None)
     hook = StreamHook(spec.name, spec.control, spec.cluster)
-    for act in (hook.publish, lambda each: hook.declare(each, "s-v1-1a2b3c4d", "", "t", 0)):
+    for act in (hook.releases.publish, lambda each: hook.declare(each, "s-v1-1a2b3c4d", "", "t", 0)):
         with pytest.raises(SpecError):
             act(requested)
     assert not (tmp_path / "control" / "orders").exists()
