@@ -168,7 +168,8 @@ def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_reco
 
     assert command("retire")["outcome"] == "done"
     assert not orders.state.holder
-    assert [record["boundary"] for record in orders.records("released")] == ["completed"] * 3
+    # The fenced one, too, unless its time after SIGTERM was over before its batch was.
+    assert {record["boundary"] for record in orders.records("released")} == {"completed"}
     assert [record["reason"] for record in orders.records("requested")][-1] == "Retired for good: to retire"
 
 
