@@ -19,7 +19,7 @@ from devstack.drivers import wait_for
 from tests.support.control_root import new_log
 from tests.support.places import Place, clusters, processes_of
 from tests.support.story import hash_of, record, write
-from tests.support.submitter import submitter
+from tests.support.submitter import let_go, submitter
 
 
 # With Spark in pods this one is all that `make test` runs, and of YARN it runs one of `test_yarn.py`: they take long.
@@ -98,10 +98,8 @@ def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:
 def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place: Place) -> None:
     job, since = place.job(), time.time()
     task = submitter(place.connection, job, place.opener)
-    assert task.stdin is not None
     assert task.stdout is not None
-    task.stdin.write("go\n")
-    task.stdin.flush()
+    let_go(task)
     submission = task.stdout.readline().strip()
     # As thoroughly as a supervisor would.
     for child in psutil.Process(task.pid).children(recursive=True):
@@ -161,9 +159,7 @@ def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place
     for _ in range(3):
         job, since = place.job(), time.time()
         task = submitter(place.connection, job, place.opener)
-        assert task.stdin is not None
-        task.stdin.write("go\n")
-        task.stdin.flush()
+        let_go(task)
         time.sleep(chance.uniform(0, 0.12))
         task.kill()
         task.wait()

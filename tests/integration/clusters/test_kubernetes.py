@@ -19,7 +19,7 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.kubernetes import NAMESPACE, NODE
 from tests.support.pods import Pods, pods_in, template
-from tests.support.submitter import submitter
+from tests.support.submitter import let_go, submitter
 
 MERGE = "application/merge-patch+json"
 
@@ -49,10 +49,8 @@ def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(po
     for attempt in range(3):
         job = pods.job()
         task = submitter(pods.connection(), job)
-        assert task.stdin is not None
         assert task.stdout is not None
-        task.stdin.write("go\n")
-        task.stdin.flush()
+        let_go(task)
         if attempt:
             # Importing the client takes most of it.
             time.sleep(chance.uniform(0, 2.0))

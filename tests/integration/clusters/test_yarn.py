@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import psutil
@@ -33,7 +30,7 @@ from devstack.yarn import Yarn
 from tests.support.control_root import new_log
 from tests.support.places import Place, processes_of
 from tests.support.story import declared, write
-from tests.support.submitter import ONCE
+from tests.support.submitter import let_go, once
 
 
 def through(place: Place, **extra: object) -> ClusterConnection:
@@ -84,15 +81,8 @@ def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(on
         control = f"file://{on_yarn.root / f'control-{number}'}"
         log = new_log(control)
         write(log, declared(job.deployment))
-        what = json.dumps([dataclasses.asdict(on_yarn.connection), dataclasses.asdict(job), control])
-        task = subprocess.Popen(
-            [sys.executable, "-c", ONCE, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert task.stdin is not None
-        assert task.stdout is not None
-        assert task.stdout.readline() == "ready\n"
-        task.stdin.write("go\n")
-        task.stdin.flush()
+        task = once(on_yarn.connection, job, control)
+        let_go(task)
         time.sleep(chance.uniform(0, 0.3))
         task.kill()
         task.wait()
