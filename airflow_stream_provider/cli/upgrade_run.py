@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow.api.common.trigger_dag import trigger_dag
-from airflow.exceptions import AirflowException, DagRunAlreadyExists
+from airflow.exceptions import DagRunAlreadyExists
 from airflow.models import DagModel, DagRun
+from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunTriggeredByType
