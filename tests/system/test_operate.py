@@ -151,7 +151,8 @@ def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_reco
     began = time.time()
     assert command("fence")["outcome"] == "done"
     # It is the batch that was cut off, as nobody holds.
-    assert orders.state.holder is None
+    after = orders.state
+    assert after.holder is None
     cut_off = orders.in_flight()
     assert command("start")["outcome"] == "done"
     orders.settle()
