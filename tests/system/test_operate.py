@@ -145,14 +145,13 @@ def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_reco
     orders.submit("two")
     two = orders.standby("two")
     assert command("abort")["outcome"] == "done"
-    assert orders.state.holder == second
-    assert orders.state.deployments[deployment_of(two)].ended
+    state = orders.state
+    assert (state.holder, state.deployments[deployment_of(two)].ended) == (second, True)
 
     began = time.time()
     assert command("fence")["outcome"] == "done"
     # It is the batch that was cut off, as nobody holds.
-    after = orders.state
-    assert after.holder is None
+    assert orders.state.holder is None
     cut_off = orders.in_flight()
     assert command("start")["outcome"] == "done"
     orders.settle()
