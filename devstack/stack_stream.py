@@ -185,8 +185,8 @@ class StackStream(HandRunStream):
         origin = self.log.store.origin()
         for deployment in self.state.deployments.values():
             if deployment.submission:
-                gone = partial(self.cluster.gone, deployment.submission, Whose(deployment.id, origin))
-                wait_for("the driver to be gone", gone, 60)
+                left = partial(self.cluster.remains, deployment.submission, Whose(deployment.id, origin))
+                wait_for("the driver to be gone", lambda left=left: left().gone, 60)
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def test_a_driver_is_sent_once_and_known_by_its_tag(
     assert secured.remains(id, WHOSE).alive == (f"Application {ID} is ACCEPTED.",)
     secured.kill(id)
     assert fake.apps[ID]["state"] == "KILLED"
-    assert secured.gone(id, WHOSE)
+    assert secured.remains(id, WHOSE).gone
 
 
 def test_a_tag_is_sent_by_nobody_but_who_has_made_it(
