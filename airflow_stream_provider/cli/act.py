@@ -42,69 +42,21 @@ _REPEAT = "What was asked for so far goes on. Give the same command again: it go
 
 
 @suppress_logs_and_warning
-def stop(args: Namespace) -> NoReturn:
-    """Stop a stream."""
-    _act(Operation.STOP, args)
-
-
-@suppress_logs_and_warning
-def start(args: Namespace) -> NoReturn:
-    """Start a stream that nobody holds."""
-    _act(Operation.START, args)
-
-
-@suppress_logs_and_warning
-def restart(args: Namespace) -> NoReturn:
-    """Stop a stream, and start it again."""
-    _act(Operation.RESTART, args)
-
-
-@suppress_logs_and_warning
-def upgrade(args: Namespace) -> NoReturn:
-    """Upgrade a stream to the release of its YAML."""
-    _act(Operation.UPGRADE, args)
-
-
-@suppress_logs_and_warning
-def redeploy(args: Namespace) -> NoReturn:
-    """Deploy a stored release of a stream."""
-    _act(Operation.REDEPLOY, args)
-
-
-@suppress_logs_and_warning
-def promote(args: Namespace) -> NoReturn:
-    """Let the new release that stands by take over now."""
-    _act(Operation.PROMOTE, args)
-
-
-@suppress_logs_and_warning
-def roll_back(args: Namespace) -> NoReturn:
-    """Give a stream back to the release that held it before."""
-    _act(Operation.ROLL_BACK, args)
-
-
-@suppress_logs_and_warning
-def abort(args: Namespace) -> NoReturn:
-    """Call off the new release that comes up or stands by."""
-    _act(Operation.ABORT, args)
-
-
-@suppress_logs_and_warning
-def fence(args: Namespace) -> NoReturn:
-    """Kill the driver that holds a stream."""
-    _act(Operation.FENCE, args)
-
-
-@suppress_logs_and_warning
-def retire(args: Namespace) -> NoReturn:
-    """Stop a stream for good."""
-    _act(Operation.RETIRE, args)
-
-
-@suppress_logs_and_warning
-def adopt(args: Namespace) -> NoReturn:
-    """Take over a job that runs without a stream."""
-    _act(Operation.ADOPT, args)
+def act(args: Namespace, operation: str) -> NoReturn:
+    """Say what an operation will do, ask, do it, and exit; see `Operation`."""
+    read_connections()
+    try:
+        command = _Command.of(Operation(operation), args)
+    except SpecError as error:
+        _end(args, "refused", Exit.REFUSED, str(error), None, {})
+    try:
+        command.run()
+    except SpecError as error:
+        command.end(*(("failed", Exit.FAILED) if command.begun else ("refused", Exit.REFUSED)), str(error))
+    except StreamError as error:
+        command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
+    except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D in place of an answer
+        command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
 
 
 @dataclass
@@ -274,22 +226,6 @@ class _Command:
             confirmed_by=self.confirmed_by,
             job=self.job,
         )
-
-
-def _act(operation: Operation, args: Namespace) -> NoReturn:
-    read_connections()
-    try:
-        command = _Command.of(operation, args)
-    except SpecError as error:
-        _end(args, "refused", Exit.REFUSED, str(error), None, {})
-    try:
-        command.run()
-    except SpecError as error:
-        command.end(*(("failed", Exit.FAILED) if command.begun else ("refused", Exit.REFUSED)), str(error))
-    except StreamError as error:
-        command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
-    except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D in place of an answer
-        command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
 
 
 def _end(

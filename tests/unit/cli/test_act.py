@@ -99,7 +99,7 @@ def test_a_roll_back_gives_the_stream_to_the_release_before(
 ) -> None:
     write(log, *HANDED_OVER)
     with PlayedDrivers(control):
-        assert call("roll_back") == Exit.DONE
+        assert call("roll-back") == Exit.DONE
     assert log.refresh().holder == OLD
     said = capsys.readouterr().out
     assert said.startswith("Rolled back: disk of w3.")
@@ -110,7 +110,7 @@ def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(
     call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(log, *HANDED_OVER)
-    assert call("roll_back", dry_run=True, reason=None) == Exit.DONE
+    assert call("roll-back", dry_run=True, reason=None) == Exit.DONE
     said = capsys.readouterr().out
     assert f"orders is running: driver {NEW} with release 1" in said
     assert "Read again: nothing, as every query stops at a batch boundary." in said
@@ -158,7 +158,7 @@ def test_a_retired_stream_is_stopped_for_good(
         ("stop", RUNNING, {"reason": "x" * 501}, "501 characters"),
         ("stop", RUNNING, {"yes": False}, "Nobody can be asked here."),
         ("stop", (), {}, "there is nothing to stop"),
-        ("roll_back", RUNNING, {}, "No release is known that held before"),
+        ("roll-back", RUNNING, {}, "No release is known that held before"),
         ("fence", RUNNING, {"confirmed_by": "x" * 101}, "cannot be used"),
         ("abort", DOWN, {"confirmed_by": "Ada"}, "Only a fence goes by a person's word"),
     ],
