@@ -217,7 +217,8 @@ class _Command:
                 assert self.run_of_airflow is not None, "it was looked for before"
                 hook = self._operator(Operation.STOP, "").hook
                 conf = {"release": foreseen.release, "reason": self.reason}
-                ran = self._unless_another_release(self.run_of_airflow.carry_out(hook, conf, Progress().info))
+                ran = self.run_of_airflow.carry_out(hook, conf, Progress().info)
+                ran = self._unless_another_release(ran, foreseen)
                 self.results[part] = ran.result
                 break
             operator = self._operator(part, foreseen.deployment)
@@ -236,18 +237,21 @@ class _Command:
             self.results[part] = ran.result
         return ran
 
-    def _unless_another_release(self, ran: Ran) -> Ran:
-        """Return that it has failed if a run that had begun before has deployed something else than the YAML says now.
+    def _unless_another_release(self, ran: Ran, foreseen: Foreseen) -> Ran:
+        """Return that it has failed if the run has deployed something else than this command asks for.
 
-        Whoever gives the same command for each change of a repository means the change.
+        One that had begun before goes by what the YAML said then, and a new one by the form that Airflow has read last.
         """
-        run = self.run_of_airflow
-        followed = run is not None and bool(run.run_id) and self.operation is Operation.UPGRADE
-        if ran.code is not Exit.DONE or not followed or compare(self.spec).same:
+        if ran.code is not Exit.DONE or ran.snapshot is None:
             return ran
-        said = "The run that was followed had begun before, and what it has deployed is not what the YAML says now."
-        holder = ran.snapshot.holder_sentence if ran.snapshot is not None else ""
-        return replace(ran, code=Exit.FAILED, said=f"{said} {holder} Give the command again.")
+        if self.operation is Operation.UPGRADE:
+            as_asked = compare(self.spec).same
+        else:
+            as_asked = ran.snapshot.state.deployments[ran.result["deployment"]].release.hash == foreseen.release
+        if as_asked:
+            return ran
+        said = f"Run {ran.result['run']} has deployed something else than was asked for. {ran.snapshot.holder_sentence}"
+        return replace(ran, code=Exit.FAILED, said=f"{said} Give the command again.")
 
     @property
     def _digits(self) -> str:

@@ -35,7 +35,8 @@ class CheckReleaseOperator(ReleaseOperator):
         (templated)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
-    `redeployed` (whether it is a stored one), `strategy`, `holder` now, `findings` (what was warned of, a text each).
+    `redeployed` (whether it is a stored one), `strategy`, `approval` (whether it needs a person's), `holder` now,
+    `findings` (what was warned of, a text each).
     Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
@@ -94,6 +95,7 @@ class CheckReleaseOperator(ReleaseOperator):
             "application": release.application if self.stored else requested.application,
             "redeployed": bool(self.stored),
             "strategy": strategy.value,
+            "approval": self.stream.upgrade.approval,
             "holder": snapshot.holding,
             "findings": findings,
         }

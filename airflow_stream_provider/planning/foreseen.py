@@ -22,6 +22,7 @@ class Wanted:
     :param restart: whether an upgrade stops what holds before the new driver is started.
     :param soak: how long an upgrade watches it, in seconds.
     :param hanging: why the driver that holds cannot be waited for; empty: it can.
+    :param max_seconds: how far the stream may be behind Kafka (`lag.max_seconds`); None: that is not judged.
     """
 
     version: str = ""
@@ -32,6 +33,7 @@ class Wanted:
     restart: bool = False
     soak: float = 0.0
     hanging: str = ""
+    max_seconds: float | None = None
 
     def __str__(self) -> str:
         return f"release {self.version} ({self.hash[:_DIGITS]})"

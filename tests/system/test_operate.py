@@ -145,8 +145,9 @@ def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_reco
     orders.submit("two")
     two = orders.standby("two")
     assert command("abort")["outcome"] == "done"
-    assert orders.state.holder == second
-    assert orders.state.deployments[deployment_of(two)].ended
+    called_off = orders.state
+    assert called_off.holder == second
+    assert called_off.deployments[deployment_of(two)].ended
 
     began = time.time()
     assert command("fence")["outcome"] == "done"

@@ -33,7 +33,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     submission = cluster.submit(job)
 
     assert not cluster.status(submission).terminal
-    assert not cluster.gone(submission, job.whose)
+    assert not cluster.remains(submission, job.whose).gone
     facts = place.facts(job, submission)
     assert facts["total"] == 12
     assert facts["regions"] == ["eu west", "eu west"]  # of the driver and of an executor
@@ -67,7 +67,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert processes_of(job.deployment) == []
     assert cluster.running("orders", job.log) == {}
     cluster.kill(submission)
-    assert cluster.gone(submission, job.whose)
+    assert cluster.remains(submission, job.whose).gone
     if other is not None:
         other.end()  # there is nothing to do
         assert other.look().gone
@@ -81,7 +81,7 @@ def test_the_exit_code_decides_between_finished_and_failed(place: Place, code: s
     submission = place.cluster.submit(job)
     wait_for("the driver's end", lambda: place.cluster.status(submission).terminal)
     assert place.cluster.status(submission) is state
-    wait_for("nothing to remain", lambda: place.cluster.gone(submission, job.whose))
+    wait_for("nothing to remain", lambda: place.cluster.remains(submission, job.whose).gone)
     shown = place.cluster.log_tail(submission)
     print(shown)
     assert ("ValueError: invalid literal for int() with base 10: 'password=***'" in shown) == (code != "0")
@@ -134,9 +134,9 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_kil
     write(log, record("submitted", deployment=mine.deployment, submission=own, cluster="one"))
     log.beat(f"{mine.deployment}.0000000a", Heartbeat(submission=submission, application_id=application))
     kill_drivers(log, place.cluster, mine.whose)
-    wait_for(f"{own} to be gone", lambda: place.cluster.gone(own, mine.whose))
+    wait_for(f"{own} to be gone", lambda: place.cluster.remains(own, mine.whose).gone)
     assert place.cluster.status(submission) is DriverState.RUNNING
-    assert not place.cluster.gone(submission, theirs.whose, [application])
+    assert not place.cluster.remains(submission, theirs.whose, [application]).gone
     place.end(submission, theirs)
 
 

@@ -110,7 +110,7 @@ def test_a_second_driver_waits_where_drivers_may_have_no_more(on_yarn: Place) ->
     assert narrow.status(waiting) is DriverState.QUEUED
     assert narrow.find(second.whose, 0.0) == FoundDrivers((waiting,))
     narrow.kill(waiting)
-    wait_for("it to be gone", lambda: narrow.gone(waiting, second.whose))
+    wait_for("it to be gone", lambda: narrow.remains(waiting, second.whose).gone)
     with pytest.raises(ClusterError, match=r"YARN has refused application_.*nowhere"):
         open_cluster(through(on_yarn, queue="nowhere")).submit(on_yarn.job())
 
@@ -135,7 +135,7 @@ def test_what_a_frozen_node_runs_is_not_gone(on_yarn: Place, yarn: Yarn) -> None
     finally:
         os.kill(yarn.node_managers[node].pid, signal.SIGCONT)
     wait_for("the node to be back", lambda: state_of(yarn, node) == "RUNNING")
-    wait_for("it to be gone", lambda: on_yarn.cluster.gone(submission, job.whose))
+    wait_for("it to be gone", lambda: on_yarn.cluster.remains(submission, job.whose).gone)
     assert processes_of(job.deployment) == []
 
 
@@ -148,7 +148,7 @@ def test_what_a_killed_node_has_left_behind_is_not_gone_when_the_node_is_back(on
     process = yarn.node_managers[node]
     process.popen.kill()  # its containers are in sessions of their own
     process.popen.wait()
-    assert not on_yarn.cluster.gone(submission, job.whose)
+    assert not on_yarn.cluster.remains(submission, job.whose).gone
     yarn.start_node(node)
     yarn.wait_for_nodes(2)
     on_yarn.cluster.kill(submission)

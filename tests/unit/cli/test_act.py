@@ -6,11 +6,12 @@ import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli import upgrade_run
+from airflow_stream_provider.cli import act, upgrade_run
 from airflow_stream_provider.cli.run_here import Exit, Ran
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.hooks.stream import StreamHook
@@ -288,9 +289,13 @@ class PlayedRun:
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PlayedRun]:
-    def play(**how: Any) -> PlayedRun:
+    """Play a run; with `same`, what holds after it is what the YAML says."""
+
+    def play(*, same: bool | None = None, **how: Any) -> PlayedRun:
         run = PlayedRun(**how)
         monkeypatch.setattr(upgrade_run, "UpgradeRun", run)
+        if same is not None:
+            monkeypatch.setattr(act, "compare", lambda spec: SimpleNamespace(same=same))
         return run
 
     return play
@@ -300,7 +305,7 @@ def test_an_upgrade_is_a_run_of_airflow(
     call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(log, *PREPARED)
-    run = play()
+    run = play(same=True)
     assert call("upgrade", dry_run=True, reason=None) == Exit.DONE
     assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
     assert run.conf == {}
@@ -334,13 +339,16 @@ def test_what_an_earlier_command_has_started_is_followed(
     assert "The request for" in capsys.readouterr().out
 
 
-def test_a_run_that_has_deployed_what_the_yaml_said_before_is_no_success(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("followed", ["r", ""])
+def test_a_run_that_has_deployed_something_else_than_the_yaml_says_is_no_success(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str], followed: str
 ) -> None:
+    """One that is followed had begun before; one that is started goes by the form as Airflow has read it last."""
     write(log, *PREPARED)
-    play(run_id="r")
+    play(run_id=followed)
     assert call("upgrade") == Exit.FAILED
-    assert "what it has deployed is not what the YAML says now. orders-1-aaaa" in capsys.readouterr().err
+    said = "Run r has deployed something else than was asked for. orders-1-aaaa (release 1) holds the stream."
+    assert said in capsys.readouterr().err
 
 
 def test_what_airflow_cannot_start_is_refused(
@@ -359,12 +367,22 @@ def test_a_stored_release_is_redeployed(
     stored = published(log, "orders-1-dddd")
     write(log, stored, *PREPARED)
     release = stored["release"]["hash"]
-    run = play()
+    run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": "orders-1-dddd"}))
     assert call("redeploy", release="ffff") == Exit.REFUSED
     assert f"Those that are there, newest first: 1 ({release[:12]})" in capsys.readouterr().out
     assert call("redeploy", release=release[:7]) == Exit.DONE
     assert run.conf == {"release": release, "reason": "disk of w3"}
     assert "Redeployed: disk of w3. Run r ended well." in capsys.readouterr().out
+
+
+def test_a_run_that_has_deployed_another_stored_release_is_no_success(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = published(log, "orders-1-dddd")
+    write(log, stored, *PREPARED)
+    play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
+    assert call("redeploy", release=stored["release"]["hash"]) == Exit.FAILED
+    assert "Run r has deployed something else than was asked for." in capsys.readouterr().err
 
 
 def test_a_standby_is_promoted(call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]) -> None:

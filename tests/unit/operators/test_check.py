@@ -123,6 +123,8 @@ def test_later_tasks_are_told_what_was_checked(spec: StreamSpec, monkeypatch: py
         assert (left["version"], left["strategy"], left["holder"]) == ("v1", strategy, "")
         assert (left["application"], left["release"]["application"]) == ("apps/a.py", "a.py")
         assert left["release"]["hash"] == left["hash"]
+        assert left["approval"] is False
+    assert CheckReleaseOperator(task_id="check", stream=with_approval(spec)).execute(context)["approval"] is True
 
 
 def test_a_script_with_a_syntax_error(spec: StreamSpec) -> None:

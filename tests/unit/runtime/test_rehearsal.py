@@ -22,7 +22,9 @@ from airflow_stream_provider.runtime.rehearsal import Rehearsal
 class NotedRuns(CloneRuns):
     """Notes what it would let Spark run."""
 
-    did: list[str]
+    def __init__(self, gate: Any, policy: Policy) -> None:
+        super().__init__(gate, policy)
+        self.did: list[str] = []
 
     def plan(self, query: Any, clone: str) -> float:
         self.did.append(f"plan {query.label}")
@@ -37,8 +39,8 @@ class Noted(Rehearsal):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._runs = NotedRuns(self._gate, self._policy)
-        self._runs.did = self.did = []
+        self._runs = runs = NotedRuns(self._gate, self._policy)
+        self.did = runs.did
 
     def _warm(self, query: Any, clone: str) -> dict[str, Any]:
         self.did.append(f"warm {query.label}")
