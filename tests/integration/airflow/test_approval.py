@@ -93,6 +93,20 @@ def test_a_standby_that_dies_while_a_person_thinks_ends_the_question(asked: Worl
     asked.assert_sound()
 
 
+def test_a_holder_that_dies_while_a_person_thinks_about_a_doubt_is_upgraded_at_once(world: World) -> None:
+    world.deploy("1")
+    world.write("few-rows")
+    killed = threading.Thread(target=kill_holder, args=[world, world.airflow.log.stat().st_size])
+    killed.start()
+    run = world.upgrade("2")
+    killed.join(60)
+    assert run.result("judge")["verdict"] == "inconclusive"
+    assert (run.state, run.states["approve"], run.states["hand_over"]) == ("success", "skipped", "success")
+    assert "Nobody has to be asked any more: " in run.log
+    assert world.version == "2"
+    world.assert_sound()
+
+
 def test_no_answer_in_time_is_a_no_and_the_standby_is_warm_until_then(asked: World) -> None:
     asked.yaml.write_text(asked.yaml.read_text() + "  approval_timeout: 60s\n")
     seen: list[int] = []
@@ -122,8 +136,17 @@ def progress(world: World) -> Sequence[QueryProgress]:
 
 def kill_standby(world: World, begin: int) -> None:
     """Kill the driver of the standby once Airflow's log, from `begin` on, says that a person is asked."""
+    _kill(world, begin, holds=False)
+
+
+def kill_holder(world: World, begin: int) -> None:
+    """Kill the driver that holds, as `kill_standby`."""
+    _kill(world, begin, holds=True)
+
+
+def _kill(world: World, begin: int, *, holds: bool) -> None:
     text = b"waiting for an answer about "
     world.until("the question", lambda: text in world.airflow.log.read_bytes()[begin:])
     for pid, deployment in world.drivers().items():
-        if not (world.state.holder or "").startswith(f"{deployment}."):
+        if (world.state.holder or "").startswith(f"{deployment}.") is holds:
             os.kill(pid, signal.SIGKILL)
