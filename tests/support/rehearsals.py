@@ -19,7 +19,8 @@ def running(seconds: float, every: float, **more: Any) -> Heartbeat:
 def again(seconds: float) -> list[Record]:
     """A standby that took so long for the holder's last batch."""
     once_more = {"batch": 9, "rows": 1000, "seconds": seconds, "state_rows": 0, "state_bytes": 0}
-    summary = {"batches": 1, "batch_rows": [1000], "batch_seconds": [9.0], "last_batch_seconds": 9.0}
+    took = {"batch_rows": [1000, 1000], "batch_seconds": [90.0, seconds], "last_batch_seconds": 9.0}
+    summary = {"batches": 2, **took}
     rehearsal = {"queries": {"a": {**summary, "again": once_more}}, "notes": []}
     return [
         *BOTH[:-1],

@@ -222,7 +222,12 @@ def main() -> None:
             time.sleep(60.0)
         rows, seconds = {"few-rows": (ROWS // 100, 0.01), "slow-rows": (ROWS, float(ROWS))}.get(behaviour, (ROWS, 0.01))
         again = {"batch": 0, "rows": rows, "seconds": seconds, "state_rows": 0, "state_bytes": 0}
-        summary = {"last_batch_seconds": 0.01, "batches": 1, "batch_rows": [rows], "batch_seconds": [0.5]}
+        summary = {
+            "last_batch_seconds": 0.01,
+            "batches": 2,
+            "batch_rows": [rows, rows],
+            "batch_seconds": [0.5, seconds],
+        }
         return {"queries": {q: {**summary, "again": again} for q in script["QUERIES"]}, "notes": []}
 
     agent_thread.TICK_SECONDS = 0.1  # each test waits for many turns

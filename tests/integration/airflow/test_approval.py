@@ -71,7 +71,8 @@ def test_a_release_that_is_slower_than_rows_come_in_is_refused_and_nobody_is_ask
     run = world.upgrade("2")
     assert (run.state, run.states["judge"], run.states["approve"]) == ("failed", "failed", "upstream_failed")
     assert run.tries["judge"] == 1
-    assert "and too slow: it processes 1.0 rows a second" in run.log
+    assert "it processes 1.0 rows a second, and" in run.log
+    assert "come in, which is too slow." in run.log
     assert world.version == "1"
     world.until("the standby's end", lambda: len(world.drivers()) == 1)
     world.assert_sound()
