@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from chaos.plan import (
+    ABORT,
     BAD,
     CLEARED_TASK,
     DRIVERS,
+    FENCE,
     FILES,
     FOLDER_EXTRAS,
     FOUR_IN_A_ROW,
@@ -17,9 +19,12 @@ from chaos.plan import (
     NEXT_IN_ROW,
     NOTHING,
     PARTS,
+    REDEPLOY,
     REFUSED,
+    RESTART,
     ROLL_BACK,
     ROWS,
+    STOP,
     TASKS,
     TWO_AT_ONCE,
     Cell,
@@ -53,7 +58,10 @@ CELLS_OF_AN_HOUR = 46
 TRIES = 3
 # Every so manieth scenario has no fault, and so about every fifth upgrade.
 CLEAN_EVERY = 6
-CLEAN_ACTIONS = (GOOD, GOOD, BAD, REFUSED, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK)
+CLEAN_ACTIONS = (
+    *(GOOD, GOOD, BAD, REFUSED, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK),
+    *(REDEPLOY, STOP, RESTART, ABORT, FENCE),
+)
 
 _DEADLY = (*DRIVERS, "worker")
 _ORDER = {state: number for number, state in enumerate(STATES)}
@@ -104,8 +112,13 @@ class Walk:
 
     def _scenario(self, action: str, faults: Iterable[PlannedFault], draw: random.Random) -> Scenario:
         clears = draw.choice(TASKS) if action == CLEARED_TASK else ""
+        meddles = action in (CLEARED_TASK, ABORT)
         return Scenario(
-            self._number, action, tuple(sorted(faults, key=self._place)), clears, draw.uniform(5, 45) if clears else 0.0
+            self._number,
+            action,
+            tuple(sorted(faults, key=self._place)),
+            clears,
+            draw.uniform(5, 45) if meddles else 0.0,
         )
 
     def _choose(self, draw: random.Random) -> None:
@@ -197,12 +210,12 @@ def _go_together(one: Cell, other: Cell, log: str) -> bool:
 def _action_for(chosen: Sequence[Cell], draw: random.Random) -> str:
     states = {cell.state for cell in chosen}
     if states <= {RUNNING, DOWN}:
-        return draw.choice((NOTHING, NOTHING, NOTHING, GOOD))
+        return draw.choice((NOTHING, NOTHING, NOTHING, GOOD, STOP, RESTART, FENCE))
     if states & {REQUESTED, RELEASED, ACQUIRED}:
-        return draw.choice((*([GOOD] * 5), BAD, ROLL_BACK, TWO_AT_ONCE, FOUR_IN_A_ROW, CLEARED_TASK))
+        return draw.choice((*([GOOD] * 5), BAD, REDEPLOY, ROLL_BACK, TWO_AT_ONCE, FOUR_IN_A_ROW, CLEARED_TASK))
     if READY in states:
-        return draw.choice((GOOD, GOOD, GOOD, BAD, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
-    return draw.choice((GOOD, GOOD, REFUSED, REFUSED, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
+        return draw.choice((GOOD, GOOD, GOOD, BAD, REDEPLOY, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
+    return draw.choice((GOOD, GOOD, REFUSED, REFUSED, REDEPLOY, ABORT, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
 
 
 def _trigger(state: str, draw: random.Random, *, folder: bool = False) -> Trigger:
