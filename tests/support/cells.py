@@ -124,7 +124,8 @@ ROWS = (
         lost=_DRIVERS,
         cure=("upgrade", {"version": "s"}),
     ),
-    _operate("start", "restart", waits="deferred", nobody=_NO_HOLDER),
+    # It is stopped then, so the new run has only to start it.
+    _operate("start", "restart", waits="deferred", nobody=_NO_HOLDER, lost=_NO_STANDBY),
     # What it starts goes on by itself.
     _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_NO_STANDBY),
     _operate("stand_by", "adopt", waits="deferred", **_ADOPTED),
