@@ -31,7 +31,7 @@ SAMPLE = (
     "upgrade-judge-standby",
 )
 # Streams at a time: each has two or three drivers, and they share two cores with Airflow.
-WIDTH = 8
+WIDTH = 10
 # For all runs of as many; what is killed is made good after a minute or two.
 SECONDS = 1500.0
 # A task is killed so long after it was seen to run, drawn for each cell: while it starts, plans, or acts.
