@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.retire import RetireOperator
+from airflow_stream_provider.planning.adopt import left_to_another
 from airflow_stream_provider.planning.operation import check_person
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 
@@ -19,7 +21,8 @@ def nobody_to_ask(json: bool) -> bool:
 
 
 def adopt_here(operator: AdoptOperator, identity: TaskIdentity, reads_again: str) -> Ran:
-    """Carry it out; a driver that has not taken over when it fails, or when the person gives up, is ended.
+    """Carry it out; a driver that has not taken over when it fails, or when the person gives up, is ended, unless
+    somebody else has brought it up.
 
     :param reads_again: what the end of the job may double, for the person who is asked to end it.
     """
@@ -27,11 +30,11 @@ def adopt_here(operator: AdoptOperator, identity: TaskIdentity, reads_again: str
     if ran.code is Exit.DONE and not ran.result.get("adopted"):
         operator.confirmed_by = _asked(str(ran.result["deployment"]), str(ran.result["says"]), reads_again)
         if not operator.confirmed_by:
-            _discard(operator, identity)
-            return Ran(Exit.REFUSED, {}, "Nothing was adopted: the old job goes on, and no driver is left beside it.")
+            left = _discard(operator, identity) or "No driver is left beside it."
+            return Ran(Exit.REFUSED, {}, f"Nothing was adopted: the old job goes on. {left}")
         ran = run_here(operator, identity)
     if ran.code is Exit.FAILED:
-        _discard(operator, identity)
+        return replace(ran, said=f"{ran.said} {_discard(operator, identity)}".rstrip())
     return ran
 
 
@@ -49,6 +52,10 @@ def _asked(deployment: str, says: str, reads_again: str) -> str:
             return ""
 
 
-def _discard(operator: AdoptOperator, identity: TaskIdentity) -> None:
+def _discard(operator: AdoptOperator, identity: TaskIdentity) -> str:
+    """End the driver that was to follow the job; return why it was not ended, if it was not."""
     deployment, why = operator.subject(identity), "It did not adopt the job."
-    run_here(RetireOperator(task_id="discard", stream=operator.stream, deployment=deployment, reason=why), identity)
+    left = left_to_another(operator.hook.observe(history=False).state, deployment, identity)
+    if not left:
+        run_here(RetireOperator(task_id="discard", stream=operator.stream, deployment=deployment, reason=why), identity)
+    return left

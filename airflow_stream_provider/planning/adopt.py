@@ -95,6 +95,19 @@ def follows_a_job(deployment: str) -> str:
     return f"{deployment} is to follow a job that may write its checkpoints still."
 
 
+def left_to_another(state: StreamState, deployment: str, identity: TaskIdentity) -> str:
+    """Return why a follower that has not taken over is not ended: another run or command has brought it up, and may
+    still wait for the job to end; empty: it is this one's own.
+    """
+    found = state.deployments.get(deployment)
+    if found is None or found.ended or found.declared.by.startswith(identity.run):
+        return ""
+    return (
+        f"{deployment} was brought up by {found.declared.by}, and is left to that. If nobody follows that any more, "
+        "call it off (`airflow streams abort`)."
+    )
+
+
 def says(snapshot: Snapshot, deployment: str) -> str:
     """Return what the follower says of the job, in one line: its batches, and when its logs were written last."""
     standby = snapshot.candidate(deployment)
