@@ -111,6 +111,11 @@ class StreamsAdopting(Streams):
     That two are not begun side by side is for `check` and `foresee`: here they are, and do no harm either.
     """
 
+    @property
+    def old_job(self) -> OldJob:
+        assert self.world.old_job is not None
+        return self.world.old_job
+
     @initialize(idle=st.booleans(), errs=st.booleans())
     def begin(self, idle: bool, errs: bool) -> None:
         self.world.policies = (replace(LONG, adopts=True),)
@@ -125,8 +130,7 @@ class StreamsAdopting(Streams):
             self.deployments.append(name)
         self.tasks += 1
         identity = TaskIdentity("orders__operate", f"run-{self.tasks}", "adopt")
-        assert self.world.old_job is not None
-        may_err = errs and not self.world.old_job.idle
+        may_err = errs and not self.old_job.idle
         Adopts(self.world, identity, name, PERSON if may_err else "")
         self._go_on(self.world.awake, schedule)
         self.recovery.settle(36 if not schedule else 8)
@@ -134,25 +138,24 @@ class StreamsAdopting(Streams):
     @rule(which=some, schedule=st.binary(max_size=48))
     def hand_over(self, which: int, schedule: bytes = b"") -> None:
         """No other release is deployed, nor promoted, while the job may run: `check` and `foresee` refuse that."""
-        if self.world.old_job is not None and not self.world.old_job.runs:
+        if not self.old_job.runs:
             super().hand_over(which, schedule)
 
     @rule(release=st.integers(0, 2))
-    @precondition(lambda self: len(self.deployments) < 5 and not self.world.old_job.runs)
+    @precondition(lambda self: len(self.deployments) < 5 and not self.old_job.runs)
     def deploy(self, release: int) -> None:
         super().deploy(release)
 
     @rule(what=st.sampled_from(["hand over", "roll back", "stop", "retire", "give up"]), which=some)
     @precondition(lambda self: self.deployments)
     def ask(self, what: str, which: int) -> None:
-        if what not in ("hand over", "roll back") or not self.world.old_job.runs:
+        if what not in ("hand over", "roll back") or not self.old_job.runs:
             super().ask(what, which)
 
     @rule()
     def the_old_job_ends(self) -> None:
         """By itself."""
-        assert self.world.old_job is not None
-        self.world.old_job.end()
+        self.old_job.end()
 
     def teardown(self) -> None:
         self.the_old_job_ends()
