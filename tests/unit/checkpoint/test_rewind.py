@@ -117,13 +117,13 @@ def test_a_driver_that_dies_in_between_leaves_the_query_where_it_was(
         replaced.append(old)
         replace(new, old)
 
-    monkeypatch.setattr(module.os, "replace", dies)
+    monkeypatch.setattr(os, "replace", dies)
     plan = plan_rewind(root, BACK, MARK)
     with pytest.raises(KeyboardInterrupt):
         apply_rewind(plan)
     assert offsets(root, 4) == [kafka_offsets(batch(4))]
     assert check_whole(root) == LogEnds(4, 4)
-    monkeypatch.setattr(module.os, "replace", replace)
+    monkeypatch.setattr(os, "replace", replace)
     apply_rewind(plan_rewind(root, BACK, MARK))
     assert offsets(root, 4) == [BACK]
     assert check_whole(root) == LogEnds(4, 4)
@@ -133,7 +133,7 @@ def test_a_disk_that_takes_no_file_leaves_nothing_behind(root: Path, monkeypatch
     def full(new: Path, old: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(CheckpointError, match="No space left on device"):
         apply_rewind(plan_rewind(root, BACK, MARK))
     assert [name for name in contents(root) if name.endswith(".tmp")] == []
