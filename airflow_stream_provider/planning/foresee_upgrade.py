@@ -34,8 +34,8 @@ def foresee_rewind(asked: Asked) -> Foreseen:
         return asked.refused(asked.wanted.problem or (found.problem if found else "") or "No time was given.")
     if held is None or asked.silent or asked.wanted.hanging:
         return asked.refused(
-            f"{snapshot.holder_sentence} {asked.wanted.hanging} Only a stream that runs is rewound: its queries have to "
-            "stop at a batch boundary first. See that it runs; then ask again."
+            f"{snapshot.holder_sentence} {asked.wanted.hanging} Only a stream that runs is rewound: its queries have "
+            "to stop at a batch boundary first. See that it runs; then ask again."
         )
     if found.wanted is None:
         return asked.done("No query has read a record of Kafka since then.")

@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle import formats
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
@@ -260,6 +261,13 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     ).execute(context)
     assert (left["version"], left["release"], left["redeployed"]) == ("v1", stored.to_json(), True)
     assert left["application"] == "a.py"
+    wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}})
+    back = CheckReleaseOperator(task_id="check", stream=spec, stored=stored.hash[:8], rewind=wanted).execute(context)
+    assert (left["rewind"], back["rewind"]) == ("", wanted)
+    assert "fill in nothing by hand" in refusal(spec, stored=stored.hash, rewind="2h")
+    assert "by a stored release alone" in refusal(spec, rewind=wanted)
+    monkeypatch.setitem(formats.FORMAT_OF_DECLARED, "rewind", stored.format + 1)
+    assert "the runtime of that release knows format" in refusal(spec, stored=stored.hash, rewind=wanted)
     assert "no stored release of which the hash begins with 'ffff'" in refusal(spec, stored="ffff")
     broken = spec.model_copy()
     broken._problem = "s.yaml, line 3: it cannot be used."
