@@ -253,6 +253,8 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     hook.create()
     assert hook.declare(RequestedRelease.of(spec), "s-v1-1a2b3c4d", "why", "test", 0)
     stored = hook.control_log.refresh().deployments["s-v1-1a2b3c4d"].release
+    wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}})
+    assert "by a stored release alone" in refusal(spec, rewind=wanted)
     spec.path("apps/a.py").unlink()
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
     context: Any = {"ti": ti}
@@ -261,11 +263,9 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     ).execute(context)
     assert (left["version"], left["release"], left["redeployed"]) == ("v1", stored.to_json(), True)
     assert left["application"] == "a.py"
-    wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}})
     back = CheckReleaseOperator(task_id="check", stream=spec, stored=stored.hash[:8], rewind=wanted).execute(context)
     assert (left["rewind"], back["rewind"]) == ("", wanted)
     assert "fill in nothing by hand" in refusal(spec, stored=stored.hash, rewind="2h")
-    assert "by a stored release alone" in refusal(spec, rewind=wanted)
     monkeypatch.setitem(formats.FORMAT_OF_DECLARED, "rewind", stored.format + 1)
     assert "the runtime of that release knows format" in refusal(spec, stored=stored.hash, rewind=wanted)
     assert "no stored release of which the hash begins with 'ffff'" in refusal(spec, stored="ffff")
