@@ -17,6 +17,7 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress
 from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.log_starts import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_starts import QueryStarts
@@ -142,6 +143,7 @@ class QueryGroup:
             plan = self._starts.plan_rewind(
                 query, wanted.queries[query.label], mark, last.get(checkpoints.real_form(query.checkpoint))
             )
+            check_still_there(query, wanted.queries[query.label])
             plans.append((query, plan))
         for query, plan in plans:
             log.warning(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from airflow_stream_provider.checkpoint import boundary, read
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
@@ -42,6 +42,11 @@ class Orders:
             each.get(60)
         producer.close()
         self.sent += count
+
+    def delete_until(self, partition: int, offset: int) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=self.servers)
+        admin.delete_records({TopicPartition("orders", partition): offset})
+        admin.close()
 
     def delivered(self) -> Counter[int]:
         """How often each order is in the sink, as Spark reads it: in the files that the sink's log names."""
@@ -138,6 +143,17 @@ def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
     orders.wait_for(twice + Counter(range(200, 240)))
     assert orders.batches() == list(range(len(orders.batches())))
     assert [record["incarnation"] for record in stream.records("acquired")] == [one, three, again, one]
+
+    # Kafka deletes some of it, after somebody has looked and before the driver holds.
+    stream.deploy("orders-4", APP, orders.servers, str(orders.root), rewind=WANTED)
+    four = stream.standby("orders-4")
+    orders.delete_until(0, 60)
+    stream.request(four)
+    wait_for("the driver to give up", lambda: stream.state.deployments["orders-4"].ended)
+    reason = stream.state.deployments["orders-4"].reason
+    assert "Kafka has deleted what lines is to read again: orders-0 begins at offset 60 by now" in reason
+    assert orders.delivered() == twice + Counter(range(200, 240))
+    assert read(orders.root / "checkpoints" / "lines").committed == {"orders": {0: 120, 1: 120}}
 
 
 @pytest.mark.system
