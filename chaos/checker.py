@@ -25,7 +25,7 @@ from chaos.recorder import INPUT, Evidence
 from chaos.records import Comparison, compare, some
 from chaos.report import Report
 from chaos.stillness import Stillness, longest_outage, longest_stillness, stops_commits
-from chaos.upgrades import unexpected_ends, untrue_successes, wrong_holders
+from chaos.upgrades import unexpected_ends, untrue_operations, untrue_successes, wrong_holders
 from demo.history import max_holders
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
 from devstack.places import Pair
@@ -142,6 +142,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *_of_stillness(still),
         *unexpected_ends(journal),
         *untrue_successes(journal, facts.records, held),
+        *untrue_operations(journal, facts.records, held),
         *(f"{left} Find out who should have ended or removed it." for left in sorted(facts.leftovers)),
     ]
     return Report(
@@ -151,6 +152,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         control=pair.control,
         storage=pair.storage,
         faults=_kinds(journal, "fault"),
+        operations=_kinds(journal, "operation"),
         skipped=sum(line["what"] == "skipped" for line in journal),
         cells=cells_of(journal),
         upgrades=_kinds(journal, "upgrade"),

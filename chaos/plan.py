@@ -8,16 +8,27 @@ from chaos.states import ACQUIRED, DOWN, READY, REHEARSING, RELEASED, REQUESTED,
 from devstack.places import FILE, HDFS, KAFKA, Pair
 
 # What an upgrade does to the stream, in the words of the journal.
-GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, ROLL_BACK, CLEARED_TASK, NOTHING = (
+GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, CLEARED_TASK, NOTHING = (
     "good",
     "refused",
     "bad",
     "two_at_once",
     "four_in_a_row",
-    "roll_back",
     "cleared_task",
     "nothing",
 )
+# What a person asks by NAME__operate. What is stopped is started, once that run is over; ABORT calls an upgrade off.
+STOP, START, RESTART, REDEPLOY, ROLL_BACK, ABORT, FENCE = (
+    "stop",
+    "start",
+    "restart",
+    "redeploy",
+    "roll-back",
+    "abort",
+    "fence",
+)
+# While a run of these lasts nobody may hold, as was asked for.
+TAKE_DOWN = (STOP, START, RESTART, FENCE)
 # The person waits for the next of the upgrades that were asked for together, while other faults are at work.
 NEXT_IN_ROW = "next_in_row"
 ROWS = {FOUR_IN_A_ROW: 4}
@@ -103,14 +114,14 @@ class Scenario:
     """What is done to the stream, and the faults that meet it on the way, in the order of the protocol.
 
     :param clears: the task that a person clears; empty: none.
-    :param clear_after: after how many seconds.
+    :param meddles_after: after how many seconds, or after how many the upgrade is called off; 0: neither.
     """
 
     number: int
     action: str
     faults: tuple[PlannedFault, ...]
     clears: str = ""
-    clear_after: float = 0.0
+    meddles_after: float = 0.0
 
 
 def log_target(pair: Pair) -> str:

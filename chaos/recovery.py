@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.logs import numeric_names
@@ -23,15 +23,22 @@ class Recovery:
     :param checkpoints: the folder of each query's checkpoint, by name of the query.
     :param journal: gets a problem when the stream does not run again in time, and an entry when it does.
     :param say: called with a line for a person.
+    :param asked: says when nobody might hold because a person had asked for that, in seconds since 1970.
     """
 
     def __init__(
-        self, nemesis: Nemesis, checkpoints: Mapping[str, Place], journal: Journal, say: Callable[[str], None]
+        self,
+        nemesis: Nemesis,
+        checkpoints: Mapping[str, Place],
+        journal: Journal,
+        say: Callable[[str], None],
+        asked: Callable[[], Sequence[tuple[float, float]]] = tuple,
     ) -> None:
         self._nemesis = nemesis
         self._checkpoints = checkpoints
         self._journal = journal
         self._say = say
+        self._asked = asked
         self._noted = 0.0
         self._late = 0.0
 
@@ -43,7 +50,7 @@ class Recovery:
         healed = self._nemesis.last_healed
         if not healed or self._noted == healed:
             return True
-        seconds = round(without(self._nemesis.excused, healed, time.time()), 1)
+        seconds = round(without([*self._nemesis.excused, *self._asked()], healed, time.time()), 1)
         if self._runs(healed):
             self._noted = healed
             self._journal.note("recovered", fault=self._nemesis.last_fault, seconds=seconds)

@@ -32,6 +32,7 @@ class Report:
     :param skipped: faults that were planned and did not happen, as their event did not come.
     :param cells: the cells of the matrix that happened, as ``state/process/fault``, each with how often.
     :param upgrades: number of upgrades by kind.
+    :param operations: number of runs of the form, by what was asked for.
     :param produced: orders that the input topic has.
     :param lost: those that the output does not have.
     :param doubled: records of the output too many.
@@ -58,6 +59,7 @@ class Report:
     skipped: int = 0
     cells: Mapping[str, int] = field(default_factory=dict)
     upgrades: Mapping[str, int] = field(default_factory=dict)
+    operations: Mapping[str, int] = field(default_factory=dict)
     produced: int = 0
     lost: int = 0
     doubled: int = 0

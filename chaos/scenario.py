@@ -1,19 +1,42 @@
-"""Carry out one scenario: a person asks for upgrades while the nemesis is at work, and waits for what comes of it."""
+"""Carry out one scenario: a person asks for upgrades and more while the nemesis is at work, and waits for the ends."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import requests
 
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.runbook.by_hand import upgrade_run
 from chaos.faults import Nemesis
 from chaos.journal import Journal
-from chaos.plan import BAD, GOOD, NEXT_IN_ROW, NOTHING, REFUSED, ROLL_BACK, ROWS, TWO_AT_ONCE, Cell, Scenario
+from chaos.plan import (
+    ABORT,
+    BAD,
+    FENCE,
+    GOOD,
+    NEXT_IN_ROW,
+    NOTHING,
+    REDEPLOY,
+    REFUSED,
+    RESTART,
+    ROLL_BACK,
+    ROWS,
+    START,
+    STOP,
+    TAKE_DOWN,
+    TWO_AT_ONCE,
+    Cell,
+    Scenario,
+)
 from chaos.recovery import RECOVERY_SECONDS, Recovery
 from chaos.upgrades import AFTERMATH_SECONDS, EITHER
-from chaos.world import BACK_DAG, UPGRADE_DAG, World
+from chaos.world import OPERATE_DAG, UPGRADE_DAG, World
 from devstack.airflow_api import FINAL
 from devstack.errors import StackError
 
@@ -24,6 +47,8 @@ EVENT_SECONDS, QUIET_SECONDS = 240.0, 20.0
 RUN_SECONDS = 600.0
 WRONG = ("--totals-by", "customer", "country")  # another state: its rehearsal is refused
 SLOW = ("--score",)
+# The tasks of the form that do something.
+TASKS_BY_HAND = (STOP, ROLL_BACK, ABORT, FENCE, START, "upgrade")
 
 
 @dataclass
@@ -33,7 +58,7 @@ class _Upgrade:
     run: str
     expected: str
     began: float
-    deployment: str = ""  # of a roll-back: what shall not hold any more
+    holder: str = ""  # the deployment that held then
     ended: str = ""
 
 
@@ -60,11 +85,13 @@ class Person:
         self._journal = journal
         self._say = say
         self._check = check
-        self._recovery = Recovery(nemesis, world.checkpoints, journal, say)
+        self._recovery = Recovery(nemesis, world.checkpoints, journal, say, self._taken_down)
         self._versions = 0
         # Those that have not ended when a scenario begins, or are asked for in it; and those of them that it waits for.
         self._upgrades: list[_Upgrade] = []
         self._awaited: list[_Upgrade] = []
+        # From when to when runs lasted that may leave the stream without a holder; those that are over.
+        self._down: list[tuple[float, float]] = []
 
     def deploy(self) -> None:
         """Deploy the first release, and wait until the stream runs.
@@ -124,15 +151,16 @@ class Person:
         if action == NOTHING:
             return
         try:
-            if action in (ROLL_BACK, TWO_AT_ONCE):
+            if action == TWO_AT_ONCE:
                 # At once with a roll-back either may win, and the other says so.
-                expected = EITHER if action == TWO_AT_ONCE else "success"
-                with self._nemesis.quiet() as events:
-                    deployment = events.state.holding_deployment
-                if deployment is not None:
-                    self._trigger(action, BACK_DAG, {"deployment": deployment.id}, expected, deployment.id)
-                if action == TWO_AT_ONCE:
-                    self._upgrade(action, expected=expected)
+                self._operate(ROLL_BACK, expected=EITHER)
+                self._upgrade(action, expected=EITHER)
+                return
+            if action in (STOP, RESTART, REDEPLOY, ROLL_BACK, FENCE):
+                self._operate(action)
+                return
+            if action == ABORT:
+                self._upgrade(action, expected=EITHER)
                 return
             wrong = {REFUSED: WRONG, BAD: SLOW}.get(action, ())
             for _ in range(ROWS.get(action, 1)):
@@ -151,17 +179,17 @@ class Person:
             self._pause()
 
     def _meanwhile(self, scenario: Scenario, others_wait: bool) -> None:
-        """Wait until no fault is left, and clear a task in the middle if that is asked for.
+        """Wait until no fault is left, and clear a task, or call the upgrade off, in the middle if that is asked for.
 
         :param others_wait: upgrades of the same row wait; what comes after this one's end is theirs.
         """
         began = quiet = time.monotonic()
-        clear_at = began + scenario.clear_after if scenario.clears else None
-        while self._nemesis.waiting or self._nemesis.lasting or clear_at:
+        meddle_at = began + scenario.meddles_after if scenario.meddles_after else None
+        while self._nemesis.waiting or self._nemesis.lasting or meddle_at:
             now = time.monotonic()
-            if clear_at and now > clear_at:
-                clear_at = None
-                self._clear(scenario.clears)
+            if meddle_at and now > meddle_at:
+                meddle_at = None
+                self._meddle(scenario)
             ended = self._all_ended()
             quiet = quiet if self._recovery.look() and ended else now
             if others_wait and ended:
@@ -169,12 +197,13 @@ class Person:
                 return
             if now - quiet > QUIET_SECONDS or now - began > EVENT_SECONDS:
                 self._nemesis.skip("the event has not come")
-                clear_at = None
+                meddle_at = None
             self._pause()
 
     def _recover(self) -> None:
         deadline = time.monotonic() + 2 * RECOVERY_SECONDS
         while not self._recovery.look() and time.monotonic() < deadline:
+            self._all_ended()
             self._pause()
 
     def _wait_for_runs(self) -> None:
@@ -210,8 +239,51 @@ class Person:
                 states = self._world.api.task_states(upgrade.dag, upgrade.run)
             except (StackError, requests.RequestException):
                 return False  # the API server, or its database, is busy
-            self._end(upgrade, state, skipped="skipped" in states.values())
-        return all(upgrade.ended for upgrade in self._awaited)
+            self._end(upgrade, state, [task for task in TASKS_BY_HAND if states.get(task) == "success"])
+        return all(upgrade.ended for upgrade in self._awaited) and not self._starts_what_is_stopped()
+
+    def _starts_what_is_stopped(self) -> bool:
+        """Start a stream that a run has stopped, which the watch leaves alone; return whether there is one."""
+        with self._nemesis.quiet() as events:
+            if events.state.phase is not StreamPhase.STOPPED:
+                return False
+        with contextlib.suppress(StackError, requests.RequestException):  # it is asked for again
+            self._operate(START)
+            self._awaited.append(self._upgrades[-1])
+        return True
+
+    def _operate(self, operation: str, expected: str = "success") -> None:
+        """Ask for an operation by the form, as far as it can be done now."""
+        with self._nemesis.quiet() as events:
+            state = events.state
+        held, more = state.holding_deployment, {}
+        if operation == RESTART and held is not None:
+            # Of another version than that of the YAML the stream is not restarted, but upgraded.
+            self._let_the_yaml_ask_for(held.release.version)
+        if operation == REDEPLOY:
+            others = _held_before(state)
+            if not others:
+                self._upgrade(GOOD)
+                return
+            more = {"release": others[-1]}
+        if operation == ROLL_BACK and not _held_before(state):
+            expected = EITHER  # there is none to go back to
+        conf = {"operation": operation, "reason": "chaos", "ask": False, **more}
+        self._trigger(operation, OPERATE_DAG, conf, expected, held.id if held else "")
+
+    def _let_the_yaml_ask_for(self, version: str) -> None:
+        yaml = self._world.folder / "dags" / "streams" / "orders.yaml"
+        new = yaml.with_suffix(".new")
+        new.write_text(re.sub("(?m)^version: .*$", f'version: "{version}"', yaml.read_text()))
+        new.replace(yaml)
+
+    def _taken_down(self) -> Sequence[tuple[float, float]]:
+        """When runs of the form lasted that may leave the stream without a holder."""
+        return [*self._down, *((each.began, time.time()) for each in self._upgrades if self._takes_down(each))]
+
+    @staticmethod
+    def _takes_down(upgrade: _Upgrade) -> bool:
+        return upgrade.kind in TAKE_DOWN and not upgrade.ended
 
     def _upgrade(self, kind: str, *arguments: str, expected: str = "success") -> None:
         self._versions += 1
@@ -223,18 +295,35 @@ class Person:
         }
         self._trigger(kind, UPGRADE_DAG, conf, expected)
 
-    def _trigger(self, kind: str, dag: str, conf: Mapping[str, object], expected: str, deployment: str = "") -> None:
+    def _trigger(self, kind: str, dag: str, conf: Mapping[str, object], expected: str, holder: str = "") -> None:
         began = time.time()
         run = self._world.api.trigger(dag, conf)
-        self._upgrades.append(_Upgrade(kind, dag, run, expected, began, deployment))
+        self._upgrades.append(_Upgrade(kind, dag, run, expected, began, holder))
 
-    def _end(self, upgrade: _Upgrade, ended: str, *, skipped: bool = False) -> None:
+    def _end(self, upgrade: _Upgrade, ended: str, did: Sequence[str] = ()) -> None:
+        now = time.time()
+        if self._takes_down(upgrade):
+            self._down.append((upgrade.began, now))
         upgrade.ended = ended
-        seconds = round(time.time() - upgrade.began, 1)
-        back = {"deployment": upgrade.deployment, "skipped": skipped} if upgrade.deployment else {}
+        seconds = round(now - upgrade.began, 1)
+        by_form = upgrade.dag == OPERATE_DAG
+        more = {"did": list(did), "holder": upgrade.holder} if by_form else {}
         what = {"kind": upgrade.kind, "run": upgrade.run, "expected": upgrade.expected, "ended": ended}
-        self._journal.note("upgrade", **what, seconds=seconds, **back)
+        self._journal.note("operation" if by_form else "upgrade", **what, seconds=seconds, **more)
         self._say(f"    {upgrade.kind}: {ended} after {seconds:.0f} s (without faults: {upgrade.expected or 'either'})")
+        if by_form and "upgrade" in did:
+            # What it has started goes on by itself.
+            started = _Upgrade(upgrade.kind, UPGRADE_DAG, upgrade_run(upgrade.run), upgrade.expected, upgrade.began)
+            self._upgrades.append(started)
+            self._awaited.append(started)
+
+    def _meddle(self, scenario: Scenario) -> None:
+        if scenario.clears:
+            self._clear(scenario.clears)
+            return
+        with contextlib.suppress(StackError, requests.RequestException):  # then the upgrade goes on
+            self._operate(ABORT)
+            self._awaited.append(self._upgrades[-1])
 
     def _clear(self, task: str) -> None:
         upgrade = next((each for each in self._upgrades if not each.ended), None)
@@ -252,3 +341,15 @@ class Person:
     def _pause(self) -> None:
         self._check()
         time.sleep(POLL_SECONDS)
+
+
+def _held_before(state: StreamState) -> list[str]:
+    """Return the hashes of the good releases that have held, but for that which holds now, the last one last."""
+    holds = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda each: each.epoch)
+    held = [state.deployments[deployment_of(each.id)].release for each in holds]
+    now = state.holding_deployment
+    return [
+        release.hash
+        for release in held
+        if not set(SLOW) & set(release.arguments) and (now is None or release.hash != now.release.hash)
+    ]

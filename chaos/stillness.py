@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from chaos.batches import Batch
+from chaos.plan import TAKE_DOWN
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,17 @@ def longest_outage(batches: Mapping[str, Iterable[Batch]]) -> float:
 def longest_stillness(batches: Mapping[str, Iterable[Batch]], journal: Sequence[Mapping[str, Any]]) -> Stillness:
     """Return the longest of all queries, from the end of the last fault in it on that can stop commits.
 
-    The time in which other faults last does not count either, but what comes after one does not begin anew. It shows
-    what a look after each fault cannot: a stream that commits once more after a fault and stands still then.
+    The time in which other faults last, or a run of the form that may leave the stream without a holder, does not count
+    either, but what comes after one does not begin anew. It shows what a look after each fault cannot: a stream that
+    commits once more after a fault and stands still then.
     """
     healed = {line["id"]: float(line["at"]) for line in journal if line["what"] == "healed"}
     faults: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for line in journal:
         if line["what"] == "fault":
             faults[stops_commits(line["target"])].append((float(line["at"]), healed.get(line["id"], math.inf)))
+        if line["what"] == "operation" and line["kind"] in TAKE_DOWN:
+            faults[False].append((float(line["at"]) - line["seconds"], float(line["at"])))
     found = [Stillness("", 0.0, 0.0)]
     for query, known in batches.items():
         for before, after in _commits(known):

@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.planning.descent import family
 from chaos.holds import Hold
-from chaos.plan import BAD, FILES, REFUSED, STORAGE, log_target
+from chaos.plan import BAD, FENCE, FILES, REFUSED, ROLL_BACK, START, STOP, STORAGE, log_target
 from chaos.stillness import stops_commits
 from devstack.airflow_api import FINAL
 from devstack.places import Pair
@@ -58,8 +58,7 @@ def wrong_holders(journal: Journal, records: Records, held: Sequence[Hold], pair
 def untrue_successes(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
     """Return a sentence for each run that ended as success and changed nothing, whatever faults there were.
 
-    An upgrade has made a deployment hold that it declared, or that the watch declared of that again. A roll-back has
-    made another deployment hold, or was skipped.
+    An upgrade has made a deployment hold that it declared, or that the watch declared of that again.
 
     :param held: all holds by the log.
     """
@@ -70,18 +69,41 @@ def untrue_successes(journal: Journal, records: Records, held: Sequence[Hold]) -
             continue
         began = line["at"] - line["seconds"]
         holders = {deployment_of(hold.incarnation) for hold in held if began <= hold.since <= line["at"]}
-        bad = line.get("deployment")
-        if bad is not None:
-            if not line.get("skipped") and not holders - {bad}:
-                found.append(
-                    f"The roll-back {line['run']} ended as success, and none but {bad} acquired meanwhile. "
-                    "Read the log of its task."
-                )
-        elif not holders & {name for each in _declared(line, records) for name in family(state, each)}:
+        if not holders & {name for each in _declared(line, records) for name in family(state, each)}:
             found.append(
                 f"The run {line['run']} ({line['kind']}) ended as success, and no deployment of it acquired. "
                 "Read the logs of its tasks."
             )
+    return found
+
+
+def untrue_operations(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
+    """Return a sentence for each task of `NAME__operate` that says it did what the log does not show.
+
+    A start has made a deployment hold, a roll-back another one than before. When a stop ends nobody holds, unless a
+    start came after it in the same run. A fence has left its record.
+
+    :param held: all holds by the log.
+    """
+    found = []
+    for line in journal:
+        if line["what"] != "operation":
+            continue
+        began, did = line["at"] - line["seconds"], line["did"]
+        came = {deployment_of(hold.incarnation) for hold in held if began <= hold.since <= line["at"]}
+        fenced = any(record.kind == Kind.FENCED and began <= at <= line["at"] for record, at in records)
+        untrue = {
+            START: not came,
+            ROLL_BACK: not came - {line["holder"]},
+            STOP: START not in did and any(hold.since <= line["at"] < hold.until for hold in held),
+            FENCE: not fenced,
+        }
+        found += [
+            f"The task {task} of the run {line['run']} ended as success, and the control log does not show that. "
+            "Read its log."
+            for task in did
+            if untrue.get(task)
+        ]
     return found
 
 
@@ -95,7 +117,8 @@ def unexpected_ends(journal: Journal) -> list[str]:
         f"The run {line['run']} ({line['kind']}) ended as {line['ended']} instead of {line['expected']}, and no fault "
         "explains it. Read the logs of its tasks."
         for line in journal
-        if line["what"] == "upgrade" and line["ended"] in FINAL and line["expected"] not in (EITHER, line["ended"])
+        if line["what"] in ("upgrade", "operation")
+        if line["ended"] in FINAL and line["expected"] not in (EITHER, line["ended"])
         if not _meets(line, faults)
     ]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from chaos.plan import (
+    ABORT,
     BAD,
     CLEARED_TASK,
     DRIVERS,
+    FENCE,
     FILES,
     FOLDER_EXTRAS,
     FOUR_IN_A_ROW,
@@ -17,9 +19,12 @@ from chaos.plan import (
     NEXT_IN_ROW,
     NOTHING,
     PARTS,
+    REDEPLOY,
     REFUSED,
+    RESTART,
     ROLL_BACK,
     ROWS,
+    STOP,
     TASKS,
     TWO_AT_ONCE,
     Cell,
@@ -54,6 +59,9 @@ TRIES = 3
 # Every so manieth scenario has no fault, and so about every fifth upgrade.
 CLEAN_EVERY = 6
 CLEAN_ACTIONS = (GOOD, GOOD, BAD, REFUSED, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK)
+# What the form may ask for in place of an action, and meets the same faults; and where there are none.
+BY_FORM = {NOTHING: (STOP, RESTART, FENCE), GOOD: (REDEPLOY,), CLEARED_TASK: (ABORT,)}
+CLEAN_BY_FORM = {GOOD: (REDEPLOY, STOP, RESTART, FENCE), CLEARED_TASK: (ABORT,)}
 
 _DEADLY = (*DRIVERS, "worker")
 _ORDER = {state: number for number, state in enumerate(STATES)}
@@ -94,18 +102,27 @@ class Walk:
         self._number += 1
         draw = random.Random(f"plan {self._seed} {self._number}")
         if self._row == 0 and self._number % CLEAN_EVERY == 0:
-            return self._scenario(draw.choice(CLEAN_ACTIONS), (), draw)
+            return self._scenario(self._or_by_form(draw.choice(CLEAN_ACTIONS), CLEAN_BY_FORM), (), draw)
         self._choose(draw)
         action = NEXT_IN_ROW if self._row else _action_for(self._chosen, draw)
         self._row = ROWS.get(action, self._row) - 1 if self._row or action in ROWS else 0
         last = max(_ORDER[cell.state] for cell in self._chosen)
         faults = [self._planned(cell, draw, survived=_ORDER[cell.state] < last) for cell in self._chosen]
-        return self._scenario(action, [*faults, *self._others(draw)], draw)
+        return self._scenario(self._or_by_form(action, BY_FORM), [*faults, *self._others(draw)], draw)
+
+    def _or_by_form(self, action: str, verbs: Mapping[str, Sequence[str]]) -> str:
+        # By a draw of its own: the faults of a seed do not depend on it.
+        return random.Random(f"form {self._seed} {self._number}").choice((action, action, *verbs.get(action, ())))
 
     def _scenario(self, action: str, faults: Iterable[PlannedFault], draw: random.Random) -> Scenario:
         clears = draw.choice(TASKS) if action == CLEARED_TASK else ""
+        meddles = action in (CLEARED_TASK, ABORT)
         return Scenario(
-            self._number, action, tuple(sorted(faults, key=self._place)), clears, draw.uniform(5, 45) if clears else 0.0
+            self._number,
+            action,
+            tuple(sorted(faults, key=self._place)),
+            clears,
+            draw.uniform(5, 45) if meddles else 0.0,
         )
 
     def _choose(self, draw: random.Random) -> None:

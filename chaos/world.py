@@ -30,7 +30,7 @@ from devstack.places import CONTROL_PREFIX, CONTROL_URL, FILE, Pair, Storage, op
 from devstack.stack import LocalStack
 
 ROOT = Path(__file__).parents[1]
-UPGRADE_DAG, BACK_DAG = "orders__upgrade", "orders__back"
+UPGRADE_DAG, OPERATE_DAG = "orders__upgrade", "orders__operate"
 WORKERS, WORKER_CORES = 2, 9
 # Short, so that an hour reaches much; a user could have the same.
 CHANGES: Mapping[str, Any] = {
@@ -126,7 +126,6 @@ def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
                 **stream_settings(pair.control, storage, stack.bootstrap_servers, data),
             }
             lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
-            shutil.copy(ROOT / "chaos" / "dags" / "orders_back.py", dags)
             _change(dags / "apps" / "scoring.py", QUICKLY_THROTTLED)
             _change(dags / "apps" / "orders.py", SHORT_BATCHES)
             site = DemoEnvironment.at(dags, stack.airflow.api)

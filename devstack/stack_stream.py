@@ -185,8 +185,14 @@ class StackStream(HandRunStream):
         origin = self.log.store.origin()
         for deployment in self.state.deployments.values():
             if deployment.submission:
-                gone = partial(self.cluster.gone, deployment.submission, Whose(deployment.id, origin))
-                wait_for("the driver to be gone", gone, 60)
+                wait_for(
+                    "the driver to be gone",
+                    partial(self._is_gone, deployment.submission, Whose(deployment.id, origin)),
+                    60,
+                )
+
+    def _is_gone(self, submission: str, whose: Whose) -> bool:
+        return self.cluster.remains(submission, whose).gone
 
 
 @contextmanager

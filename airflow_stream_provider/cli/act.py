@@ -43,75 +43,21 @@ _REPEAT = "What was asked for so far goes on. Give the same command again: it go
 
 
 @suppress_logs_and_warning
-def stop(args: Namespace) -> NoReturn:
-    """Stop a stream."""
-    _act(Operation.STOP, args)
-
-
-@suppress_logs_and_warning
-def start(args: Namespace) -> NoReturn:
-    """Start a stream that nobody holds."""
-    _act(Operation.START, args)
-
-
-@suppress_logs_and_warning
-def restart(args: Namespace) -> NoReturn:
-    """Stop a stream, and start it again."""
-    _act(Operation.RESTART, args)
-
-
-@suppress_logs_and_warning
-def upgrade(args: Namespace) -> NoReturn:
-    """Upgrade a stream to the release of its YAML."""
-    _act(Operation.UPGRADE, args)
-
-
-@suppress_logs_and_warning
-def redeploy(args: Namespace) -> NoReturn:
-    """Deploy a stored release of a stream."""
-    _act(Operation.REDEPLOY, args)
-
-
-@suppress_logs_and_warning
-def rewind(args: Namespace) -> NoReturn:
-    """Read Kafka records again that were read since a time."""
-    _act(Operation.REWIND, args)
-
-
-@suppress_logs_and_warning
-def promote(args: Namespace) -> NoReturn:
-    """Let the new release that stands by take over now."""
-    _act(Operation.PROMOTE, args)
-
-
-@suppress_logs_and_warning
-def roll_back(args: Namespace) -> NoReturn:
-    """Give a stream back to the release that held it before."""
-    _act(Operation.ROLL_BACK, args)
-
-
-@suppress_logs_and_warning
-def abort(args: Namespace) -> NoReturn:
-    """Call off the new release that comes up or stands by."""
-    _act(Operation.ABORT, args)
-
-
-@suppress_logs_and_warning
-def fence(args: Namespace) -> NoReturn:
-    """Kill the driver that holds a stream."""
-    _act(Operation.FENCE, args)
-
-
-@suppress_logs_and_warning
-def retire(args: Namespace) -> NoReturn:
-    """Stop a stream for good."""
-    _act(Operation.RETIRE, args)
-
-
-@suppress_logs_and_warning
-def adopt(args: Namespace) -> NoReturn:
-    """Take over a job that runs without a stream."""
-    _act(Operation.ADOPT, args)
+def act(args: Namespace, operation: str) -> NoReturn:
+    """Say what an operation will do, ask, do it, and exit; see `Operation`."""
+    read_connections()
+    try:
+        command = _Command.of(Operation(operation), args)
+    except SpecError as error:
+        _end(args, "refused", Exit.REFUSED, str(error), None, {})
+    try:
+        command.run()
+    except SpecError as error:
+        command.end(*(("failed", Exit.FAILED) if command.begun else ("refused", Exit.REFUSED)), str(error))
+    except StreamError as error:
+        command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
+    except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D in place of an answer
+        command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
 
 
 @dataclass
@@ -236,7 +182,8 @@ class _Command:
                 conf = {"release": foreseen.release, "reason": self.reason}
                 if foreseen.rewind is not None:
                     conf["rewind"] = json.dumps(foreseen.rewind)
-                ran = self._unless_another_release(self.run_of_airflow.carry_out(hook, conf, Progress().info))
+                ran = self.run_of_airflow.carry_out(hook, conf, Progress().info)
+                ran = self._unless_another_release(ran, foreseen)
                 self.results[part] = ran.result
                 break
             operator = self._operator(part, foreseen.deployment)
@@ -255,18 +202,23 @@ class _Command:
             self.results[part] = ran.result
         return ran
 
-    def _unless_another_release(self, ran: Ran) -> Ran:
-        """Return that it has failed if a run that had begun before has deployed something else than the YAML says now.
+    def _unless_another_release(self, ran: Ran, foreseen: Foreseen) -> Ran:
+        """Return that it has failed if the run has deployed something else than this command asks for.
 
-        Whoever gives the same command for each change of a repository means the change.
+        One that had begun before goes by what the YAML said then, and a new one by the form that Airflow has read last.
         """
-        run = self.run_of_airflow
-        followed = run is not None and bool(run.run_id) and self.operation is Operation.UPGRADE
-        if ran.code is not Exit.DONE or not followed or compare(self.spec).same:
+        if ran.code is not Exit.DONE or ran.snapshot is None:
             return ran
-        said = "The run that was followed had begun before, and what it has deployed is not what the YAML says now."
-        holder = ran.snapshot.holder_sentence if ran.snapshot is not None else ""
-        return replace(ran, code=Exit.FAILED, said=f"{said} {holder} Give the command again.")
+        if self.operation is Operation.UPGRADE:
+            as_asked = compare(self.spec).same
+        elif self.operation is Operation.REWIND:
+            as_asked = ran.snapshot.state.deployments[ran.result["deployment"]].rewind is not None
+        else:
+            as_asked = ran.snapshot.state.deployments[ran.result["deployment"]].release.hash == foreseen.release
+        if as_asked:
+            return ran
+        said = f"Run {ran.result['run']} has deployed something else than was asked for. {ran.snapshot.holder_sentence}"
+        return replace(ran, code=Exit.FAILED, said=f"{said} Give the command again.")
 
     @property
     def _digits(self) -> str:
@@ -290,22 +242,6 @@ class _Command:
             confirmed_by=self.confirmed_by,
             job=self.job,
         )
-
-
-def _act(operation: Operation, args: Namespace) -> NoReturn:
-    read_connections()
-    try:
-        command = _Command.of(operation, args)
-    except SpecError as error:
-        _end(args, "refused", Exit.REFUSED, str(error), None, {})
-    try:
-        command.run()
-    except SpecError as error:
-        command.end(*(("failed", Exit.FAILED) if command.begun else ("refused", Exit.REFUSED)), str(error))
-    except StreamError as error:
-        command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
-    except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D in place of an answer
-        command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
 
 
 def _end(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
 
 _COMMANDS = "airflow_stream_provider.cli.commands"
@@ -66,7 +68,7 @@ _CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = unknown."
 
 def _acting(name: str, help: str, *more: Arg) -> ActionCommand:
     """Return a command that changes a stream."""
-    act = lazy_load_command(f"airflow_stream_provider.cli.act.{name.replace('-', '_')}")
+    act = partial(lazy_load_command("airflow_stream_provider.cli.act.act"), operation=name)
     return ActionCommand(name=name, help=help, func=act, args=(*_ACT, *more), epilog=_ACT_CODES)
 
 

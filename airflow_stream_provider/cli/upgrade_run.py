@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow.api.common.trigger_dag import trigger_dag
+from airflow.exceptions import DagRunAlreadyExists
 from airflow.models import DagModel, DagRun
+from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunTriggeredByType
-from sqlalchemy import select
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from airflow_stream_provider.cli.run_here import Exit, Ran
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 
 _VERB = "upgrade"
 _PACE_SECONDS = 2.0
@@ -40,6 +42,8 @@ class UpgradeRun:
     :param dag_id: of the DAG; empty when Airflow does not know it.
     :param who: the person.
     :param run_id: of the person's own run that is under way; empty: none is.
+    :param next_id: what the run that is started will be called: the same for all who look at this moment, so that only
+        one of them starts it.
     :param problem: why no run can be started now, and what to do; empty: one can.
     """
 
@@ -47,6 +51,7 @@ class UpgradeRun:
     who: str
     run_id: str = ""
     problem: str = ""
+    next_id: str = ""
 
     @classmethod
     def of(cls, stream: str, who: str, reason: str, digits: str, *, rewinds: bool = False) -> UpgradeRun:
@@ -61,9 +66,11 @@ class UpgradeRun:
             dag, problem = _dag_of(stream, session)
             if dag is None:
                 return cls("", who, problem=problem)
+            # Before the runs that are under way: one that is started in between is seen there.
+            last = session.scalar(select(func.max(DagRun.id)).where(DagRun.dag_id == dag.dag_id))
             under_way = select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.state.in_(_UNDER_WAY))
             runs = list(session.scalars(under_way.order_by(DagRun.run_after)))
-            found = cls(dag.dag_id, who)
+            found = cls(dag.dag_id, who, next_id=f"command__{(last or 0) + 1}")
             if len(runs) == 1 and _same(runs[0], who, reason, digits, rewinds):
                 return replace(found, run_id=runs[0].run_id)
             if runs:
@@ -84,6 +91,7 @@ class UpgradeRun:
 
         :param conf: what the form gets.
         :param say: takes a line of what goes on, and its values.
+        :raises SpecError: the run cannot be started: another one was, a moment ago, or Airflow does not take it.
         :raises StreamError: Airflow's database does not answer, or the run was deleted meanwhile.
         """
         run_id = self.run_id or self._start(conf)
@@ -104,14 +112,33 @@ class UpgradeRun:
 
     def _start(self, conf: Mapping[str, Any]) -> str:
         with _database():
-            run = trigger_dag(
-                self.dag_id,
-                triggered_by=DagRunTriggeredByType.CLI,
-                triggering_user_name=self.who,
-                conf=dict(conf),
-            )
-        assert run is not None, "the DAG was there a moment ago"
-        return str(run.run_id)
+            try:
+                trigger_dag(
+                    self.dag_id,
+                    run_id=self.next_id,
+                    triggered_by=DagRunTriggeredByType.CLI,
+                    triggering_user_name=self.who,
+                    conf=dict(conf),
+                )
+            except (DagRunAlreadyExists, IntegrityError):
+                self._check_mine(conf)
+            except (AirflowException, ValueError) as error:
+                raise SpecError(
+                    f"Airflow does not start a run of {self.dag_id}: {str(error).rstrip('.')}.",
+                    next_step="Nothing was done. Correct that; then give the command again.",
+                ) from error
+        return self.next_id
+
+    def _check_mine(self, conf: Mapping[str, Any]) -> None:
+        """Check that the run which another command has started a moment ago is what this one asks for."""
+        with _database() as session:
+            run = session.scalar(select(DagRun).where(DagRun.dag_id == self.dag_id, DagRun.run_id == self.next_id))
+            by = "somebody" if run is None else run.triggering_user_name
+            if run is None or by != self.who or dict(run.conf or {}) != conf:
+                raise SpecError(
+                    f"Run {self.next_id} of {self.dag_id} was started at this moment, by {by}, for something else.",
+                    next_step="Nothing was done. Wait for its end; then ask again.",
+                )
 
     def _look(self, run_id: str) -> tuple[str, dict[str, str]]:
         with _database() as session:

@@ -240,9 +240,6 @@ class Cluster(Protocol):
         :param hosts: every host that its executors have run on, from its heartbeats; None: any.
         """
 
-    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
-        """Return whether nothing remains."""
-
     def unmanaged(self, id: str) -> UnmanagedJob | None:
         """Return a job that this provider has not started, to be adopted; None: this cluster cannot end one surely.
 

@@ -23,7 +23,6 @@ SPNEGO = "1.3.6.1.5.5.2"
 _SCHEME = "Negotiate"
 # What these say is believed: 404 is that something is not known. Any other status is an error, whoever says so.
 _BELIEVED = (200, 201, 202, 404)
-_REFUSED = (401, 403)
 # KRB5_KDC_UNREACH and KRB5_REALM_UNKNOWN of MIT's krb5.h, as they come: without a sign.
 _KDC_AWAY = (-1765328228 % 2**32, -1765328230 % 2**32)
 
@@ -72,8 +71,8 @@ class Proof:
 
         :raises Unanswered: it does not prove that, and is none of the errors that anybody may answer with.
         """
-        if answer.status in _REFUSED:
-            # The ticket may be for a key that the server has no more.
+        if answer.status == 401:
+            # The ticket may be for a key that the server has no more. A 403 says that it was a good one.
             _thrown_away[self._login] = _thrown_away.get(self._login, 0) + 1
         if answer.status in _BELIEVED and not self._holds(answer.headers.get("www-authenticate", "")):
             raise Unanswered(

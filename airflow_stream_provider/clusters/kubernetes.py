@@ -239,10 +239,6 @@ class KubernetesCluster:
             return Remains((error.message,))
         return Remains(tuple(alive), tuple(lost))
 
-    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
-        """Return whether the kubelet has confirmed the end of the driver and all its executors, or its node is gone."""
-        return self.remains(submission, whose, applications).gone
-
     def unmanaged(self, id: str) -> UnmanagedJob | None:
         """Return None: a foreign pod has no finalizer, so nobody could tell its end from its loss. A person ends it."""
         return None

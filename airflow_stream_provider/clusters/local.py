@@ -199,10 +199,6 @@ class LocalCluster:
             return Remains((_elsewhere(folder).message,))
         return Remains(tuple(f"Process {process.pid} is alive." for process in processes.of(submission)))
 
-    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
-        """Return whether all processes of the driver have ended."""
-        return self.remains(submission, whose).gone
-
     def unmanaged(self, id: str) -> UnmanagedJob | None:
         """Return None: processes of this machine have no id that tells one from the next. A person ends the job."""
         return None

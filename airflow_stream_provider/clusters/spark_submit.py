@@ -55,7 +55,7 @@ def run(job: Job, settings: YarnSettings, login: KerberosLogin, id: str, end: fl
     Should this process be killed, spark-submit is killed by the kernel.
 
     :param id: the tag, by which the driver is found.
-    :param end: moment at which spark-submit is killed, in seconds since 1970.
+    :param end: moment at which spark-submit is killed, by the monotonic clock.
     :raises ClusterError: it has failed; the driver may have been submitted all the same.
     """
     from airflow.sdk.exceptions import AirflowException

@@ -242,10 +242,6 @@ class StandaloneCluster:
             left += [f"Worker {worker['id']} was not reached in time."] if found is None else found
         return Remains(tuple(left), tuple(lost))
 
-    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
-        """Return whether the master and all live workers list no driver, application or executor of it any more."""
-        return self.remains(submission, whose, applications).gone
-
     def unmanaged(self, id: str) -> UnmanagedJob | None:
         """Return a driver (``driver-…``) or, of a job in client mode, an application (``app-…``)."""
         return StandaloneUnmanaged(self._masters, self._hosts, id)

@@ -6,7 +6,7 @@ the program is killed when the thread that has started it ends, and at the momen
 
     STREAM_PROGRAM=PATH STREAM_PARENT=PID STREAM_UNTIL=SECONDS until.py ARGUMENT...
 
-The moment is in seconds since 1970. Exit code 70: the program was not started.
+The moment is by the monotonic clock of this machine, which nobody sets. Exit code 70: the program was not started.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> None:
     # Neither is reset by the program's start: whoever started us may have ignored or blocked it.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    left = until - time.time()
+    left = until - time.monotonic()
     if left <= 0:
         sys.exit(NOT_STARTED)
     signal.setitimer(signal.ITIMER_REAL, left)

@@ -267,10 +267,6 @@ class YarnCluster:
         lost = [sentence for part in parts for sentence in part.lost]
         return Remains(tuple(dict.fromkeys(alive)), tuple(dict.fromkeys(lost)))
 
-    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
-        """Return whether every node says that it runs nothing of the driver and its executors any more."""
-        return self.remains(submission, whose, applications).gone
-
     def unmanaged(self, id: str) -> UnmanagedJob | None:
         """Return an application (``application_…``)."""
         return YarnUnmanaged(self._settings, self._hosts, id)

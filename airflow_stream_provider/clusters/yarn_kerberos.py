@@ -42,7 +42,8 @@ class KerberosYarnCluster(YarnCluster):
     def __init__(self, settings: YarnSettings, login: KerberosLogin) -> None:
         super().__init__(settings)
         self._login = login
-        self._unsent: set[str] = set()
+        # When each was made, by the monotonic clock.
+        self._unsent: dict[str, float] = {}
 
     def check(self, job: Job) -> None:
         """Check this machine, the keytab, and then what is checked on every YARN.
@@ -58,7 +59,7 @@ class KerberosYarnCluster(YarnCluster):
         """Return a new tag, of which nothing is started yet. Only this process can send it, and for a bounded time."""
         api.find_active(self._settings)
         id = new_submission(time.time())
-        self._unsent.add(id)
+        self._unsent[id] = time.monotonic()
         return id
 
     def submit(self, job: Job, reserved: str = "") -> str:
@@ -70,10 +71,12 @@ class KerberosYarnCluster(YarnCluster):
                 next_step="Start a new run. Nothing was submitted.",
                 submission=id,
             )
-        if id in self._unsent:
-            self._unsent.discard(id)
+        made = self._unsent.pop(id, None)
+        if made is not None:
+            # Whichever clock is ahead: this machine's may have been set since.
+            since = max(time.time() - made_at(id), time.monotonic() - made)
             try:
-                spark_submit.run(job, self._settings, self._login, id, made_at(id) + SUBMIT_SECONDS)
+                spark_submit.run(job, self._settings, self._login, id, time.monotonic() + SUBMIT_SECONDS - since)
             except ClusterError:
                 if not self._has(id):
                     raise

@@ -11,7 +11,7 @@ import re
 import secrets
 
 SUBMIT_SECONDS = 240.0
-"""So long after an id was made the program that may send it is killed, on whatever machine it runs."""
+"""So long after an id was made the program that may send it is killed, at the latest, whatever is done to the clock."""
 COME_SECONDS = 300.0
 """So long an application of an id may still come: the clocks of two machines differ, and YARN may be slow."""
 _SUBMISSION = re.compile(r"submission-(\d{13})-[0-9a-f]{16}", re.ASCII)

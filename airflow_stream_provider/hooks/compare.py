@@ -87,7 +87,7 @@ def compare_with(
     stored, problem = None, ""
     if deployment.release.hash != wanted.hash:
         try:
-            stored = hook.stored(deployment.release)
+            stored = hook.releases.verify(deployment.release)
         except StreamError as error:
             problem = str(error)
     old = Declaration(deployment.release, stored, deployment.policy, deployment.cluster)

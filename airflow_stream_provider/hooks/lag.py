@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.control import control_root
@@ -13,8 +13,13 @@ from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import measure_lag, measure_sources
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.lag.targets import LagTarget, stream_sources
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.state import StreamState
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.checkpoint.logs import KafkaOffsets
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +55,17 @@ def lag_if_known(
     except StreamError as error:
         log.warning("The lag cannot be measured now: %s", error)
         return None
+
+
+def committed_offsets(
+    stream: str, control: str, state: StreamState, heartbeats: Mapping[str, Heartbeat]
+) -> dict[str, list[KafkaOffsets]]:
+    """Return the committed Kafka offsets by query: the first offsets that a driver starting now would read.
+
+    Queries whose offsets are not known are left out.
+    """
+    found = (source.read() for source in stream_sources(stream, control, state, heartbeats))
+    return {query.query: [query.offsets] for query in found if query.offsets}
 
 
 def check_kafka(conn_id: str) -> None:

@@ -78,7 +78,8 @@ def _wanted(
     if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
         return wanted_of(requested)
     if operation is Operation.PROMOTE:
-        return Wanted(approval=spec.upgrade.approval, hanging=holder_hangs(hook, spec, snapshot))
+        hangs = holder_hangs(hook, spec, snapshot)
+        return Wanted(approval=spec.upgrade.approval, hanging=hangs, max_seconds=spec.lag.max_seconds)
     if operation is Operation.UPGRADE:
         found = wanted_of(requested)
         same = not found.problem and compare(spec).same

@@ -60,7 +60,7 @@ def why_not_stored(hook: StreamHook, release: Release) -> str:
     :raises StorageUnavailable: as above.
     """
     try:
-        hook.stored(release)
+        hook.releases.verify(release)
     except (ControlUnavailable, StorageUnavailable):
         raise
     except StreamError as error:

@@ -17,32 +17,28 @@ from airflow.sdk import BaseHook
 from airflow_stream_provider.clusters import Cluster, UnmanagedView, Whose, open_cluster
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot, Samples
-from airflow_stream_provider.control.topic_store import TopicStore
-from airflow_stream_provider.hooks.clean_up import StorageOfLog, clean_up, clean_up_topic
-from airflow_stream_provider.hooks.connections import Connected, aconnect, connect, storage_connection
+from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
-from airflow_stream_provider.hooks.driver_log import driver_log_tail
-from airflow_stream_provider.hooks.drivers import driver_facts, is_stranger, kill_drivers
+from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers
+from airflow_stream_provider.hooks.heartbeats import living_heartbeats
 from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
+from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.targets import stream_sources
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, StreamError, says
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
+from airflow_stream_provider.lifecycle.ids import check_stream_name
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import settled
 from airflow_stream_provider.planning.condition import Needs
-from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, submission_of
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.releases.address import StorageAddress
-from airflow_stream_provider.releases.open_place import address_of, open_place
-from airflow_stream_provider.releases.place import ReleasePlace
+from airflow_stream_provider.releases.open_place import address_of
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.checkpoint.logs import KafkaOffsets
     from airflow_stream_provider.clusters import Job
     from airflow_stream_provider.lag.moments import Moments
     from airflow_stream_provider.lag.report import LagReport
@@ -118,6 +114,11 @@ class StreamHook(BaseHook):
         return self._root
 
     @property
+    def releases(self) -> StreamReleases:
+        """Where its releases are."""
+        return StreamReleases(self.root, self.control, self.stream, self.storage, self.storage_conn_id)
+
+    @property
     def control_log(self) -> ControlLog:
         """The control log of a stream that exists."""
         if self._log_opened is None:
@@ -160,7 +161,7 @@ class StreamHook(BaseHook):
         state = self.control_log.refresh()
         records = self.control_log.history() if history else ()
         read_at = time.monotonic()
-        heartbeats = self._heartbeats(state)
+        heartbeats = living_heartbeats(self.control_log, state)
         if self._newest is not None:
             self._newest.check(heartbeats)
         lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
@@ -177,22 +178,8 @@ class StreamHook(BaseHook):
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
         return await asyncio.get_running_loop().run_in_executor(pool, self.observe, needs)
 
-    def _heartbeats(self, state: StreamState) -> Mapping[str, Heartbeat]:
-        """Return the heartbeats that can still matter; those of drivers that ended long ago are not read again."""
-        found = {}
-        for name in self.control_log.store.heartbeats():
-            known = state.incarnations.get(name)
-            # Of a deployment that the state has left out, nothing can matter.
-            coming = known is None and deployment_of(name) in state.deployments
-            ended = known is None or known.state.terminal
-            wanted = coming or not ended or name in (*state.must_fence, state.last_holder)
-            beat = self.control_log.heartbeat(name) if wanted else None
-            if beat is not None:
-                found[name] = beat
-        return found
-
     def _drivers(self, deployments: Iterable[str]) -> Mapping[str, DriverFacts]:
-        found = {each: driver_facts(self.control_log, self.cluster, self._whose(each)) for each in deployments}
+        found = {each: driver_facts(self.control_log, self.cluster, self.whose(each)) for each in deployments}
         return {deployment: facts for deployment, facts in found.items() if facts is not None}
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat], moments: Moments) -> LagReport | None:
@@ -201,14 +188,6 @@ class StreamHook(BaseHook):
         if extra is None or self.kafka_conn_id is None or state.last_holder is None:
             return None
         return lag_if_known(self.kafka_conn_id, extra, sources, moments)
-
-    def committed(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> dict[str, list[KafkaOffsets]]:
-        """Return the committed Kafka offsets by query: the first offsets that a driver starting now would read.
-
-        Queries whose offsets are not known are left out.
-        """
-        found = (source.read() for source in stream_sources(self.stream, self.control, state, heartbeats))
-        return {query.query: [query.offsets] for query in found if query.offsets}
 
     def job(self, id: str) -> UnmanagedView | None:
         """Return what the cluster says of a job without a stream; None: it cannot end one.
@@ -234,64 +213,6 @@ class StreamHook(BaseHook):
         """
         self.root.store(self.stream, create=True)
 
-    def clean_up(self) -> None:
-        """Remove what nobody needs of the stream, also on its cluster; what fails is logged, and tried later."""
-        try:
-            store, folder = self.control_log.store, self.folder
-            if folder is not None:
-                gone = clean_up(folder, self.control_log.refresh, self._storage_of_log)
-            else:
-                assert isinstance(store, TopicStore)
-                gone = clean_up_topic(store, self.control_log.refresh, self._storage_of_log)
-        except StreamError as error:
-            self.log.warning("What %s has stored cannot be cleaned up now: %s", self.stream, error)
-        else:
-            self.log.info("Not needed any more: %d heartbeats, releases %s.", len(gone.heartbeats), [*gone.releases])
-        try:
-            over = settled(self.control_log.refresh())
-            if over and self.cluster_conn_id:
-                self.cluster.forget([self._whose(each) for each in over])
-        except StreamError as error:
-            self.log.warning("What the cluster keeps of %s cannot be cleaned up now: %s", self.stream, error)
-
-    def publish(self, requested: RequestedRelease) -> Release:
-        """Copy the files of a release to the storage, under their hash; the same contents give the same release.
-
-        :raises SpecError: the release cannot be used (`RequestedRelease.make`); nothing was copied.
-        :raises StorageUnavailable: the storage cannot be written now.
-        """
-        release, files = requested.make()
-        release = replace(release, storage=self._own_storage())
-        self._place(release.storage).publish(release, files)
-        return release
-
-    def stored(self, release: Release) -> dict[str, str]:
-        """Return the SHA-256 of each stored file of a release, by its name, once they are verified.
-
-        :raises StreamError: they are not what was published, or cannot be read now.
-        """
-        return self._place(release.storage).verify(release)
-
-    def _own_storage(self) -> str:
-        """Return the part of the storage in which this log publishes; empty: the control folder, all of which is its.
-
-        Another log may have a stream of this name and the same storage, and neither knows what the other one runs.
-        """
-        if not self.storage:
-            return ""
-        return StorageAddress.parse(self.storage).of_log(self.control, self.root.log_id(self.stream)).url
-
-    def _storage_of_log(self) -> StorageOfLog | None:
-        if not self.storage:
-            return None
-        return StorageOfLog(self._place(self._own_storage()), self._place(self.storage), self.storage)
-
-    def _place(self, storage: str) -> ReleasePlace:
-        """Return where the releases of a storage are; what was published before `storage` was changed is elsewhere."""
-        same = bool(storage) and storage.partition(":")[0] == self.storage.partition(":")[0]
-        connection = storage_connection(self.storage_conn_id) if self.storage_conn_id and same else None
-        return open_place(storage, connection, self.stream, self.folder)
-
     def check_room(self, release: Release, deployment: str) -> None:
         """Raise ClusterError unless the cluster answers and has room for a deployment of this release."""
         self.cluster.check(self._job(release, deployment))
@@ -311,8 +232,8 @@ class StreamHook(BaseHook):
     ) -> bool:
         """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
 
-        :param checked: what `publish` has returned of it earlier, which is declared instead, whatever its files and its
-            YAML say by now; default: it is published now.
+        :param checked: what `releases.publish` has returned of it earlier, which is declared instead, whatever its
+            files and its YAML say by now; default: it is published now.
         :param adopts: whether it follows a job without a stream (`Policy.adopts`).
         :param redeployed: it is a stored release, whatever the YAML says: `upgrade.on_change` does not undo that.
         :param rewind: from where its queries read records again when it holds first; default: they go on.
@@ -321,9 +242,9 @@ class StreamHook(BaseHook):
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
         """
         if checked is None:
-            release = self.publish(requested)
+            release = self.releases.publish(requested)
         else:
-            self.stored(checked)
+            self.releases.verify(checked)
             release = checked
         self.check_room(release, deployment)
         policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
@@ -359,7 +280,7 @@ class StreamHook(BaseHook):
             self._job(release, deployment),
             by,
             first=first,
-            verify=lambda: self.stored(release),
+            verify=lambda: self.releases.verify(release),
             connection=self.cluster_conn_id,
         )
 
@@ -368,7 +289,8 @@ class StreamHook(BaseHook):
         log = self.control_log.store.origin()
         return job_of(self.root, self.stream, self.folder, deployment, release, where, log=log)
 
-    def _whose(self, deployment: str) -> Whose:
+    def whose(self, deployment: str) -> Whose:
+        """Return what tells the drivers of a deployment from any other on the cluster."""
         return Whose(deployment, self.control_log.store.origin(), way_to_log(self.root))
 
     def kill(self, deployment: str) -> None:
@@ -376,7 +298,7 @@ class StreamHook(BaseHook):
 
         :raises ClusterError: the cluster does not answer.
         """
-        kill_drivers(self.control_log, self.cluster, self._whose(deployment))
+        kill_drivers(self.control_log, self.cluster, self.whose(deployment))
 
     def end_job(self, id: str) -> bool:
         """Have the cluster end a job without a stream; return whether it is confirmed gone within `END_SECONDS`.
@@ -391,32 +313,3 @@ class StreamHook(BaseHook):
         while not (gone := found.look().gone) and time.monotonic() < deadline:
             time.sleep(0.3)
         return gone
-
-    def log_tail(self, deployment: str) -> str:
-        """Return the end of what a deployment's driver has written, for a person; empty if it cannot be read."""
-        try:
-            state = self.control_log.refresh()
-            release = state.deployments[deployment].release
-            recorded = state.deployments[deployment].submission
-            submission = recorded or submission_of(deployment, state, self._heartbeats(state))
-            if submission and not recorded and is_stranger(self.cluster, submission, self._whose(deployment)):
-                return ""
-            where = address_of(release, self.stream, self.folder)
-            return driver_log_tail(self.cluster, submission, where, release.storage or self.control)
-        except Exception as error:  # noqa: BLE001 - it is shown beside an error, which is not to be lost for it
-            self.log.info("The log of the driver of %s cannot be read: %s", deployment, says(error))
-            return ""
-
-    def links(self, deployment: str) -> dict[str, str]:
-        """Return addresses of a deployment's Spark UI and driver log by label, as far as they are known."""
-        found: dict[str, str] = {}
-        state = self.control_log.refresh()
-        beats = self._heartbeats(state)
-        submission = submission_of(deployment, state, beats)
-        if submission:
-            with contextlib.suppress(StreamError):
-                found.update(self.cluster.links(submission))
-        for incarnation, beat in beats.items():
-            if deployment_of(incarnation) == deployment and beat.ui_url:
-                found["Spark UI"] = beat.ui_url
-        return found

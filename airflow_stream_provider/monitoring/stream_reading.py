@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
 from airflow_stream_provider.lag.report import LagReport
@@ -114,7 +115,7 @@ def clean_up(reading: Reading) -> None:
 
     :raises StreamError: the samples cannot be shortened now.
     """
-    reading.hook.clean_up()
+    clean_up_stream(reading.hook)
     reading.hook.samples.shorten()
 
 

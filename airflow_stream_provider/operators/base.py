@@ -214,7 +214,9 @@ class StreamOperator(BaseOperator):
 
     def log_end(self, deployment: str) -> str:
         """Return the end of the log of a deployment's driver, to stand behind a sentence; empty if there is none."""
-        tail = self.hook.log_tail(deployment) if deployment else ""
+        from airflow_stream_provider.hooks.driver_log import log_tail
+
+        tail = log_tail(self.hook, deployment) if deployment else ""
         return f"\nThe end of the log of its driver:\n{tail}" if tail else ""
 
     def wait_hint(self, identity: TaskIdentity) -> str:
@@ -223,11 +225,13 @@ class StreamOperator(BaseOperator):
 
     def _leave_links(self, context: Context, identity: TaskIdentity, snapshot: Snapshot) -> None:
         """Leave the addresses of the driver that the task works on, or else of the one that holds or held last."""
+        from airflow_stream_provider.hooks.links import driver_links
+
         deployment = self.subject(identity)
         if deployment not in snapshot.state.deployments:
             deployment = deployment_of(snapshot.state.last_holder or "")
         if not deployment:
             return
         with contextlib.suppress(StreamError, KeyError):
-            for label, address in self.hook.links(deployment).items():
+            for label, address in driver_links(self.hook, deployment).items():
                 context["ti"].xcom_push(key=key(label), value=address)

@@ -37,8 +37,8 @@ class CheckReleaseOperator(ReleaseOperator):
         goes on. (templated)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
-    `redeployed` (whether it is a stored one), `rewind` as it was given, `strategy`, `holder` now, `findings` (what was
-    warned of, a text each).
+    `redeployed` (whether it is a stored one), `rewind` as it was given, `strategy`, `approval` (whether it needs a
+    person's), `holder` now, `findings` (what was warned of, a text each).
     Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
@@ -85,7 +85,7 @@ class CheckReleaseOperator(ReleaseOperator):
             stored = self._find_stored(snapshot) if self.stored else None
             self._check_rewind(stored)
             findings = refuse(preflight(self.hook, requested, snapshot, stored))
-            release = stored or self.hook.publish(requested)
+            release = stored or self.hook.releases.publish(requested)
             one = strategy is Strategy.RESTART or not snapshot.holding
             self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)), one=one)
         except StreamError as error:
@@ -102,6 +102,7 @@ class CheckReleaseOperator(ReleaseOperator):
             "redeployed": bool(self.stored),
             "rewind": self.rewind,
             "strategy": strategy.value,
+            "approval": self.stream.upgrade.approval,
             "holder": snapshot.holding,
             "findings": findings,
         }

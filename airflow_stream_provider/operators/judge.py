@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -11,7 +10,6 @@ from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.planning.comparison import Comparison
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step, Wait
     from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -36,7 +34,8 @@ class JudgeRehearsalOperator(StreamOperator):
 
         In doubt it waits until it is known whether the holder is alive.
         """
-        from airflow_stream_provider.planning.comparison import Compared, compare, rehearsed, running
+        from airflow_stream_provider.planning.comparison import Compared
+        from airflow_stream_provider.planning.judgement import judge_rehearsal
         from airflow_stream_provider.planning.steps import Done, GiveUp, Wait
 
         standby = next(iter(reversed(snapshot.state.of_deployment(self.deployment))), None)
@@ -46,28 +45,21 @@ class JudgeRehearsalOperator(StreamOperator):
                     f"{self.deployment} has not been rehearsed.", next_step="Submit it first, in a new run."
                 )
             )
-        summaries = standby.rehearsal.get("queries", {})
-        # Of itself, once it holds, nothing is said.
-        holder = None if snapshot.holds(self.deployment) else snapshot.heartbeats.get(snapshot.state.holder or "")
-        found = compare(rehearsed(summaries), running(holder) if holder else None)
-        for line in found.table():
+        judged = judge_rehearsal(snapshot, standby, self.stream.lag.max_seconds)
+        for line in judged.comparison.table():
             self.log.info("%s", line)
-        refused = self._too_late(summaries, snapshot)
-        if refused is None and found.verdict is Compared.FAIL:
-            refused = self._too_slow(found, snapshot)
         notes = [*standby.rehearsal.get("notes", []), *_versions(snapshot, standby.id)]
-        result = {"deployment": self.deployment, **found.to_json(), "notes": notes}
-        if refused is None and found.verdict is Compared.PASS:
+        result = {"deployment": self.deployment, **judged.comparison.to_json(), "notes": notes}
+        if not judged.doubts:
             return Done(result)
         broken = self._broken(snapshot, outcome)
         if isinstance(broken, Wait):
             return broken
         if broken:
-            doubts = found.reasons if refused is None else (refused.message,)
-            notes.append(f"{broken} So this does not hold the upgrade up: {' '.join(doubts)}")
+            notes.append(f"{broken} So this does not hold the upgrade up: {' '.join(judged.doubts)}")
             self.log.warning("%s", notes[-1])
             return Done({**result, "verdict": Compared.PASS.value, "reasons": []})
-        return Done(result) if refused is None else GiveUp(refused)
+        return Done(result) if judged.refused is None else GiveUp(judged.refused)
 
     def _broken(self, snapshot: Snapshot, outcome: WaitOutcome | None) -> str | Wait:
         """Return why a release that may be slower is better than what runs, as a sentence; empty when it is not.
@@ -75,38 +67,16 @@ class JudgeRehearsalOperator(StreamOperator):
         A sign of life of the holder is waited for first.
         """
         from airflow_stream_provider.hooks.holder_hangs import holder_hangs
-        from airflow_stream_provider.planning.hanging import crash_loops
+        from airflow_stream_provider.planning.judgement import broken
         from airflow_stream_provider.planning.signs_of_life import SignsOfLife
         from airflow_stream_provider.planning.steps import Wait
-        from airflow_stream_provider.planning.stream_health import judge_run
 
         holder, alive = snapshot.state.holder, SignsOfLife.found(outcome, snapshot)
         if holder is None or snapshot.state.must_fence:
-            return judge_run(snapshot, None).reason
+            return broken(snapshot, lost=False)
         if holder not in alive:
             return Wait(SignsOfLife({holder: snapshot.counter(holder)}, snapshot.lease([holder])))
-        if not alive[holder]:
-            return f"{holder} gives no sign of life."
-        return crash_loops(snapshot) or holder_hangs(self.hook, self.stream, snapshot)
-
-    def _too_late(self, summaries: Mapping[str, Mapping[str, Any]], snapshot: Snapshot) -> RehearsalRefused | None:
-        limit = self.stream.lag.max_seconds
-        for name, summary in summaries.items():
-            took = (summary.get("again") or {}).get("seconds", summary.get("last_batch_seconds"))
-            if limit is not None and took is not None and took > limit:
-                return RehearsalRefused(
-                    f"The query {name} took {took:.1f} s for a batch of live data; the stream may be at most "
-                    f"{limit:.0f} s behind Kafka. {snapshot.holder_sentence}",
-                    next_step="Make it faster, give it more cores, or raise `lag.max_seconds`.",
-                    query=name,
-                )
-        return None
-
-    def _too_slow(self, found: Comparison, snapshot: Snapshot) -> RehearsalRefused:
-        return RehearsalRefused(
-            f"{' '.join(found.reasons)} {snapshot.holder_sentence}",
-            next_step="Make it faster or give it more cores. If only the machine was busy, trigger the upgrade again.",
-        )
+        return broken(snapshot, lost=not alive[holder]) or holder_hangs(self.hook, self.stream, snapshot)
 
 
 def _versions(snapshot: Snapshot, standby: str) -> list[str]:

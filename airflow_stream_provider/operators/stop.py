@@ -46,9 +46,12 @@ class StopStreamOperator(StreamOperator):
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Add where each query stopped: `boundary`, `ends` and `offsets`."""
+        from airflow_stream_provider.hooks.lag import committed_offsets
+
         if not done["stopped"]:
             return dict(done)
         ends = snapshot.release_for(done["request"]) if done["request"] else {}
-        offsets = self.hook.committed(snapshot.state, snapshot.heartbeats)
+        stream = self.stream
+        offsets = committed_offsets(stream.name, stream.control, snapshot.state, snapshot.heartbeats)
         # Through JSON: partitions are numbers here, and the keys of an XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.condition import Condition, Needs, Observations
 from airflow_stream_provider.planning.descent import family
+from airflow_stream_provider.planning.hanging import hanging, needs_to_tell
+from airflow_stream_provider.planning.judgement import broken
 from airflow_stream_provider.planning.signs_of_life import lost
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -18,30 +23,42 @@ class Answered(Condition):
     """A person has answered, which this does not see; or the question makes no sense any more.
 
     It does not when the release that was shown cannot take over any more, and when another one holds than it was
-    compared with, or the stream was stopped. A holder that dies meanwhile and is brought back is the same release.
+    compared with, or the stream was stopped. A holder that dies meanwhile and is brought back is the same release. But
+    who is asked only because the new release may be slower is not waited for once any release is better than what runs.
 
     :param deployment: the one that stands by.
     :param holding: the deployment that held the stream when the question was asked; empty: nobody.
+    :param limits: LagLimits as JSON, by which a holder that hangs is known, if the question is only asked because of a
+        doubt; None: a person has to be asked in any case.
     """
 
     deployment: str
     holding: str
+    limits: Mapping[str, Any] | None = None
 
     WAITS_FOR: ClassVar[str] = "an answer about {deployment}"
     pace: ClassVar[float] = 5.0
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Ask the cluster about a driver that has been silent for half a lease."""
-        standby = snapshot.candidate(self.deployment) if snapshot else None
-        if snapshot is None or standby is None:
+        """Ask the cluster about drivers that have been silent for half a lease; Kafka, whether the holder hangs."""
+        if snapshot is None:
             return Needs()
-        silent = seen.ages.seconds(snapshot, standby.id) > snapshot.lease([standby.id]) / 2
-        return Needs(drivers=(self.deployment,) if silent else ())
+        standby = snapshot.candidate(self.deployment)
+        watched = [] if standby is None else [standby.id]
+        lag = None
+        if self.limits is not None and snapshot.state.holder is not None:
+            watched.append(snapshot.state.holder)
+            lag = needs_to_tell(snapshot, LagLimits.from_json(self.limits)).lag
+        silent = [each for each in watched if seen.ages.seconds(snapshot, each) > snapshot.lease([each]) / 2]
+        return Needs(drivers=tuple(deployment_of(each) for each in silent), lag=lag)
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return GONE when there is nothing left to decide, and why, as a sentence."""
+        """Return GONE when there is nothing left to decide, REACHED when nobody has to; and why, as a sentence."""
         why = self._standby(snapshot, seen) or self._holder(snapshot)
-        return WaitOutcome(Ended.GONE, self.deployment, f"{why} {snapshot.holder_sentence}") if why else None
+        if why:
+            return WaitOutcome(Ended.GONE, self.deployment, f"{why} {snapshot.holder_sentence}")
+        bad = self._broken(snapshot, seen)
+        return WaitOutcome(Ended.REACHED, self.deployment, bad) if bad else None
 
     def _standby(self, snapshot: Snapshot, seen: Observations) -> str:
         if snapshot.state.deployments[self.deployment].ended:
@@ -62,3 +79,12 @@ class Answered(Condition):
         if self.holding and state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED):
             return f"The stream is {state.phase.value} by now."
         return ""
+
+    def _broken(self, snapshot: Snapshot, seen: Observations) -> str:
+        holder = snapshot.state.holder
+        if self.limits is None or snapshot.holds(self.deployment):
+            return ""
+        gone = holder is not None and lost(
+            snapshot, holder, seen.ages.seconds(snapshot, holder), snapshot.lease([holder])
+        )
+        return broken(snapshot, lost=gone) or hanging(snapshot, LagLimits.from_json(self.limits))

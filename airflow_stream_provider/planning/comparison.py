@@ -44,14 +44,15 @@ class Pace:
     """How one release does with one query.
 
     :param batches: rows and seconds of its last batches that had rows, by number where that is known.
-    :param first: whether these include a driver's first batch, for which it loads classes and generates code.
+    :param cold: whether each of them was the first of a query that had just started: that plans, loads its state, and
+        the very first one loads classes and generates code, too.
     :param arriving: rows per second that came in meanwhile; None when it is not known.
     :param state_rows: None when it is not known, as `state_bytes` and `failures`.
     :param same: number of the batch, among these, that the other side has run, too; the state is that after it.
     """
 
     batches: tuple[tuple[int | None, int, float], ...] = ()
-    first: bool = False
+    cold: bool = False
     arriving: float | None = None
     state_rows: int | None = None
     state_bytes: int | None = None
@@ -159,7 +160,8 @@ def compare(new: Mapping[str, Pace], old: Mapping[str, Pace] | None) -> Comparis
 def rehearsed(queries: Mapping[str, Mapping[str, Any]]) -> dict[str, Pace]:
     """Return how fast a standby was, by query, from the summary of its rehearsal.
 
-    What counts is the holder's last batch, which it ran again once it was warm, and its own batches but the first.
+    What counts is the holder's last batch, which it ran again once it was warm, and its own batches but the first. The
+    former alone may speak for it, and not against it: the query began with it.
     """
     return {name: _rehearsed(summary) for name, summary in queries.items()}
 
@@ -176,10 +178,11 @@ def _rehearsed(summary: Mapping[str, Any]) -> Pace:
         for rows, seconds in zip(summary.get("batch_rows", ()), summary.get("batch_seconds", ()), strict=False)
     ]
     again = summary.get("again") or {}
-    warm = [*([(again["batch"], again["rows"], again["seconds"])] if again else ()), *warm_up[1:]]
+    ran_again = [(again["batch"], again["rows"], again["seconds"])] if again else []
+    later = _with_rows(warm_up[1:])
     return Pace(
-        batches=_with_rows(warm or warm_up),
-        first=not warm,
+        batches=_with_rows(ran_again) + later or _with_rows(warm_up),
+        cold=not later,
         state_rows=again.get("state_rows"),
         state_bytes=again.get("state_bytes"),
         same=again.get("batch"),
@@ -255,18 +258,25 @@ def _speed(new: Pace, old: Pace, slower: float | None) -> tuple[Compared, str]:
     if slower <= TWICE:
         return Compared.PASS, "the new release is about as fast as the old one."
     says = f"the new release is {slower:.1f} times slower than the old one"
-    if new.capacity is not None and old.arriving is not None:
-        against = f"it processes {_number(new.capacity)} rows a second, and {_number(old.arriving)} come in"
-        if new.capacity >= SPARE * old.arriving:
-            return Compared.PASS, f"{says}, and fast enough: {against}."
-        if new.capacity < old.arriving and not new.first:
-            return Compared.FAIL, f"{says}, and too slow: {against}."
-        return Compared.INCONCLUSIVE, f"{says}: {against}" + (
-            ", but only its first batch was seen, which is always slow."
-            if new.first
-            else ", which leaves little to spare."
+    capacity, arriving, usual_rate = new.capacity, old.arriving, old.rows_per_second
+    cold = "but only the first batch of a query was seen, which is always slow."
+    if capacity is None or arriving is None or usual_rate is None:
+        if new.cold:
+            return Compared.PASS, f"{says}; {cold}"
+        return Compared.INCONCLUSIVE, f"{says}, and how many rows come in is not known."
+    says += f": it processes {_number(capacity)} rows a second, and {_number(arriving)} come in"
+    if capacity >= SPARE * arriving:
+        return Compared.PASS, f"{says}, which is fast enough."
+    if new.cold:
+        return Compared.PASS, f"{says}; {cold}"
+    if capacity >= arriving:
+        return Compared.INCONCLUSIVE, f"{says}, which leaves little to spare."
+    if usual_rate < SPARE * arriving:
+        return Compared.INCONCLUSIVE, (
+            f"{says}, of which the old release also takes as many at a time as it can: whether larger batches make up "
+            "for it is not known."
         )
-    return Compared.INCONCLUSIVE, f"{says}, and how many rows come in is not known."
+    return Compared.FAIL, f"{says}, which is too slow."
 
 
 def _failures(new: Pace, old: Pace) -> str:

@@ -10,6 +10,7 @@ from airflow_stream_provider.planning.abort import has_held
 from airflow_stream_provider.planning.adopt import follows_a_job
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
+from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
 from airflow_stream_provider.planning.rewind import at
@@ -89,6 +90,13 @@ def foresee_promote(asked: Asked) -> Foreseen:
     lost = asked.lost(driver)
     if lost:
         return asked.refused(f"{lost} It cannot take over. Upgrade anew.")
+    # As the upgrade has judged it; once the hand-over has begun, that is over.
+    doubts = () if request is not None else judge_rehearsal(snapshot, driver, asked.wanted.max_seconds).doubts
+    if doubts and not (broken(snapshot, lost=asked.silent) or asked.wanted.hanging):
+        return asked.refused(
+            f"{name} waits for a person's approval, because its rehearsal has not passed: {' '.join(doubts)} Answer it "
+            "in Airflow, or call it off."
+        )
     release = Wanted(found.release.version, found.release.hash)
     will = [*asked.first, *_not_waited_for(asked)]
     how = "at a batch boundary" if state.holder else "at once, as nobody holds"

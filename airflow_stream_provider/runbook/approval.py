@@ -18,6 +18,7 @@ from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import Deployment
+    from airflow_stream_provider.planning.answer import Answered
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -31,23 +32,35 @@ def said_no(event: Mapping[str, Any]) -> str:
 class ApproveUpgradeOperator(ApprovalOperator):
     """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
 
-    Asks where the YAML says so (`upgrade.approval`), and where the judgement of the rehearsal is anything but a pass;
+    Asks where `check` has found `upgrade.approval`, and where the judgement of the rehearsal is anything but a pass;
     else it is skipped. Who may answer and for how long is said by `upgrade.approvers` and `upgrade.approval_timeout`.
     Fails when the answer is no, when there is none in time, and as soon as there is nothing left to decide: the standby
     is gone, another release holds, or the stream was stopped. What cleans up after a failure then ends the standby,
-    which stays warm until then.
+    which stays warm until then. Who is asked only because of a doubt is not waited for once what holds is broken, or
+    nobody holds: then it is skipped.
 
     :param stream: the stream, as read by `load_spec`.
     :param deployment: deployment that waits for the answer. (templated)
     :param application: script as it was asked for. (templated)
     :param rehearsal: XCom of JudgeRehearsalOperator, as JSON. (templated)
+    :param approval: ``True`` or ``False``, as `check` saw it; empty: an earlier version has checked it, and the YAML
+        says it. (templated)
 
     XCom: the answer; under the key `rejected_by` who said no.
     """
 
-    template_fields = (*ApprovalOperator.template_fields, "deployment", "application", "rehearsal")
+    template_fields = (*ApprovalOperator.template_fields, "deployment", "application", "rehearsal", "approval")
 
-    def __init__(self, *, stream: StreamSpec, deployment: str, application: str, rehearsal: str, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        stream: StreamSpec,
+        deployment: str,
+        application: str,
+        rehearsal: str,
+        approval: str = "",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             assigned_users=[{"id": user, "name": user} for user in stream.upgrade.approvers] or None,
             response_timeout=timedelta(seconds=stream.upgrade.approval_timeout),
@@ -57,16 +70,19 @@ class ApproveUpgradeOperator(ApprovalOperator):
         self.deployment = deployment
         self.application = application
         self.rehearsal = rehearsal
+        self.approval = approval
 
     @override
     def execute(self, context: Context) -> Any:
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.hooks.stream import StreamHook
+        from airflow_stream_provider.planning.answer import Answered
         from airflow_stream_provider.releases.open_place import address_of
 
         judged = json.loads(self.rehearsal or "null") or {}
-        if judged.get("verdict") == "pass" and not self.stream.upgrade.approval:
+        needed = self.approval == "True" if self.approval else self.stream.upgrade.approval
+        if judged.get("verdict") == "pass" and not needed:
             raise AirflowSkipException("Nobody has to be asked: the rehearsal has passed.")
         with failing_without_retry():
             if self.stream.problem:
@@ -79,7 +95,7 @@ class ApproveUpgradeOperator(ApprovalOperator):
             declared = snapshot.state.deployments[self.deployment]
             shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))
         shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)
-        wanted = ["`upgrade.approval` is on."] if self.stream.upgrade.approval else []
+        wanted = ["`upgrade.approval` is on."] if needed else []
         shown["asked_because"] = [*judged.get("reasons", []), *wanted] or ["The rehearsal was not judged."]
         shown["rehearsal"] = judged
         # As JSON, in which no argument can end the block or pass for another line.
@@ -87,17 +103,17 @@ class ApproveUpgradeOperator(ApprovalOperator):
         try:
             return super().execute(context)
         except (TaskAwaitingInput, TaskDeferred):
-            self._watch_meanwhile(context, hook.address, snapshot.holding)
+            limits = None if needed else self.stream.lag.limits.to_json()
+            self._watch_meanwhile(context, hook.address, Answered(self.deployment, snapshot.holding, limits))
 
-    def _watch_meanwhile(self, context: Context, address: dict[str, Any], holding: str) -> NoReturn:
+    def _watch_meanwhile(self, context: Context, address: dict[str, Any], condition: Answered) -> NoReturn:
         """Wait in a trigger of our own: Airflow's way of waiting would not notice that the standby dies."""
-        from airflow_stream_provider.planning.answer import Answered
         from airflow_stream_provider.triggers.approval import ApprovalTrigger
 
         seconds = self.stream.upgrade.approval_timeout
         trigger = ApprovalTrigger(
             address=address,
-            condition=Answered(self.deployment, holding).to_json(),
+            condition=condition.to_json(),
             deadline=time.time() + seconds,
             ti_id=str(context["task_instance"].id),
             options=list(self.options),
@@ -137,6 +153,8 @@ class ApproveUpgradeOperator(ApprovalOperator):
         from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
         outcome = WaitOutcome.from_event(event)
+        if outcome.ended is Ended.REACHED:
+            raise AirflowSkipException(f"Nobody has to be asked any more: {outcome.reason}")
         if outcome.ended is Ended.TIMEOUT:
             raise AirflowFailException(
                 f"Nobody answered within {self.response_timeout}, which counts as a no. The standby is ended; trigger "

@@ -38,6 +38,7 @@ _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
 _REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
 _REWIND = "{{ (ti.xcom_pull(task_ids='check') or {}).get('rewind', '') }}"
+_APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
@@ -263,6 +264,7 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         stream=spec,
         deployment=_NEW,
         application=_APPLICATION,
+        approval=_APPROVAL,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
         subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
         notifiers=[ApprovalNotifier(stream=spec)],

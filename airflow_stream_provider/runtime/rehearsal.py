@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyspark
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.batch_numbers import again_of, summary_of
+from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
 from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
 from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
-from airflow_stream_provider.runtime.gate import Gate, start_ungated
+from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
-from airflow_stream_provider.runtime.spark_error import message_of
 from airflow_stream_provider.runtime.surroundings import changed, executors, surroundings
 from airflow_stream_provider.runtime.ungated import check_jvm
-from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
-SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
-# A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
-IDLE_SECONDS = 10.0
 # With less time than a clone of the state may take, none is begun any more.
 CLONE_SECONDS = 10.0
 # To plan a batch, Spark tells the sources that the one before it is done, and a file source then cleans the real input:
-# also what the running release has not read. The batch that `_plan` runs is in the offsets log already, so that Spark
+# also what the running release has not read. The batch that is planned on a clone is in the offsets log already: Spark
 # plans no other one.
 PLAN_ONLY = (
     "The query {} lets Spark clean its input (cleanSource): only its plan was rehearsed, because the batches of a "
@@ -52,10 +44,6 @@ FORMATS_UNSEEN = "In which formats the checkpoint of the query {} is written by 
 NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
 log = logging.getLogger(__name__)
-
-
-class TooSlow(RehearsalRefused):
-    """The batches of a rehearsal did not end in its time."""
 
 
 class Rehearsal:
@@ -77,12 +65,10 @@ class Rehearsal:
         self._one_way: list[str] = []
         self._seen: Mapping[str, Any] = {}
         self._pinned: dict[str, dict[str, str]] = {}
-        # Ids of the rehearsals' own queries.
-        self._own: set[str] = set()
         # Checkpoints of the queries whose input Spark cleans.
         self._cleaning: set[str] = set()
         self._say: Callable[[str], None] = lambda message: None
-        self._deadline = 0.0
+        self._runs = CloneRuns(gate, policy)
         # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
         self._batches = max(policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
 
@@ -95,9 +81,10 @@ class Rehearsal:
         :raises RehearsalRefused: this release cannot take over, by the comparison or by an error of Spark, or runs a
             stream already.
         """
-        self._say, self._deadline = say, time.monotonic() + self._policy.rehearse_seconds
+        self._say = say
+        self._runs.deadline = time.monotonic() + self._policy.rehearse_seconds
         queries = self._gate.all_known()
-        check_jvm(queries, self._own)
+        check_jvm(queries, self._runs.ids)
         # First: on the other file system there may be no rights, or nothing that answers.
         self._check_file_systems(former, [{"name": query.label, "checkpoint": query.checkpoint} for query in queries])
         for query in queries:
@@ -122,7 +109,7 @@ class Rehearsal:
                     found[query.label].update(self._once_more(query))
         finally:
             runtime._rehearsing = False
-        check_jvm(queries, self._own)
+        check_jvm(queries, self._runs.ids)
         self._seen = {**self._seen, **executors(queries)}  # those that came up meanwhile are warm, too
         self._say("")
         summary = {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": self._notes}
@@ -202,62 +189,27 @@ class Rehearsal:
                 self._notes.append(NO_BATCH.format(query.label))
                 return summary  # its first batch runs after the hand-over
             self._say(f"rehearsing the plan of {query.label}")
-            summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
+            summary["plan_seconds"] = self._runs.plan(query, str(folder / "plan"))
             if self._batches and query.checkpoint not in self._cleaning:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
             else:
                 self._notes.append(FORMATS_UNSEEN.format(query.label, ": none of its batches was run"))
             if self._batches:
-                self._warm_sink(query)
+                self._runs.warm_sink(query)
             return summary
         finally:
             checkpoints.remove_clones(folder)
 
-    def _plan(self, query: ManagedQuery, clone: str) -> float:
-        """Let Spark check plan, sources and state schema on the next batch; return the seconds that it took.
-
-        The sink raises the sentinel: an error with another text is a refusal by Spark.
-        """
-        started = time.monotonic()
-        checkpoints.clone_logs(query.checkpoint, clone, self._new_id())
-
-        def refuse(batch: DataFrame, batch_id: int) -> None:
-            raise RuntimeError(SENTINEL)
-
-        writer = rehearsal_writer(query.writer, clone)
-        writer = writer.foreachBatch(refuse)
-        try:
-            run = start_ungated(writer)
-            ended = run.awaitTermination(max(1, int(self._deadline - time.monotonic())))
-        except Exception as error:
-            if SENTINEL in str(error):
-                return round(time.monotonic() - started, 2)
-            raise self._refused(
-                f"Spark refuses to run the query {query.label} on the stream's checkpoint",
-                "Keep the schema of the state, or deploy as a new stream.",
-                error,
-            ) from error
-        run.stop()
-        what = "ended without planning a batch" if ended else f"took over {self._policy.rehearse_seconds:.0f} s"
-        raise RehearsalRefused(
-            f"The rehearsal of {query.label} {what}.",
-            next_step="Look at the standby's log, or raise `upgrade.rehearse_seconds`.",
-        )
-
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""
         source, before = self._prepare(query, clone)
-        if query.writer_spec.sink in ("foreachBatch", "foreach") and self._function(query) is None:
+        if query.writer_spec.sink in ("foreachBatch", "foreach") and self._runs.function(query) is None:
             self._notes.append(NOT_CALLED.format(query.label, query.writer_spec.sink))
-        batches = self._run(query, clone, self._batches)
+        batches = self._runs.batches(query, clone, self._batches)
         if before is not None:
             self._compare_formats(query, before, checkpoints.formats(clone))
         return {"on": source, **summary_of(batches)}
-
-    def _function(self, query: ManagedQuery) -> Callable[[DataFrame, int], None] | None:
-        """Return the user's function, if it gets the batches of the rehearsal."""
-        return query.writer_spec.foreach_batch if self._policy.foreach_batch_safe else None
 
     def _once_more(self, query: ManagedQuery) -> dict[str, Any]:
         """Run the batch again that the holder has committed last, now that all is warm: the same rows and state.
@@ -265,32 +217,20 @@ class Rehearsal:
         By it this release is compared with the holder. It is left out where the checkpoint cannot be cloned with its
         state, and where the rehearsal's time does not last for it.
         """
-        if time.monotonic() + CLONE_SECONDS > self._deadline:
+        if time.monotonic() + CLONE_SECONDS > self._runs.deadline:
             return {}
         self._say(f"running the last batch of {query.label} once more")
         folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)
         clone, limit = str(folder / "again"), self._policy.state_limit_bytes
         try:
-            checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
-            found = self._run(query, clone, 1)
+            checkpoints.clone_state(query.checkpoint, clone, self._runs.new_id(), limit, drop_last_commit=True)
+            found = self._runs.batches(query, clone, 1)
         except (CheckpointError, TooSlow) as error:
             log.info("The last batch of %s is not run once more: %s", query.label, error)
             return {}
         finally:
             checkpoints.remove_clones(folder)
         return {"again": again_of(found[0])} if found else {}
-
-    def _run(self, query: ManagedQuery, clone: str, batches: int) -> list[dict[str, Any]]:
-        """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each."""
-        writer = rehearsal_writer(query.writer, clone)
-        function = self._function(query)
-        writer = writer.format("noop") if function is None else writer.foreachBatch(function)
-        try:
-            return self._await_batches(start_ungated(writer), batches)
-        except Exception as error:
-            raise self._refused(
-                f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
-            ) from error
 
     def _compare_formats(self, query: ManagedQuery, before: checkpoints.Formats, after: checkpoints.Formats) -> None:
         found = checkpoints.one_way(before, after)
@@ -304,57 +244,10 @@ class Rehearsal:
         limit = self._policy.state_limit_bytes
         try:
             # Without the last commit, so that there is a batch to run even when no new data arrives.
-            checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
+            checkpoints.clone_state(query.checkpoint, clone, self._runs.new_id(), limit, drop_last_commit=True)
             return "a clone of the state", checkpoints.formats(clone)
         except checkpoints.StateTooLarge as error:
             self._say(str(error))
-        checkpoints.scratch(query.checkpoint, clone, self._new_id())
+        checkpoints.scratch(query.checkpoint, clone, self._runs.new_id())
         self._notes.append(ON_SCRATCH.format(query.label))
         return "a scratch checkpoint", None
-
-    def _await_batches(self, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
-        seen = 0
-        idle_since = time.monotonic()
-        try:
-            while True:
-                failed = run.exception()
-                if failed is not None:
-                    raise failed
-                batches = [json.loads(p.json()) for p in run._jsq.recentProgress()]
-                batches = [batch for batch in batches if "addBatch" in batch["durationMs"]]
-                now = time.monotonic()
-                if len(batches) > seen or run.status["isTriggerActive"]:
-                    seen, idle_since = len(batches), now
-                if len(batches) >= wanted or now - idle_since > IDLE_SECONDS or not run.isActive:
-                    return batches
-                if now > self._deadline:
-                    raise TooSlow(
-                        f"Only {len(batches)} of {wanted} batches ran within {self._policy.rehearse_seconds:.0f} s.",
-                        next_step="Look at the batches' times in the standby's Spark UI; raise "
-                        "`upgrade.rehearse_seconds`.",
-                    )
-                time.sleep(0.1)
-        finally:
-            run.stop()
-
-    def _warm_sink(self, query: ManagedQuery) -> None:
-        """Warm up the Kafka sink's classes and producers: a write of no rows sends nothing and creates no topic."""
-        if query.writer_spec.sink != "kafka":
-            return
-        spark = query.writer._df.sparkSession
-        slots = spark.sparkContext.defaultParallelism
-        empty = spark.range(0, slots, 1, slots).where("id < 0").selectExpr("cast(id as string) as value")
-        options = {k: v for k, v in query.writer_spec.options.items() if k != "checkpointlocation"}
-        empty.write.format("kafka").options(**{"topic": "none", **options}).save()
-
-    def _new_id(self) -> str:
-        identity = str(uuid.uuid4())
-        self._own.add(identity)
-        self._gate.hide(identity)
-        return identity
-
-    def _refused(self, what: str, next_step: str, error: Exception) -> RehearsalRefused:
-        if isinstance(error, RehearsalRefused):
-            return error
-        log.error("%s: %s", what, error)  # whole, with stack and plan
-        return RehearsalRefused(f"{what}: {message_of(error)}", next_step=f"Nothing that runs was touched. {next_step}")

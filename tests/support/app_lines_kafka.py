@@ -23,7 +23,7 @@ if "--dies" in sys.argv:
         replaced.append(old)
         replace(new, old)
 
-    os.replace = dies
+    os.replace = dies  # type: ignore[assignment]
 
 spark = SparkSession.builder.getOrCreate()
 records = (

@@ -22,13 +22,16 @@ import pytest
 from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.clusters import local_spark
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.operators.handover import HandOverOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.operators.start import StartStreamOperator
 from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.runbook.by_hand import upgrade_run
 from airflow_stream_provider.spec.stream import load_spec
 from devstack.airflow import DATABASE, Airflow
 from devstack.airflow_api import FINAL
+from devstack.errors import StackError
 from tests.support import airflow_world
 from tests.support.airflow_world import World
 from tests.support.whole_airflow import ROOT, connections, running_airflow
@@ -60,8 +63,9 @@ class Member:
     :param more: added to its YAML.
     :param first: behaviour of its first releases; see `driver_without_spark`.
     :param behaviour: of the release that is written then.
-    :param releases: that it has run before Airflow begins: 1, or 2 for one that is warm beside the holder.
+    :param releases: that it has run before Airflow begins: 1; 2 for one that is warm beside the holder; 0 for none.
     :param standby: whether another one stands by then, that nobody has handed over to.
+    :param wanted: the version that its YAML asks for then.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Member:
     soak: str = "2s"
     releases: int = 1
     standby: bool = False
+    wanted: str = "1"
     world: World = field(init=False)
     dag: str = field(init=False, default="")
     run: str = field(init=False, default="")
@@ -91,12 +96,16 @@ class Member:
         spec = load_spec(self.world.yaml)
         start = StartStreamOperator(task_id="start", stream=spec, version="0" if self.releases == 2 else "1")
         start.hook.create()
+        if self.releases == 0:
+            return
         assert run_here(start, TaskIdentity("test", "run", "start")).code is Exit.DONE
         if self.releases == 2:
             self._hand_over("1")
         if self.standby:
             self._submit("s")
         self.world.write(self.behaviour)
+        text = self.world.yaml.read_text()
+        self.world.yaml.write_text(text.replace('version: "1"', f'version: "{self.wanted}"'))
 
     def _submit(self, version: str) -> str:
         spec, identity = load_spec(self.world.yaml), TaskIdentity("test", version, "submit")
@@ -114,9 +123,10 @@ class Member:
         held = deployment_of(self.world.state.holder or "")
         return [pid for pid, deployment in self.world.drivers().items() if (deployment == held) is holder]
 
-    def holds(self) -> bool:
-        """Whether the driver that holds by the log is a process that lives."""
-        return bool(self.victims(holder=True))
+    def is_lost(self) -> bool:
+        """Whether the driver that should hold by the log is no process that lives, as the watch sees it."""
+        left_alone = (StreamPhase.EMPTY, StreamPhase.STOPPED)
+        return self.world.state.phase not in left_alone and not self.victims(holder=True)
 
 
 class Fleet:
@@ -131,8 +141,9 @@ class Fleet:
     def trigger(self, member: Member, verb: str, **conf: Any) -> None:
         """Trigger one of its DAGs, and remember the run."""
         member.dag = f"{member.name}__{verb}"
-        self.api.wait_for_dag(member.dag)
-        self.api.unpause(member.dag)
+        for dag in {member.dag, f"{member.name}__upgrade"}:  # that is what an operation may start
+            self.api.wait_for_dag(dag)
+            self.api.unpause(dag)
         member.run = self.api.trigger(member.dag, conf)
 
     def tasks(self) -> Mapping[tuple[str, str, str], Task]:
@@ -149,9 +160,15 @@ class Fleet:
                 (dag, run): state for dag, run, state in database.execute("SELECT dag_id, run_id, state FROM dag_run")
             }
 
+    def runs(self, member: Member) -> Mapping[tuple[str, str], str]:
+        """Return the states of its run, and of the upgrade that this has started."""
+        states = self.run_states()
+        started = f"{member.name}__upgrade", upgrade_run(member.run)
+        return {run: states[run] for run in ((member.dag, member.run), started) if run in states}
+
     def state(self, member: Member) -> str:
-        """Return the state of its run."""
-        return self.run_states()[member.dag, member.run]
+        """Return the state of its run; once that has gone well, of what it has started."""
+        return next((state for state in self.runs(member).values() if state != "success"), "success")
 
     def wait_for_runs(self, members: Iterable[Member], seconds: float = 1500.0) -> None:
         """Wait until the run of each has ended."""
@@ -164,29 +181,33 @@ class Fleet:
         """Mark its run as failed, as a person does in the UI."""
         self.api.call("PATCH", f"dags/{member.dag}/dagRuns/{member.run}", json={"state": "failed"})
 
-    def answer(self, member: Member, task: str, answer: str = "Approve") -> None:
-        """Answer what a task asks."""
+    def answer(self, member: Member, task: str, answer: str) -> None:
+        """Answer what a task asks; one that asks not yet, or has its answer, is left alone."""
         path = f"dags/{member.dag}/dagRuns/{member.run}/taskInstances/{task}/-1/hitlDetails"
-        self.api.call("PATCH", path, json={"chosen_options": [answer], "params_input": {}})
+        with contextlib.suppress(StackError):
+            self.api.call("PATCH", path, json={"chosen_options": [answer], "params_input": {}})
 
     def workers(self, task: Task) -> list[psutil.Process]:
         """Return the processes that run a task: Airflow's supervisor of it, and what that has started."""
-        scheduler = psutil.Process(self.airflow.parts["scheduler"].pid)
         found = []
-        for process in scheduler.children(recursive=True):
+        for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 if task.id in " ".join(process.cmdline()):
                     found += [process, *process.children(recursive=True)]
         return found
 
-    def revive(self, member: Member) -> None:
-        """Bring it back if its holder is dead, as the watch does: as often as it takes."""
-        run, until = (member.dag, member.run), time.monotonic() + 600
-        while not member.holds() and time.monotonic() < until:
-            self.trigger(member, "revive")
-            self.wait_for_runs([member])
-            time.sleep(0.0 if member.holds() else 20.0)
-        member.dag, member.run = run
+    def revive(self, members: Iterable[Member]) -> None:
+        """Bring those back whose holder is dead, as the watch does: as often as it takes."""
+        until, left = time.monotonic() + 600, [each for each in members if each.is_lost()]
+        runs = {each.name: (each.dag, each.run) for each in left}
+        while left and time.monotonic() < until:
+            for each in left:
+                self.trigger(each, "revive")
+            self.wait_for_runs(left)
+            for each in left:
+                each.dag, each.run = runs[each.name]
+            if left := [each for each in left if each.is_lost()]:
+                time.sleep(20.0)
 
 
 @contextlib.contextmanager

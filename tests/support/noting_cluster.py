@@ -122,9 +122,6 @@ class NotingCluster:
         self.applications, self.hosts, self.whose = set(applications), hosts, whose
         return self.of.get(submission, Remains(self.left, self.lost))
 
-    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
-        return self.remains(submission, whose, applications).gone
-
     def unmanaged(self, id: str) -> UnmanagedJob | None:
         return _Foreign(self, id) if id in self.foreign else None
 

@@ -128,7 +128,7 @@ class Place:
     def end(self, submission: str, job: Job) -> None:
         """Kill a driver and wait until it is confirmed gone."""
         self.cluster.kill(submission)
-        wait_for(f"{submission} to be gone", lambda: self.cluster.gone(submission, job.whose))
+        wait_for(f"{submission} to be gone", lambda: self.cluster.remains(submission, job.whose).gone)
 
 
 def processes_of(deployment: str) -> list[psutil.Process]:

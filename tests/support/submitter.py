@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+from typing import Any
 
 from airflow_stream_provider.clusters import ClusterConnection, Job
 
@@ -21,7 +22,6 @@ print(cluster.submit(job), flush=True)
 time.sleep(600)
 """
 
-# Submits a declared deployment exactly once, and is killed at any moment.
 ONCE = """
 import json, sys
 from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
@@ -41,13 +41,28 @@ print("done", flush=True)
 def submitter(
     connection: ClusterConnection, job: Job, opener: str = "airflow_stream_provider.clusters"
 ) -> subprocess.Popen[str]:
-    """Start the task; it submits when it reads a line, and then says the driver's id.
+    """Start the task; it submits when it is let go, and then says the driver's id.
 
     :param opener: the module with the `open_cluster` that it opens the connection by.
     """
-    what = json.dumps([dataclasses.asdict(connection), dataclasses.asdict(job), opener])
+    return _started(SUBMITTER, [dataclasses.asdict(connection), dataclasses.asdict(job), opener])
+
+
+def once(connection: ClusterConnection, job: Job, control: str) -> subprocess.Popen[str]:
+    """Start a task that submits a declared deployment once it is let go, and records that in the control log."""
+    return _started(ONCE, [dataclasses.asdict(connection), dataclasses.asdict(job), control])
+
+
+def let_go(task: subprocess.Popen[str]) -> None:
+    """Let it submit."""
+    assert task.stdin is not None
+    task.stdin.write("go\n")
+    task.stdin.flush()
+
+
+def _started(script: str, what: list[Any]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", SUBMITTER, what],
+        [sys.executable, "-c", script, json.dumps(what)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -25,19 +25,11 @@ from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.drivers import wait_for
-from devstack.stack_stream import APP, StackStream
+from devstack.stack_stream import StackStream
+from devstack.unmanaged import yaml_of
 from tests.support.autopilot import Autopilot
 
 ROOT = Path(__file__).parents[2]
-YAML = """\
-name: {name}
-application: app.py
-version: "1"
-cluster: spark_under_test
-kafka: kafka_under_test
-control: {control}
-lag: {{commit_age: 15s}}
-"""
 Command = Callable[..., dict[str, Any]]
 
 
@@ -46,11 +38,9 @@ def spec(orders: StackStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """The YAML of the stream that a test runs by hand."""
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": orders.stack.bootstrap_servers}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_UNDER_TEST", json.dumps(kafka))
-    (tmp_path / "yaml" / "streams").mkdir(parents=True)
-    (tmp_path / "yaml" / "app.py").write_text(APP.read_text())
-    path = tmp_path / "yaml" / "streams" / f"{orders.stream}.yaml"
-    path.write_text(YAML.format(name=orders.stream, control=orders.url))
-    return load_spec(path)
+    (tmp_path / "yaml").mkdir()
+    more = {"cluster": "spark_under_test", "kafka": "kafka_under_test", "lag": {"commit_age": "15s"}}
+    return load_spec(yaml_of(orders, tmp_path / "yaml", **more))
 
 
 @pytest.fixture
@@ -137,6 +127,51 @@ def test_promoted_rolled_back_warm_redeployed_and_rolled_back_cold_without_loss_
     assert (found.lost, found.duplicated, found.delivered) == (0, 0, found.produced)
     assert [record["boundary"] for record in orders.records("released")] == ["completed"] * 4
     assert [r["reason"] for r in orders.records("requested")][1:3] == ["to promote", "to roll-back"]
+
+
+def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_record_counted(
+    orders: StackStream, autopilot: Autopilot, command: Command
+) -> None:
+    assert command("start")["outcome"] == "done"
+    first = orders.state.holder
+    orders.settle()
+    assert command("start")["outcome"] == "done_already"
+
+    assert command("restart")["outcome"] == "done"
+    second = orders.state.holder
+    assert second not in (None, first)
+    orders.settle()
+
+    orders.submit("two")
+    two = orders.standby("two")
+    assert command("abort")["outcome"] == "done"
+    called_off = orders.state
+    assert called_off.holder == second
+    assert called_off.deployments[deployment_of(two)].ended
+
+    began = time.time()
+    assert command("fence")["outcome"] == "done"
+    # It is the batch that was cut off, as nobody holds.
+    assert orders.state.holder is None
+    cut_off = orders.in_flight()
+    assert command("start")["outcome"] == "done"
+    orders.settle()
+    fenced = (began, time.time())
+
+    assert command("stop")["outcome"] == "done"
+    assert (orders.state.holder, command("stop")["outcome"]) == (None, "done_already")
+    assert command("start")["outcome"] == "done"
+    orders.settle()
+    found = orders.audit(failures=(fenced,))
+    print(f"{found.duplicated_by_failure} records twice; {cut_off} were in the batch that was cut off")
+    assert (found.lost, found.duplicated) == (0, 0)
+    assert found.duplicated_by_failure <= cut_off
+
+    assert command("retire")["outcome"] == "done"
+    assert not orders.state.holder
+    # The fenced one, too, unless its time after SIGTERM was over before its batch was.
+    assert {record["boundary"] for record in orders.records("released")} == {"completed"}
+    assert [record["reason"] for record in orders.records("requested")][-1] == "Retired for good: to retire"
 
 
 def test_a_holder_that_hangs_is_upgraded_at_once(

@@ -31,8 +31,9 @@ from typing import Any
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import verify
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime import agent_thread
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
@@ -143,6 +144,12 @@ class Queries:
                 os._exit(1)
             time.sleep(BATCH)
 
+    def check_rewind(self, wanted: WantedRewind) -> None:
+        raise StreamError("It reads no Kafka.")
+
+    def rewind(self, queries: Sequence[Any], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+        raise StreamError("It reads no Kafka.")
+
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         if self._behaviour == "deaf" and not self.terminating:
             time.sleep(seconds)
@@ -222,7 +229,12 @@ def main() -> None:
             time.sleep(60.0)
         rows, seconds = {"few-rows": (ROWS // 100, 0.01), "slow-rows": (ROWS, float(ROWS))}.get(behaviour, (ROWS, 0.01))
         again = {"batch": 0, "rows": rows, "seconds": seconds, "state_rows": 0, "state_bytes": 0}
-        summary = {"last_batch_seconds": 0.01, "batches": 1, "batch_rows": [rows], "batch_seconds": [0.5]}
+        summary = {
+            "last_batch_seconds": 0.01,
+            "batches": 2,
+            "batch_rows": [rows, rows],
+            "batch_seconds": [0.5, seconds],
+        }
         return {"queries": {q: {**summary, "again": again} for q in script["QUERIES"]}, "notes": []}
 
     agent_thread.TICK_SECONDS = 0.1  # each test waits for many turns

@@ -71,7 +71,8 @@ def test_a_release_that_is_slower_than_rows_come_in_is_refused_and_nobody_is_ask
     run = world.upgrade("2")
     assert (run.state, run.states["judge"], run.states["approve"]) == ("failed", "failed", "upstream_failed")
     assert run.tries["judge"] == 1
-    assert "and too slow: it processes 1.0 rows a second" in run.log
+    assert "it processes 1.0 rows a second, and" in run.log
+    assert "come in, which is too slow." in run.log
     assert world.version == "1"
     world.until("the standby's end", lambda: len(world.drivers()) == 1)
     world.assert_sound()
@@ -90,6 +91,20 @@ def test_a_standby_that_dies_while_a_person_thinks_ends_the_question(asked: Worl
     assert asked.version == "1"
     assert len(asked.drivers()) == 1
     asked.assert_sound()
+
+
+def test_a_holder_that_dies_while_a_person_thinks_about_a_doubt_is_upgraded_at_once(world: World) -> None:
+    world.deploy("1")
+    world.write("few-rows")
+    killed = threading.Thread(target=kill_holder, args=[world, world.airflow.log.stat().st_size])
+    killed.start()
+    run = world.upgrade("2")
+    killed.join(60)
+    assert run.result("judge")["verdict"] == "inconclusive"
+    assert (run.state, run.states["approve"], run.states["hand_over"]) == ("success", "skipped", "success")
+    assert "Nobody has to be asked any more: " in run.log
+    assert world.version == "2"
+    world.assert_sound()
 
 
 def test_no_answer_in_time_is_a_no_and_the_standby_is_warm_until_then(asked: World) -> None:
@@ -121,8 +136,17 @@ def progress(world: World) -> Sequence[QueryProgress]:
 
 def kill_standby(world: World, begin: int) -> None:
     """Kill the driver of the standby once Airflow's log, from `begin` on, says that a person is asked."""
+    _kill(world, begin, holds=False)
+
+
+def kill_holder(world: World, begin: int) -> None:
+    """Kill the driver that holds, as `kill_standby`."""
+    _kill(world, begin, holds=True)
+
+
+def _kill(world: World, begin: int, *, holds: bool) -> None:
     text = b"waiting for an answer about "
     world.until("the question", lambda: text in world.airflow.log.read_bytes()[begin:])
     for pid, deployment in world.drivers().items():
-        if not (world.state.holder or "").startswith(f"{deployment}."):
+        if (world.state.holder or "").startswith(f"{deployment}.") is holds:
             os.kill(pid, signal.SIGKILL)

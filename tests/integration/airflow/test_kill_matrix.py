@@ -2,18 +2,19 @@
 
 The cells of one victim run side by side, some streams at a time in one whole Airflow; each is a test of its own. What
 is killed is real: Airflow's processes, and driver processes in which Spark is replaced. `make test-chaos` runs all of
-them. The look of the watch is killed in `test_scheduled_watch.py`.
+them, and `make test` a sample. The look of the watch is killed in `test_scheduled_watch.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import psutil
 import pytest
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -22,14 +23,23 @@ from tests.support.cells import CELLS, Cell, Victim
 from tests.support.fleet import Fleet, Member, Task, fleet_of
 
 pytestmark = pytest.mark.matrix
+# Those that `make test` runs, all in one Airflow: one for each victim but the holder, whom the faults there kill.
+SAMPLE = (
+    "upgrade-hand_over-worker",
+    "upgrade-submit-triggerer",
+    "upgrade-soak-scheduler",
+    "upgrade-judge-standby",
+)
 # Streams at a time: each has two or three drivers, and they share two cores with Airflow.
-WIDTH = 8
+WIDTH = 10
 # For all runs of as many; what is killed is made good after a minute or two.
 SECONDS = 1500.0
 # A task is killed so long after it was seen to run, drawn for each cell: while it starts, plans, or acts.
 DELAY = 1.5
-# States of tasks that a person clears.
+# States of tasks that a person clears; those that ask a person, and in which states they do.
 LOST = ("failed", "upstream_failed")
+QUESTIONS = ("approve", "confirm", "job_ended")
+ASKS = ("deferred", "awaiting_input")
 States = Mapping[tuple[str, str, str], Task]
 
 
@@ -42,6 +52,8 @@ class Strike:
         self.hit = False
         self.problems: list[str] = []
         self._seen: float | None = None
+        self._states = cell.states
+        self._answered = 0.0
         self._delay = random.Random(cell.name).uniform(0, DELAY)
 
     def begin(self, fleet: Fleet) -> None:
@@ -49,7 +61,7 @@ class Strike:
         row, conf = self.cell.row, dict(self.cell.row.conf)
         if row.verb == "revive":
             for pid in self.member.victims(holder=True):
-                psutil.Process(pid).kill()
+                os.kill(pid, signal.SIGKILL)
         if row.verb == "retire":
             [conf["deployment"]] = set(self.member.world.drivers().values()) - {
                 deployment_of(self.member.world.state.holder or "")
@@ -57,35 +69,43 @@ class Strike:
         fleet.trigger(self.member, row.verb, **conf)
 
     def again(self, fleet: Fleet) -> None:
-        """Clear the task, which had ended before it was struck, and strike at once."""
-        self._delay, self._seen = 0.0, None
+        """Clear the task, which had ended before it was struck, and strike at once, whether it waits or runs."""
+        self._delay, self._seen, self._states = 0.0, None, self._states | {"running"}
         fleet.api.clear(self.member.dag, self.member.run, [self.cell.row.task])
 
+    def may_fail(self, fleet: Fleet) -> bool:
+        """Whether its run has failed, and may have, as what it needs was killed."""
+        return self.cell.victim in self.cell.row.lost and fleet.state(self.member) == "failed"
+
     def look(self, fleet: Fleet, tasks: States) -> None:
-        """Kill when the task is in the state that is meant, and answer what it asks."""
-        task = tasks.get((self.member.dag, self.member.run, self.cell.row.task))
-        if task is None:
-            return
-        if not self.hit and task.state in self.cell.states:
+        """Kill when the task is in the state that is meant, and answer what the run asks."""
+        row, member = self.cell.row, self.member
+        task = tasks.get((member.dag, member.run, row.task))
+        if task is not None and not self.hit and task.state in self._states:
             self._seen = self._seen or time.monotonic()
             if task.state != "running" or time.monotonic() >= self._seen + self._delay:
-                self.hit = kill(fleet, self.cell.victim, self.member, task)
-        if self.hit and self.cell.row.task in ("approve", "confirm") and task.state in ("deferred", "awaiting_input"):
-            fleet.answer(self.member, self.cell.row.task)
+                self.hit = kill(fleet, self.cell.victim, member, task)
+        for name in QUESTIONS:
+            asks = tasks.get((member.dag, member.run, name))
+            # The question that is to be struck while it waits is answered after that.
+            early = name == row.task and not self.hit and asks is not None and asks.state in self._states
+            if asks is not None and asks.state in ASKS and not early and time.monotonic() > self._answered + 2.0:
+                self._answered = time.monotonic()
+                fleet.answer(member, name, row.answer)
 
 
 def kill(fleet: Fleet, victim: Victim, member: Member, task: Task) -> bool:
     """Kill the victim; return whether there was one. Airflow's processes are started again, as by systemd."""
     if victim is Victim.WORKER:
-        found = fleet.workers(task)
+        found = [process.pid for process in fleet.workers(task)]
     elif victim.of_airflow:
-        found = [psutil.Process(fleet.airflow.parts[victim.value].pid)]
+        found = [fleet.airflow.parts[victim.value].pid]
     else:
-        found = [psutil.Process(pid) for pid in member.victims(holder=victim is Victim.HOLDER)]
+        found = member.victims(holder=victim is Victim.HOLDER)
     killed = 0
-    for process in found:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
             killed += 1
     if killed and victim in (Victim.TRIGGERER, Victim.SCHEDULER):
         fleet.airflow.parts[victim.value].popen.wait(30)
@@ -97,56 +117,66 @@ def run_all(fleet: Fleet, strikes: Sequence[Strike]) -> None:
     """Look until each run has ended."""
     until = time.monotonic() + SECONDS
     while True:
-        tasks, states = fleet.tasks(), fleet.run_states()
-        left = [each for each in strikes if states[each.member.dag, each.member.run] not in FINAL]
+        left = [each for each in strikes if fleet.state(each.member) not in FINAL]
+        tasks = fleet.tasks()
         for each in strikes:
             each.look(fleet, tasks)
         if not left:
             return
         if time.monotonic() > until:
             for each in left:
-                each.problems.append(
-                    f"its run has not ended: {fleet.api.task_states(each.member.dag, each.member.run)}"
-                )
+                each.problems.append(f"its run has not ended: {task_states(fleet, each)}")
             return
         time.sleep(0.1)
 
 
-def make_good(fleet: Fleet, strike: Strike) -> None:
-    """Do what a person does whose run has failed by the kill, and the watch whose stream has lost its driver."""
-    cell, member = strike.cell, strike.member
-    row = cell.row
-    if cell.victim.of_airflow and fleet.state(member) != row.ends:
+def task_states(fleet: Fleet, strike: Strike) -> dict[str, dict[str, str | None]]:
+    """Return the states of the tasks, by DAG."""
+    return {dag: fleet.api.task_states(dag, run) for dag, run in fleet.runs(strike.member)}
+
+
+def make_good(fleet: Fleet, strikes: Sequence[Strike]) -> None:
+    """Do what people do whose runs have failed by the kill, and the watch whose streams have lost their drivers."""
+    cleared = []
+    for each in strikes:
         # A task without retries, or one that Airflow has given up: it is cleared.
-        states = fleet.api.task_states(member.dag, member.run)
-        if lost := [name for name, state in states.items() if state in LOST]:
-            fleet.api.clear(member.dag, member.run, lost)
-            fleet.wait_for_runs([member])
-    if cell.victim in row.lost and fleet.state(member) == "failed" and member.world.version != row.version:
-        fleet.revive(member)
-        fleet.trigger(member, row.verb, **row.conf)
-        fleet.wait_for_runs([member])
-    elif fleet.state(member) != row.ends and cell.victim in row.lost:
-        return
-    if fleet.state(member) != row.ends:
-        strike.problems.append(f"its run is {fleet.state(member)}: {fleet.api.task_states(member.dag, member.run)}")
+        if each.cell.victim.of_airflow and fleet.state(each.member) != each.cell.row.ends:
+            for dag, run in fleet.runs(each.member):
+                states = fleet.api.task_states(dag, run)
+                if lost := [name for name, state in states.items() if state in LOST]:
+                    fleet.api.clear(dag, run, lost)
+                    cleared.append(each)
+    run_all(fleet, cleared)
+    fleet.revive(each.member for each in strikes)
+    again = [each for each in strikes if each.may_fail(fleet) and each.member.world.version != each.cell.row.version]
+    for each in again:
+        verb, conf = each.cell.row.cure or (each.cell.row.verb, each.cell.row.conf)
+        fleet.trigger(each.member, verb, **conf)
+    run_all(fleet, again)
+    fleet.revive(each.member for each in again)
 
 
 def judge(fleet: Fleet, strike: Strike) -> None:
     """Look whether the outcome is the same, one driver holds, and nothing is lost."""
-    cell, world = strike.cell, strike.member.world
-    fleet.revive(strike.member)
-    if world.version != cell.row.version:
-        strike.problems.append(f"release {world.version!r} holds, and {cell.row.version} was expected: {world.kinds()}")
-    if len(strike.member.victims(holder=True)) != 1 or len(world.drivers()) > 2:
-        strike.problems.append(f"{world.state.holder} holds, and these run: {world.drivers()}")
+    row, member, world = strike.cell.row, strike.member, strike.member.world
+    if fleet.state(member) != row.ends and not (strike.may_fail(fleet) and world.version == row.version):
+        strike.problems.append(f"its run is {fleet.state(member)}: {task_states(fleet, strike)}")
+    if world.version != row.version:
+        strike.problems.append(f"release {world.version!r} holds, and {row.version!r} was expected: {world.kinds()}")
     if world.state.illegal:
         strike.problems.append(f"the log has illegal records: {world.state.illegal}")
     for query in ("enrich", "totals"):
         batches = world.batches(query)
         doubled = len(batches) - len(set(batches))
-        if sorted(set(batches)) != list(range(len(set(batches)))) or doubled > (cell.victim is Victim.HOLDER):
+        allowed = row.cuts + (strike.cell.victim is Victim.HOLDER)
+        if sorted(set(batches)) != list(range(len(set(batches)))) or doubled > allowed:
             strike.problems.append(f"{query} has the batches {batches}")
+    most = 2 if row.version else 0
+    world.until(
+        "one driver that holds, and one beside it at most" if row.version else "the end of the driver",
+        lambda: len(member.victims(holder=True)) == bool(row.version) and len(world.drivers()) <= most,
+        60,
+    )
 
 
 def strike_all(cells: Sequence[Cell], folder: Path) -> dict[str, Strike]:
@@ -161,11 +191,11 @@ def strike_all(cells: Sequence[Cell], folder: Path) -> dict[str, Strike]:
         for each in missed:
             each.again(fleet)
         run_all(fleet, missed)
+        make_good(fleet, strikes)
         for each in strikes:
+            if not each.hit:
+                each.problems.append("nobody was killed: the task was not seen in the state that was meant")
             try:
-                if not each.hit:
-                    each.problems.append("nobody was killed: the task was not seen in the state that was meant")
-                make_good(fleet, each)
                 judge(fleet, each)
             except Exception as error:  # noqa: BLE001 - it is one cell's
                 each.problems.append(repr(error))
@@ -191,6 +221,8 @@ def found(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     return find
 
 
-@pytest.mark.parametrize("name", [cell.name for cell in CELLS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(cell.name, marks=pytest.mark.demo if cell.name in SAMPLE else ()) for cell in CELLS]
+)
 def test_whoever_is_killed_the_outcome_is_the_same(found: Callable[[str], Strike], name: str) -> None:
     assert found(name).problems == []

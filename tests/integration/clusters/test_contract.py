@@ -19,7 +19,7 @@ from devstack.drivers import wait_for
 from tests.support.control_root import new_log
 from tests.support.places import Place, clusters, processes_of
 from tests.support.story import hash_of, record, write
-from tests.support.submitter import submitter
+from tests.support.submitter import let_go, submitter
 
 
 # With Spark in pods this one is all that `make test` runs, and of YARN it runs one of `test_yarn.py`: they take long.
@@ -33,7 +33,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     submission = cluster.submit(job)
 
     assert not cluster.status(submission).terminal
-    assert not cluster.gone(submission, job.whose)
+    assert not cluster.remains(submission, job.whose).gone
     facts = place.facts(job, submission)
     assert facts["total"] == 12
     assert facts["regions"] == ["eu west", "eu west"]  # of the driver and of an executor
@@ -67,7 +67,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert processes_of(job.deployment) == []
     assert cluster.running("orders", job.log) == {}
     cluster.kill(submission)
-    assert cluster.gone(submission, job.whose)
+    assert cluster.remains(submission, job.whose).gone
     if other is not None:
         other.end()  # there is nothing to do
         assert other.look().gone
@@ -81,7 +81,7 @@ def test_the_exit_code_decides_between_finished_and_failed(place: Place, code: s
     submission = place.cluster.submit(job)
     wait_for("the driver's end", lambda: place.cluster.status(submission).terminal)
     assert place.cluster.status(submission) is state
-    wait_for("nothing to remain", lambda: place.cluster.gone(submission, job.whose))
+    wait_for("nothing to remain", lambda: place.cluster.remains(submission, job.whose).gone)
     shown = place.cluster.log_tail(submission)
     print(shown)
     assert ("ValueError: invalid literal for int() with base 10: 'password=***'" in shown) == (code != "0")
@@ -98,10 +98,8 @@ def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:
 def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place: Place) -> None:
     job, since = place.job(), time.time()
     task = submitter(place.connection, job, place.opener)
-    assert task.stdin is not None
     assert task.stdout is not None
-    task.stdin.write("go\n")
-    task.stdin.flush()
+    let_go(task)
     submission = task.stdout.readline().strip()
     # As thoroughly as a supervisor would.
     for child in psutil.Process(task.pid).children(recursive=True):
@@ -136,9 +134,9 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_kil
     write(log, record("submitted", deployment=mine.deployment, submission=own, cluster="one"))
     log.beat(f"{mine.deployment}.0000000a", Heartbeat(submission=submission, application_id=application))
     kill_drivers(log, place.cluster, mine.whose)
-    wait_for(f"{own} to be gone", lambda: place.cluster.gone(own, mine.whose))
+    wait_for(f"{own} to be gone", lambda: place.cluster.remains(own, mine.whose).gone)
     assert place.cluster.status(submission) is DriverState.RUNNING
-    assert not place.cluster.gone(submission, theirs.whose, [application])
+    assert not place.cluster.remains(submission, theirs.whose, [application]).gone
     place.end(submission, theirs)
 
 
@@ -161,9 +159,7 @@ def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place
     for _ in range(3):
         job, since = place.job(), time.time()
         task = submitter(place.connection, job, place.opener)
-        assert task.stdin is not None
-        task.stdin.write("go\n")
-        task.stdin.flush()
+        let_go(task)
         time.sleep(chance.uniform(0, 0.12))
         task.kill()
         task.wait()

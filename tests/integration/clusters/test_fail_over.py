@@ -32,7 +32,7 @@ def test_the_driver_of_a_master_that_was_killed_is_known_to_the_next_one(tmp_pat
         stack.processes.named(leader.name).signal(signal.SIGKILL)
 
         while spark.leader in (None, leader):
-            assert not place.cluster.gone(submission, job.whose)
+            assert not place.cluster.remains(submission, job.whose).gone
             assert not place.cluster.status(submission).terminal
             time.sleep(0.5)
         wait_for("its worker", lambda: any(w["state"] == "ALIVE" for w in spark.status().get("workers", ())))
@@ -68,4 +68,4 @@ def test_a_driver_that_no_worker_claims_is_lost_and_not_gone(standalone: Place, 
         os.kill(worker.pid, signal.SIGCONT)
     wait_for("the worker to be told to kill it", lambda: not processes_of(job.deployment), 180)
     # No word of its end reaches the master: its driver is unknown there.
-    assert not standalone.cluster.gone(submission, job.whose)
+    assert not standalone.cluster.remains(submission, job.whose).gone

@@ -19,7 +19,7 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.kubernetes import NAMESPACE, NODE
 from tests.support.pods import Pods, pods_in, template
-from tests.support.submitter import submitter
+from tests.support.submitter import let_go, submitter
 
 MERGE = "application/merge-patch+json"
 
@@ -49,10 +49,8 @@ def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(po
     for attempt in range(3):
         job = pods.job()
         task = submitter(pods.connection(), job)
-        assert task.stdin is not None
         assert task.stdout is not None
-        task.stdin.write("go\n")
-        task.stdin.flush()
+        let_go(task)
         if attempt:
             # Importing the client takes most of it.
             time.sleep(chance.uniform(0, 2.0))
@@ -80,7 +78,7 @@ def test_a_driver_on_a_node_that_does_not_answer_is_lost_until_it_answers(pods: 
     cluster.kill(submission)
     assert cluster.remains(submission, job.whose) == left
     pods.server.ask("POST", f"/stand-in/back/{NODE}")
-    wait_for("the kubelet to do what it was told", lambda: cluster.gone(submission, job.whose))
+    wait_for("the kubelet to do what it was told", lambda: cluster.remains(submission, job.whose).gone)
     assert cluster.status(submission) is DriverState.KILLED
 
 
@@ -103,13 +101,13 @@ def test_a_node_that_somebody_calls_gone_takes_its_driver_with_it(
     pods.executor(submission)
     pods.server.ask("POST", f"/stand-in/silent/{NODE}")
     cluster.kill(submission)
-    assert not cluster.gone(submission, job.whose)
+    assert not cluster.remains(submission, job.whose).gone
     if how == "removed":
         pods.server.ask("DELETE", f"nodes/{NODE}")
     else:
         taints = [{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]
         pods.server.ask("PATCH", f"nodes/{NODE}", {"spec": {"taints": taints}}, MERGE)
-    assert cluster.gone(submission, job.whose)
+    assert cluster.remains(submission, job.whose).gone
     why = "is no longer in the cluster" if how == "removed" else "is tainted out-of-service"
     assert f"Its node {NODE} {why}. It counts as gone." in caplog.text
     assert cluster.status(submission) is DriverState.LOST, "never a success"
@@ -139,10 +137,10 @@ def test_a_driver_that_was_deleted_by_force_is_not_gone_before_its_kubelet_says_
     pods.server.ask("POST", f"/stand-in/silent/{NODE}")
     pods.server.ask("DELETE", path_of(submission), {"gracePeriodSeconds": 0})
     assert pods.pod(submission)["metadata"]["deletionGracePeriodSeconds"] == 0
-    assert not cluster.gone(submission, job.whose)
+    assert not cluster.remains(submission, job.whose).gone
     assert cluster.find(job.whose, 0) == FoundDrivers(alive=(submission,))
     pods.server.ask("POST", f"/stand-in/back/{NODE}")
-    wait_for("the kubelet's word", lambda: cluster.gone(submission, job.whose))
+    wait_for("the kubelet's word", lambda: cluster.remains(submission, job.whose).gone)
     assert cluster.status(submission) is DriverState.KILLED
 
 
@@ -166,7 +164,7 @@ def test_executors_of_a_dead_driver_remain_until_they_are_killed(pods: Pods) -> 
     wait_for("the driver's end", lambda: cluster.status(submission).terminal)
     assert cluster.remains(submission, job.whose).alive == (f"Pod {executor} is Running on node {NODE}.",)
     cluster.kill(submission)
-    wait_for("the executor's end", lambda: cluster.gone(submission, job.whose))
+    wait_for("the executor's end", lambda: cluster.remains(submission, job.whose).gone)
 
 
 def test_a_full_quota_is_told_before_anything_is_declared(pods: Pods) -> None:
@@ -209,7 +207,7 @@ def test_a_driver_whose_image_does_not_exist_waits_and_says_so(pods: Pods) -> No
     with pytest.raises(ClusterError, match=r'waits: ImagePullBackOff: Back-off pulling image "nowhere/none:1"'):
         cluster.check(job)
     cluster.kill(submission)
-    wait_for("its end", lambda: cluster.gone(submission, job.whose))
+    wait_for("its end", lambda: cluster.remains(submission, job.whose).gone)
 
 
 def test_a_driver_that_no_node_takes_waits_says_so_and_is_gone_when_it_is_killed(pods: Pods) -> None:
@@ -221,9 +219,9 @@ def test_a_driver_that_no_node_takes_waits_says_so_and_is_gone_when_it_is_killed
     assert cluster.status(submission) is DriverState.QUEUED
     with pytest.raises(ClusterError, match=r"waits: 0 nodes are available for \{'disk': 'fast'\}"):
         cluster.check(job)
-    assert not cluster.gone(submission, job.whose)
+    assert not cluster.remains(submission, job.whose).gone
     cluster.kill(submission)
-    assert cluster.gone(submission, job.whose)
+    assert cluster.remains(submission, job.whose).gone
     assert cluster.status(submission) is DriverState.KILLED
 
 

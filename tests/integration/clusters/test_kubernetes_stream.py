@@ -162,7 +162,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     assert stream.log.records()[-1].get("boundary") == "completed"
 
     def all_gone() -> bool:
-        return stream.cluster.gone(f"streams/{name}", stream.whose(second))
+        return stream.cluster.remains(f"streams/{name}", stream.whose(second)).gone
 
     # Executors are not collected before the finalizer goes.
     stream.cluster.kill(f"streams/{name}")

@@ -107,13 +107,13 @@ def test_without_a_control_folder_drivers_are_kept_in_one_of_the_users_own(here:
     with pytest.raises(SubmitUnclear):
         here.cluster.submit(job)
     here.cluster.kill(submission)
-    assert here.cluster.gone(submission, job.whose)
+    assert here.cluster.remains(submission, job.whose).gone
 
 
 def test_a_driver_in_such_a_folder_of_another_machine_is_not_taken_for_gone(here: Place) -> None:
     submission = "/home/airflow/airflow-stream-provider/submissions/orders@elsewhere/orders-1-aaaa.00000001"
     assert here.cluster.status(submission) is DriverState.UNKNOWN
-    assert not here.cluster.gone(submission, Whose("orders-1-aaaa"))
+    assert not here.cluster.remains(submission, Whose("orders-1-aaaa")).gone
     with pytest.raises(ClusterError, match="runs on elsewhere"):
         here.cluster.kill(submission)
 
@@ -129,7 +129,7 @@ def test_python_ends_when_detach_or_the_jvm_is_killed(here: Place) -> None:
     with pytest.raises(SubmitUnclear):
         here.cluster.submit(job)
     jvm.kill()
-    wait_for("every process to be gone", lambda: here.cluster.gone(submission, job.whose))
+    wait_for("every process to be gone", lambda: here.cluster.remains(submission, job.whose).gone)
     # No process was left to store the exit code, and a vanished driver is never a success.
     assert here.cluster.status(submission) is DriverState.LOST
 
@@ -141,7 +141,7 @@ def test_a_driver_of_another_machine_is_not_touched(here: Place) -> None:
     name = host.read_text()
     host.write_text("elsewhere")
     assert here.cluster.status(submission) is DriverState.UNKNOWN
-    assert not here.cluster.gone(submission, job.whose)
+    assert not here.cluster.remains(submission, job.whose).gone
     with pytest.raises(ClusterError, match="runs on elsewhere"):
         here.cluster.kill(submission)
     host.write_text(name)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import psutil
@@ -33,7 +30,7 @@ from devstack.yarn import Yarn
 from tests.support.control_root import new_log
 from tests.support.places import Place, processes_of
 from tests.support.story import declared, write
-from tests.support.submitter import ONCE
+from tests.support.submitter import let_go, once
 
 
 def through(place: Place, **extra: object) -> ClusterConnection:
@@ -84,15 +81,8 @@ def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(on
         control = f"file://{on_yarn.root / f'control-{number}'}"
         log = new_log(control)
         write(log, declared(job.deployment))
-        what = json.dumps([dataclasses.asdict(on_yarn.connection), dataclasses.asdict(job), control])
-        task = subprocess.Popen(
-            [sys.executable, "-c", ONCE, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert task.stdin is not None
-        assert task.stdout is not None
-        assert task.stdout.readline() == "ready\n"
-        task.stdin.write("go\n")
-        task.stdin.flush()
+        task = once(on_yarn.connection, job, control)
+        let_go(task)
         time.sleep(chance.uniform(0, 0.3))
         task.kill()
         task.wait()
@@ -120,7 +110,7 @@ def test_a_second_driver_waits_where_drivers_may_have_no_more(on_yarn: Place) ->
     assert narrow.status(waiting) is DriverState.QUEUED
     assert narrow.find(second.whose, 0.0) == FoundDrivers((waiting,))
     narrow.kill(waiting)
-    wait_for("it to be gone", lambda: narrow.gone(waiting, second.whose))
+    wait_for("it to be gone", lambda: narrow.remains(waiting, second.whose).gone)
     with pytest.raises(ClusterError, match=r"YARN has refused application_.*nowhere"):
         open_cluster(through(on_yarn, queue="nowhere")).submit(on_yarn.job())
 
@@ -145,7 +135,7 @@ def test_what_a_frozen_node_runs_is_not_gone(on_yarn: Place, yarn: Yarn) -> None
     finally:
         os.kill(yarn.node_managers[node].pid, signal.SIGCONT)
     wait_for("the node to be back", lambda: state_of(yarn, node) == "RUNNING")
-    wait_for("it to be gone", lambda: on_yarn.cluster.gone(submission, job.whose))
+    wait_for("it to be gone", lambda: on_yarn.cluster.remains(submission, job.whose).gone)
     assert processes_of(job.deployment) == []
 
 
@@ -158,7 +148,7 @@ def test_what_a_killed_node_has_left_behind_is_not_gone_when_the_node_is_back(on
     process = yarn.node_managers[node]
     process.popen.kill()  # its containers are in sessions of their own
     process.popen.wait()
-    assert not on_yarn.cluster.gone(submission, job.whose)
+    assert not on_yarn.cluster.remains(submission, job.whose).gone
     yarn.start_node(node)
     yarn.wait_for_nodes(2)
     on_yarn.cluster.kill(submission)

@@ -6,11 +6,8 @@ import base64
 import contextlib
 import dataclasses
 import importlib.util
-import json
 import random
 import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -42,7 +39,7 @@ from tests.support.fake_yarn import FakeYarn
 from tests.support.keytabs import in_base64, keytab
 from tests.support.places import Place, processes_of
 from tests.support.story import declared, write
-from tests.support.submitter import ONCE
+from tests.support.submitter import let_go, once
 
 pytestmark = [
     pytest.mark.system,
@@ -199,15 +196,8 @@ def test_a_task_that_is_killed_at_any_moment_leaves_one_driver_or_none(
         control = f"file://{place.root / f'control-{number}'}"
         log = new_log(control)
         write(log, declared(job.deployment))
-        what = json.dumps([dataclasses.asdict(place.connection), dataclasses.asdict(job), control])
-        task = subprocess.Popen(
-            [sys.executable, "-c", ONCE, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert task.stdin is not None
-        assert task.stdout is not None
-        assert task.stdout.readline() == "ready\n"
-        task.stdin.write("go\n")
-        task.stdin.flush()
+        task = once(place.connection, job, control)
+        let_go(task)
         wait_for("its id to be in the log", lambda: log.refresh().deployments[job.deployment].submission)  # noqa: B023
         # One in each quarter of one and a half times of what a submission takes here.
         time.sleep((number + chance.random()) / 4 * 1.5 * takes)

@@ -63,4 +63,4 @@ def test_a_user_does_what_its_rights_allow_and_is_told_of_the_rest(guarded: Plac
     both = {submission: job, administrator.submit(another): another}
     for each in both:
         administrator.kill(each)
-    wait_for("both to be gone", lambda: all(administrator.gone(each, of.whose) for each, of in both.items()))
+    wait_for("both to be gone", lambda: all(administrator.remains(each, of.whose).gone for each, of in both.items()))

@@ -37,9 +37,9 @@ def test_pods_are_spread_and_a_node_dies_with_its_own(pods: Pods) -> None:
     assert all("running" in state for state in says.values()), "nobody has said that one has ended"
     assert cluster.status(submission) is DriverState.LOST
     assert cluster.status(other) is DriverState.RUNNING
-    assert not cluster.gone(submission, dead.whose)
+    assert not cluster.remains(submission, dead.whose).gone
     pods.server.ask("POST", f"/stand-in/back/{NODE}")
-    wait_for("the kubelet's word", lambda: cluster.gone(submission, dead.whose))
+    wait_for("the kubelet's word", lambda: cluster.remains(submission, dead.whose).gone)
     assert cluster.status(submission) is DriverState.KILLED
     assert cluster.status(other) is DriverState.RUNNING
     pods.clear()

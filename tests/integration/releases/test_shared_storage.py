@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control import make_root
+from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
+from airflow_stream_provider.hooks.links import driver_links
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.spec.requested_release import RequestedRelease
@@ -76,7 +78,7 @@ class Stream:
             state = self.hook.control_log.refresh()
             assert not state.deployments[deployment].ended, state.deployments[deployment].reason
             status = self.hook.cluster.status(state.deployments[deployment].submission)
-            assert not status.terminal, self.hook.links(deployment)
+            assert not status.terminal, driver_links(self.hook, deployment)
             return next((each.id for each in state.of_deployment(deployment)), None)
 
         incarnation = str(wait_for("a standby", standby))
@@ -114,7 +116,7 @@ def test_a_driver_whose_release_another_root_has_cleaned_up_beside_is_brought_ba
     for stream in streams.values():
         for path in storage.rglob("*"):
             os.utime(path, times=(0, 0))
-        stream.hook.clean_up()
+        clean_up_stream(stream.hook)
     production.hook.kill(first)
     seq = production.hook.control_log.refresh().seq
     if production.hook.control_log.state.holder:  # it was killed before it could say that it ends

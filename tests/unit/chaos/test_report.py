@@ -17,6 +17,7 @@ KEYS = (
         "skipped",
         "cells",
         "upgrades",
+        "operations",
         "produced",
         "lost",
         "doubled",

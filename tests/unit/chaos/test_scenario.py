@@ -12,16 +12,29 @@ import pytest
 import requests
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.state import StreamPhase
 from chaos import scenario as module
 from chaos.events import Events
 from chaos.journal import Journal
-from chaos.plan import FOUR_IN_A_ROW, GOOD, NEXT_IN_ROW, TWO_AT_ONCE, Cell, Scenario
+from chaos.plan import (
+    ABORT,
+    FOUR_IN_A_ROW,
+    GOOD,
+    NEXT_IN_ROW,
+    REDEPLOY,
+    RESTART,
+    ROLL_BACK,
+    STOP,
+    TWO_AT_ONCE,
+    Cell,
+    Scenario,
+)
 from chaos.scenario import Person
 from chaos.upgrades import EITHER
-from chaos.world import BACK_DAG, UPGRADE_DAG
+from chaos.world import OPERATE_DAG, UPGRADE_DAG
 from devstack.errors import StackError
 from tests.support.control_root import new_log
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, play
+from tests.support.story import HANDED_OVER, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, RUNNING, play
 
 MISSED = {Cell("ready", "holder", "kill")}
 
@@ -79,12 +92,12 @@ class Site:
         self.journal = Journal(folder / "journal.jsonl")
         self.said: list[str] = []
         spec = SimpleNamespace(spec=SimpleNamespace(arguments=()))
-        world: Any = SimpleNamespace(api=self.api, checkpoints={}, site=spec)
+        world: Any = SimpleNamespace(api=self.api, checkpoints={}, site=spec, folder=folder)
         nemesis: Any = self.nemesis
         self.person = Person(world, nemesis, self.journal, self.said.append, lambda: None)
 
-    def ended(self) -> list[dict[str, Any]]:
-        return [entry for entry in self.journal.entries() if entry["what"] == "upgrade"]
+    def ended(self, what: str = "upgrade") -> list[dict[str, Any]]:
+        return [entry for entry in self.journal.entries() if entry["what"] == what]
 
 
 @pytest.fixture
@@ -100,10 +113,60 @@ def test_what_was_missed_is_said(site: Site) -> None:
 
 def test_two_at_once_are_of_two_dags_and_either_may_win(site: Site) -> None:
     site.person.carry_out(Scenario(1, TWO_AT_ONCE, ()))
-    assert [dag for dag, _ in site.api.triggered] == [BACK_DAG, UPGRADE_DAG]
-    back, upgrade = site.ended()
-    assert (back["deployment"], back["skipped"], back["expected"]) == (OLD_DEPLOYMENT, False, EITHER)
-    assert (upgrade["expected"], "deployment" in upgrade) == (EITHER, False)
+    assert [dag for dag, _ in site.api.triggered] == [OPERATE_DAG, UPGRADE_DAG]
+    [back], [upgrade] = site.ended("operation"), site.ended()
+    assert (back["kind"], back["holder"], back["expected"]) == (ROLL_BACK, OLD_DEPLOYMENT, EITHER)
+    assert (upgrade["expected"], "holder" in upgrade) == (EITHER, False)
+
+
+def test_what_was_stopped_is_started_until_it_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SimpleNamespace(phase=StreamPhase.RUNNING, holding_deployment=None)
+    site.nemesis.events = SimpleNamespace(state=state)  # type: ignore[assignment]
+    asked: list[str] = []
+
+    def trigger(dag: str, conf: Mapping[str, Any]) -> str:
+        asked.append(conf["operation"])
+        state.phase = StreamPhase.RUNNING if asked == ["stop", "start", "start"] else StreamPhase.STOPPED
+        return f"run-{len(asked)}"
+
+    monkeypatch.setattr(site.api, "trigger", trigger)
+    site.api.states = {"run-2": "failed"}
+    site.person.carry_out(Scenario(1, STOP, ()))
+    assert asked == ["stop", "start", "start"]
+    assert [entry["ended"] for entry in site.ended("operation")] == ["success", "failed", "success"]
+    assert len(site.person._taken_down()) == 3
+
+
+def test_a_redeployment_is_of_the_release_that_held_before_and_its_run_is_awaited(site: Site) -> None:
+    site.nemesis.events.state = play(HANDED_OVER)
+    site.api.tasks = {"look": "success", "stop": "skipped", "upgrade": "success"}
+    site.person.carry_out(Scenario(1, REDEPLOY, ()))
+    [(dag, conf)] = site.api.triggered
+    old = site.nemesis.events.state.deployments[OLD_DEPLOYMENT].release.hash
+    assert (dag, conf["operation"], conf["release"]) == (OPERATE_DAG, "redeploy", old)
+    [operation], [upgrade] = site.ended("operation"), site.ended()
+    assert (operation["did"], operation["holder"]) == (["upgrade"], NEW_DEPLOYMENT)
+    assert (upgrade["kind"], upgrade["run"], upgrade["ended"]) == (REDEPLOY, "operate__run-1", "success")
+
+
+def test_a_restart_is_of_the_version_that_runs(site: Site, tmp_path: Path) -> None:
+    yaml = tmp_path / "dags" / "streams" / "orders.yaml"
+    yaml.parent.mkdir(parents=True)
+    yaml.write_text('name: orders\nversion: "1"\nconf: {}\n')
+    site.nemesis.events.state = play(HANDED_OVER)
+    site.person.carry_out(Scenario(1, RESTART, ()))
+    version = site.nemesis.events.state.deployments[NEW_DEPLOYMENT].release.version
+    assert yaml.read_text() == f'name: orders\nversion: "{version}"\nconf: {{}}\n'
+    assert [conf["operation"] for _, conf in site.api.triggered] == ["restart"]
+
+
+def test_an_upgrade_is_called_off_in_the_middle(site: Site) -> None:
+    site.person.carry_out(Scenario(1, ABORT, (), meddles_after=0.001))
+    assert [(dag, conf.get("operation")) for dag, conf in site.api.triggered] == [
+        (UPGRADE_DAG, None),
+        (OPERATE_DAG, "abort"),
+    ]
+    assert [entry["kind"] for entry in (*site.ended(), *site.ended("operation"))] == [ABORT, ABORT]
 
 
 def test_the_next_of_a_row_has_its_faults_as_soon_as_the_one_before_has_ended(site: Site) -> None:

@@ -52,6 +52,12 @@ def test_a_fault_that_stops_no_commits_does_not_begin_the_time_anew() -> None:
     assert longest_stillness({"enrich": committed(10, 410)}, [frozen, healed(160.0)]).seconds == 400 - 60
 
 
+def test_the_time_of_a_stop_that_was_asked_for_does_not_count() -> None:
+    asked = {"at": 70.0, "what": "operation", "kind": "stop", "seconds": 40.0}
+    assert longest_stillness({"enrich": committed(10, 100)}, [asked]).seconds == 90 - 40
+    assert longest_stillness({"enrich": committed(10, 100)}, [{**asked, "kind": "redeploy"}]).seconds == 90
+
+
 def test_the_longest_outage_counts_whatever_the_faults() -> None:
     assert longest_outage({"enrich": committed(10, 100), "totals": committed(5, 120)}) == 115
     assert longest_outage({"enrich": []}) == 0

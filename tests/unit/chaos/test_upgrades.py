@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chaos.holds import holds
-from chaos.upgrades import EITHER, unexpected_ends, untrue_successes, wrong_holders
+from chaos.upgrades import EITHER, unexpected_ends, untrue_operations, untrue_successes, wrong_holders
 from devstack.places import Pair
 from tests.support.chaos_facts import fault, later, timed
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD_DEPLOYMENT, PREPARED, fenced
@@ -65,14 +65,35 @@ def test_a_success_means_that_a_deployment_of_the_run_acquired(kind: str) -> Non
     assert len(untrue_successes([upgrade(kind, ended="success", run="run-1")], RECORDS, holds(RECORDS))) == 1
 
 
-def test_a_roll_back_that_succeeds_has_changed_the_holder_or_says_that_it_was_skipped() -> None:
-    back = upgrade("roll_back", ended="success", deployment=OLD_DEPLOYMENT, skipped=False, seconds=22.0)
+def operation(*did: str, **fields: Any) -> dict[str, Any]:
+    line = {"at": 120.0, "what": "operation", "kind": did[0], "run": "run-3", "expected": "success", "ended": "success"}
+    return {**line, "seconds": 22.0, "did": list(did), "holder": OLD_DEPLOYMENT, **fields}
+
+
+def test_a_task_by_hand_that_succeeds_has_done_what_it_says() -> None:
     held = holds(RECORDS)
-    assert untrue_successes([back], RECORDS, held) == []
-    [says] = untrue_successes([{**back, "deployment": NEW_DEPLOYMENT}], RECORDS, held)
-    assert f"none but {NEW_DEPLOYMENT} acquired meanwhile" in says
-    assert len(untrue_successes([{**back, "seconds": 10.0}], RECORDS, held)) == 1
-    assert untrue_successes([{**back, "seconds": 10.0, "skipped": True}], RECORDS, held) == []
+
+    def untrue(line: dict[str, Any], records: Any = RECORDS) -> int:
+        return len(untrue_operations([line], records, holds(records)))
+
+    assert untrue_operations([upgrade("good")], RECORDS, held) == []
+    assert untrue(operation("roll-back")) == 0
+    assert untrue(operation("roll-back", holder=NEW_DEPLOYMENT)) == 1
+    assert untrue(operation("roll-back", seconds=10.0)) == 1
+    assert untrue(operation("start")) == 0
+    assert untrue(operation("start", seconds=10.0)) == 1
+    assert untrue(operation("stop")) == 1
+    assert untrue(operation("stop", "start")) == 0
+    assert untrue(operation("fence")) == 1
+    over = later(RECORDS, (fenced(NEW), 119.0))
+    assert untrue(operation("fence"), over) == 0
+    assert untrue(operation("stop"), over) == 0
+    assert untrue(operation("abort")) == 0
+
+
+def test_an_operation_ends_as_expected_where_no_fault_was() -> None:
+    assert len(unexpected_ends([operation("stop", ended="failed")])) == 1
+    assert unexpected_ends([operation("stop", ended="failed", expected=EITHER), operation("stop")]) == []
 
 
 def test_of_two_at_once_either_may_fail() -> None:

@@ -11,15 +11,21 @@ import pytest
 
 from chaos.matrix import cells_of, possible
 from chaos.plan import (
+    ABORT,
     CLEARED_TASK,
     DRIVERS,
     EXTRAS,
+    FENCE,
     HOLDS,
     NEXT_IN_ROW,
     PARTS,
+    REDEPLOY,
     REFUSED,
+    RESTART,
+    ROLL_BACK,
     ROWS,
     STANDS_BY,
+    STOP,
     Cell,
     PlannedFault,
     Scenario,
@@ -197,9 +203,15 @@ def test_about_every_fifth_upgrade_meets_no_fault(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_task_is_cleared_at_a_time_of_its_own(seed: int) -> None:
+def test_a_task_is_cleared_and_an_upgrade_called_off_at_a_time_of_its_own(seed: int) -> None:
     for scenario in plan(seed):
-        assert bool(scenario.clears) == bool(scenario.clear_after) == (scenario.action == CLEARED_TASK)
+        assert bool(scenario.clears) == (scenario.action == CLEARED_TASK)
+        assert bool(scenario.meddles_after) == (scenario.action in (CLEARED_TASK, ABORT))
+
+
+def test_four_hours_have_every_verb_of_the_form() -> None:
+    actions = {scenario.action for seed in (1, 2, 3, 4) for scenario in plan(seed)}
+    assert {STOP, RESTART, REDEPLOY, ROLL_BACK, ABORT, FENCE} <= actions
 
 
 @pytest.mark.parametrize("seed", range(1, 20))

@@ -55,7 +55,7 @@ def call(tmp_path: Path, control: str) -> Run:
         given = {"reason": "disk of w3", "dry_run": False, "yes": True, "json": False, "verbose": False, **more}
         folder = str(tmp_path / "dags" / "streams")
         with pytest.raises(SystemExit) as found:
-            getattr(act, name)(Namespace(name="orders", folder=folder, **given))
+            act.act(Namespace(name="orders", folder=folder, **given), name)
         return int(found.value.code or 0)
 
     return call

@@ -7,15 +7,17 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli import upgrade_run
+from airflow_stream_provider.cli import act, upgrade_run
 from airflow_stream_provider.cli.run_here import Exit, Ran
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.hooks import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
@@ -103,7 +105,7 @@ def test_a_roll_back_gives_the_stream_to_the_release_before(
 ) -> None:
     write(log, *HANDED_OVER)
     with PlayedDrivers(control):
-        assert call("roll_back") == Exit.DONE
+        assert call("roll-back") == Exit.DONE
     assert log.refresh().holder == OLD
     said = capsys.readouterr().out
     assert said.startswith("Rolled back: disk of w3.")
@@ -114,7 +116,7 @@ def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(
     call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(log, *HANDED_OVER)
-    assert call("roll_back", dry_run=True, reason=None) == Exit.DONE
+    assert call("roll-back", dry_run=True, reason=None) == Exit.DONE
     said = capsys.readouterr().out
     assert f"orders is running: driver {NEW} with release 1" in said
     assert "Read again: nothing, as every query stops at a batch boundary." in said
@@ -162,7 +164,7 @@ def test_a_retired_stream_is_stopped_for_good(
         ("stop", RUNNING, {"reason": "x" * 501}, "501 characters"),
         ("stop", RUNNING, {"yes": False}, "Nobody can be asked here."),
         ("stop", (), {}, "there is nothing to stop"),
-        ("roll_back", RUNNING, {}, "No release is known that held before"),
+        ("roll-back", RUNNING, {}, "No release is known that held before"),
         ("fence", RUNNING, {"confirmed_by": "x" * 101}, "cannot be used"),
         ("abort", DOWN, {"confirmed_by": "Ada"}, "Only a fence goes by a person's word"),
     ],
@@ -293,9 +295,13 @@ class PlayedRun:
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PlayedRun]:
-    def play(**how: Any) -> PlayedRun:
+    """Play a run; with `same`, what holds after it is what the YAML says."""
+
+    def play(*, same: bool | None = None, **how: Any) -> PlayedRun:
         run = PlayedRun(**how)
         monkeypatch.setattr(upgrade_run, "UpgradeRun", run)
+        if same is not None:
+            monkeypatch.setattr(act, "compare", lambda spec: SimpleNamespace(same=same))
         return run
 
     return play
@@ -305,7 +311,7 @@ def test_an_upgrade_is_a_run_of_airflow(
     call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(log, *PREPARED)
-    run = play()
+    run = play(same=True)
     assert call("upgrade", dry_run=True, reason=None) == Exit.DONE
     assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
     assert run.conf == {}
@@ -339,13 +345,16 @@ def test_what_an_earlier_command_has_started_is_followed(
     assert "The request for" in capsys.readouterr().out
 
 
-def test_a_run_that_has_deployed_what_the_yaml_said_before_is_no_success(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("followed", ["r", ""])
+def test_a_run_that_has_deployed_something_else_than_the_yaml_says_is_no_success(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str], followed: str
 ) -> None:
+    """One that is followed had begun before; one that is started goes by the form as Airflow has read it last."""
     write(log, *PREPARED)
-    play(run_id="r")
+    play(run_id=followed)
     assert call("upgrade") == Exit.FAILED
-    assert "what it has deployed is not what the YAML says now. orders-1-aaaa" in capsys.readouterr().err
+    said = "Run r has deployed something else than was asked for. orders-1-aaaa (release 1) holds the stream."
+    assert said in capsys.readouterr().err
 
 
 def test_what_airflow_cannot_start_is_refused(
@@ -364,12 +373,15 @@ def test_a_stored_release_is_redeployed(
     stored = published(log, "orders-1-dddd")
     write(log, stored, *PREPARED)
     release = stored["release"]["hash"]
-    run = play()
+    run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": "orders-1-dddd"}))
     assert call("redeploy", release="ffff") == Exit.REFUSED
     assert f"Those that are there, newest first: 1 ({release[:12]})" in capsys.readouterr().out
     assert call("redeploy", release=release[:7]) == Exit.DONE
     assert run.conf == {"release": release, "reason": "disk of w3"}
     assert "Redeployed: disk of w3. Run r ended well." in capsys.readouterr().out
+
+
+WANTED = {"to": 1767323040.0, "queries": {"a": {"orders": {"0": 7}}}}
 
 
 def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
@@ -379,8 +391,13 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first, *rest = PREPARED
-    write(log, dataclasses.replace(first, fields={**first.fields, "release": {**first["release"], "format": 2}}), *rest)
+    first = PREPARED[0]
+    newer = {"release": {**first["release"], "format": 2}}
+    for each in PREPARED:
+        if each.kind == "declared":  # the second one is what the run has declared
+            more = {"rewind": WANTED} if each is not first else {}
+            each = dataclasses.replace(each, fields={**each.fields, **newer, **more})
+        write(log, each)
     looked: list[tuple[float | None, str]] = []
 
     def find(hook: StreamHook, snapshot: object, to: float | None, query: str) -> FoundRewind:
@@ -388,9 +405,9 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
         return FoundRewind(WantedRewind(to or 0.0, {"a": {"orders": {0: 7}}}), ("a: 3 records of orders.",))
 
     monkeypatch.setattr(look_ahead, "find_rewind", find)
-    monkeypatch.setattr(StreamHook, "stored", lambda hook, release: {})
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: {})
     log.beat(OLD, Heartbeat(at=time.time()))
-    run = play()
+    run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
     assert call("rewind", to="soon", query=None) == Exit.REFUSED
     assert "'soon' is no time in the past." in capsys.readouterr().err
     assert call("rewind", to="2h", query="a", dry_run=True, reason=None) == Exit.DONE
@@ -402,9 +419,19 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
     assert run.conf == {
         "release": first["release"]["hash"],
         "reason": "disk of w3",
-        "rewind": '{"to": 1767323040.0, "queries": {"a": {"orders": {"0": 7}}}}',
+        "rewind": json.dumps(WANTED),
     }
     assert "Rewound: disk of w3. Run r ended well." in capsys.readouterr().out
+
+
+def test_a_run_that_has_deployed_another_stored_release_is_no_success(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = published(log, "orders-1-dddd")
+    write(log, stored, *PREPARED)
+    play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
+    assert call("redeploy", release=stored["release"]["hash"]) == Exit.FAILED
+    assert "Run r has deployed something else than was asked for." in capsys.readouterr().err
 
 
 def test_a_standby_is_promoted(call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]) -> None:

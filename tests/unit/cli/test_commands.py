@@ -15,7 +15,7 @@ from airflow.cli.cli_config import ActionCommand, GroupCommand
 from airflow_stream_provider.cli import act, commands
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
 from airflow_stream_provider.cli.status import Code
-from airflow_stream_provider.control import FilesRoot, open_log
+from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.hooks import lag as hook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
@@ -238,25 +238,16 @@ def test_what_was_measured_cannot_be_watched(folder: Path, capsys: pytest.Captur
     assert "Leave out one of them." in capsys.readouterr().err
 
 
-def test_the_commands_are_found_by_their_names() -> None:
+def test_the_commands_are_found_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     (group,) = get_streams_cli_commands()
     assert isinstance(group, GroupCommand)
-    names: list[str] = []
+    acted: list[str] = []
+    monkeypatch.setattr(act, "act", lambda args, operation: acted.append(operation))
     for command in group.subcommands:
         assert isinstance(command, ActionCommand)
-        place: Any = commands if len(names) < len(LOOK) else act
-        assert callable(getattr(place, command.name.replace("-", "_")))
-        names.append(command.name)
-    assert names == [*LOOK, *Operation]
-
-
-def test_a_control_root_is_made_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    url = (tmp_path / "control").as_uri()
-    for word in ("now", "already"):
-        commands.init(Namespace(control=url, verbose=False))
-        assert capsys.readouterr().out == f"{url} is {word} a control root.\n"
-    open_log(url, "orders", create=True)
-    with pytest.raises(SystemExit) as refused:
-        commands.init(Namespace(control="s3://bucket", verbose=False))
-    assert refused.value.code == Code.UNKNOWN
-    assert "is not file:///an/absolute/folder" in capsys.readouterr().err
+        if command.name in LOOK:
+            assert callable(getattr(commands, command.name))
+        else:
+            command.func(Namespace())
+    assert [command.name for command in group.subcommands] == [*LOOK, *Operation]
+    assert acted == [*Operation]

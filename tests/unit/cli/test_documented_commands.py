@@ -145,7 +145,9 @@ def test_the_commands_that_act_say_first_what_will_happen(
     says: str,
 ) -> None:
     # There is no database of Airflow's here.
-    monkeypatch.setattr(UpgradeRun, "of", lambda stream, who, reason, digits, **more: UpgradeRun("orders__upgrade", who))
+    monkeypatch.setattr(
+        UpgradeRun, "of", lambda stream, who, reason, digits, **more: UpgradeRun("orders__upgrade", who)
+    )
     commands = [words for words in shown(OPERATIONS) if words[1] == name]
     assert commands
     for words in commands:

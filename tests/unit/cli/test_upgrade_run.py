@@ -10,14 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.exceptions import DagRunAlreadyExists
+from airflow.sdk.exceptions import ParamValidationError
 from airflow.utils.state import DagRunState
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from airflow_stream_provider.cli import upgrade_run
 from airflow_stream_provider.cli.run_here import Exit, Ran
 from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.control_root import new_log
 from tests.support.story import PREPARED, RUNNING, acquired, failed, ready, record, released, requested, write
@@ -51,6 +53,10 @@ class Database:
     def scalars(self, query: object) -> list[Any]:
         return self._answers.pop(0)
 
+    def scalar(self, query: object) -> Any:
+        """The number of the last run; or the run that somebody has started."""
+        return 6 if "max(" in str(query) else next(iter(self._answers[-1]), None)
+
 
 def found(
     monkeypatch: pytest.MonkeyPatch, dags: list[Any], *runs: Any, digits: str = "", reason: str = "why", **more: bool
@@ -68,7 +74,7 @@ def test_a_rewind_follows_its_own_run_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_run_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(monkeypatch, [dag()]) == UpgradeRun(DAG, "anna@edge")
+    assert found(monkeypatch, [dag()]) == UpgradeRun(DAG, "anna@edge", next_id="command__7")
     assert found(monkeypatch, [dag("shop.orders__upgrade")]).dag_id == "shop.orders__upgrade"
     others = [dag("my_orders__upgrade", tags=("stream", "my_orders")), dag()]
     assert found(monkeypatch, others).dag_id == DAG
@@ -116,6 +122,50 @@ def test_a_database_that_does_not_answer_is_said_without_its_address(monkeypatch
     with pytest.raises(StreamError, match=r"Airflow's database does not answer \(OperationalError\)") as caught:
         UpgradeRun.of("orders", "anna@edge", "why", "")
     assert "hunter2" not in str(caught.value)
+
+
+def started(monkeypatch: pytest.MonkeyPatch, error: Exception | None, *there: Any) -> str:
+    """Start a run that Airflow answers like this, while these are there."""
+    asked: dict[str, Any] = {}
+
+    def trigger(dag_id: str, **given: Any) -> None:
+        asked.update(given)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(upgrade_run, "trigger_dag", trigger)
+    Database(monkeypatch, [], list(there))
+    id = UpgradeRun(DAG, "anna@edge", next_id="command__7")._start({"reason": "why", "release": ""})
+    assert (asked["run_id"], asked["conf"]) == ("command__7", {"reason": "why", "release": ""})
+    return id
+
+
+THERE: Any = SimpleNamespace(dag_id=DAG, run_id="command__7")
+
+
+@pytest.mark.parametrize("conflict", [DagRunAlreadyExists(THERE), IntegrityError("insert", {}, Exception())])
+def test_of_two_commands_at_one_moment_one_starts_the_run_and_both_follow_it(
+    monkeypatch: pytest.MonkeyPatch, conflict: Exception
+) -> None:
+    assert started(monkeypatch, None) == "command__7"
+    mine = run("command__7", reason="why", release="")
+    assert started(monkeypatch, conflict, mine) == "command__7"
+    for other in (run(reason="why", release="", who="bob@edge"), run(reason="other", release=""), run()):
+        with pytest.raises(
+            SpecError, match=r"Run command__7 of orders__upgrade was started at this moment, by .*@edge"
+        ):
+            started(monkeypatch, conflict, other)
+
+
+@pytest.mark.parametrize(
+    "error", [ParamValidationError("Invalid input for param reason"), ValueError("No manual runs.")]
+)
+def test_what_airflow_does_not_start_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    with pytest.raises(
+        SpecError, match=f"Airflow does not start a run of orders__upgrade: {str(error).rstrip('.')}\\."
+    ) as said:
+        started(monkeypatch, error)
+    assert said.value.next_step.startswith("Nothing was done.")
 
 
 BY = f"airflow:{DAG}/r/submit"

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.clusters import kerberos
-from airflow_stream_provider.clusters.kerberos import KerberosLogin, NoTicket
+from airflow_stream_provider.clusters.bounded_http import Answer
+from airflow_stream_provider.clusters.kerberos import KerberosLogin, NoTicket, Proof
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.ports import HOST, free_port
 from tests.support.keytabs import keytab
@@ -52,6 +53,16 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
         with pytest.raises(ClusterError, match="gssapi cannot be imported here") as refused:
             ask()
         assert "Install airflow-stream-provider[kerberos]" in refused.value.next_step
+
+
+def test_tickets_are_thrown_away_only_when_a_server_does_not_take_them() -> None:
+    """A 403 is about what the user may do: with new tickets it is the same."""
+    proof, before = Proof(None, "Negotiate", LOGIN), kerberos._cache(LOGIN)
+    for status in (403, 500, 503):
+        proof.check(Answer(URL, status, {}, b""))
+        assert kerberos._cache(LOGIN) == before
+    proof.check(Answer(URL, 401, {}, b""))
+    assert kerberos._cache(LOGIN) != before
 
 
 def test_a_keytab_has_no_name_and_ends_with_its_use() -> None:

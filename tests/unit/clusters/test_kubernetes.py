@@ -37,7 +37,7 @@ def test_a_driver_s_life(pods: Pods) -> None:
 
     executor = pods.executor(submission)
     cluster.kill(submission)
-    wait_for("nothing to remain", lambda: cluster.gone(submission, job.whose))
+    wait_for("nothing to remain", lambda: cluster.remains(submission, job.whose).gone)
 
     assert cluster.status(submission) is DriverState.KILLED
     assert cluster.find(job.whose, 0) == FoundDrivers(ended=(submission,))
@@ -54,7 +54,7 @@ def test_the_exit_code_decides_between_finished_and_failed(pods: Pods, code: str
     wait_for("the end", lambda: pods.cluster().status(submission).terminal)
     assert pods.cluster().status(submission) is state
     assert pods.cluster().log_tail(submission) == f"  | password=***\n  | it ends with {code}"
-    assert pods.cluster().gone(submission, job.whose)
+    assert pods.cluster().remains(submission, job.whose).gone
 
 
 def test_a_log_that_may_not_be_read_or_is_not_there_is_not_known(pods: Pods) -> None:
@@ -76,7 +76,7 @@ def test_a_driver_that_does_not_hear_sigterm_is_killed_after_the_grace(
     wait_for("the trap", lambda: "deaf" in pods.server.log(submission.partition("/")[2]))
     pods.cluster().kill(submission)
     assert pods.cluster().status(submission) is DriverState.RUNNING
-    wait_for("its end", lambda: pods.cluster().gone(submission, job.whose))
+    wait_for("its end", lambda: pods.cluster().remains(submission, job.whose).gone)
     assert pods.cluster().status(submission) is DriverState.KILLED
 
 
@@ -130,7 +130,7 @@ def test_an_api_server_that_cannot_be_reached() -> None:
         assert not isinstance(refused.value, SubmitUnclear)
         assert TOKEN not in str(refused.value)
     assert cluster.status("streams/x-driver") is DriverState.UNKNOWN
-    assert not cluster.gone("streams/x-driver", job.whose)
+    assert not cluster.remains("streams/x-driver", job.whose).gone
     assert "cannot be reached" in cluster.remains("streams/x-driver", job.whose).alive[0]
     with pytest.raises(ClusterError, match="cannot be reached"):
         cluster.overview(["streams/x-driver"])
@@ -176,7 +176,7 @@ def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> 
         assert cluster.overview([unknown])[unknown].state is DriverState.LOST
         cluster.kill(unknown)
         assert cluster.remains(unknown, pods.job().whose).alive == ()
-        assert not cluster.gone(unknown, pods.job().whose)
+        assert not cluster.remains(unknown, pods.job().whose).gone
     assert cluster.status(submission) is DriverState.RUNNING
 
 

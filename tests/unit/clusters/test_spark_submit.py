@@ -36,12 +36,12 @@ TASK = """
 import sys, time
 from airflow_stream_provider.clusters import spark_submit
 from tests.unit.clusters.test_spark_submit import ID, JOB, LOGIN, SETTINGS
-spark_submit.run(JOB, SETTINGS, LOGIN, ID, time.time() + 600)
+spark_submit.run(JOB, SETTINGS, LOGIN, ID, time.monotonic() + 600)
 """
 
 
 def run(asked: Job = JOB, seconds: float = 600.0) -> None:
-    spark_submit.run(asked, SETTINGS, LOGIN, ID, time.time() + seconds)
+    spark_submit.run(asked, SETTINGS, LOGIN, ID, time.monotonic() + seconds)
 
 
 def options(argv: list[str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def test_the_masters_get_the_connection_s_credentials_and_workers_do_not(
     assert cluster.submit(job()) == "driver-1"
     assert cluster.status("driver-1") is DriverState.RUNNING
     cluster.kill("driver-1")
-    assert cluster.gone("driver-1", WHOSE)
+    assert cluster.remains("driver-1", WHOSE).gone
     to_worker = [found for path, found in master.asked if path == "GET /json/"][-1]
     assert to_worker == ""
     assert {found for path, found in master.asked if "/v1/" in path} == {header}

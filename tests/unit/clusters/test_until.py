@@ -34,7 +34,7 @@ def start(tmp_path: Path, until: float, parent: int | None = None, stays: int = 
 def start_in_time(tmp_path: Path) -> tuple[subprocess.Popen[bytes], float]:
     """Start it with a moment that is near; a busy machine needs more time. Returns the moment, too."""
     for seconds in (2, 8, 32, 128):
-        until = time.time() + seconds
+        until = time.monotonic() + seconds
         process = start(tmp_path, until)
         wait_for("it to begin or to end", lambda: process.poll() is not None or (tmp_path / "began").exists())  # noqa: B023
         if process.poll() != NOT_STARTED:
@@ -49,7 +49,7 @@ def began(tmp_path: Path) -> int:
 
 
 def test_it_is_that_program_and_ends_with_its_code(tmp_path: Path) -> None:
-    process = start(tmp_path, time.time() + 600, stays=0)
+    process = start(tmp_path, time.monotonic() + 600, stays=0)
     assert began(tmp_path) == process.pid
     assert process.wait() == 0
     assert (tmp_path / "late").exists()
@@ -69,26 +69,26 @@ def test_it_ends_at_the_moment_also_if_its_parent_ignored_that_signal(tmp_path: 
 def test_one_that_was_stopped_over_the_moment_does_nothing_more(tmp_path: Path) -> None:
     process, until = start_in_time(tmp_path)
     os.kill(process.pid, signal.SIGSTOP)
-    wait_for("the moment to be over", lambda: time.time() > until + 0.5)
+    wait_for("the moment to be over", lambda: time.monotonic() > until + 0.5)
     os.kill(process.pid, signal.SIGCONT)
     assert process.wait() == -signal.SIGALRM
     assert not (tmp_path / "late").exists()
 
 
 def test_after_the_moment_it_is_not_started(tmp_path: Path) -> None:
-    assert start(tmp_path, time.time() - 1).wait() == NOT_STARTED
+    assert start(tmp_path, time.monotonic() - 1).wait() == NOT_STARTED
     assert not (tmp_path / "began").exists()
 
 
 def test_if_whoever_has_started_it_is_gone_it_is_not_started(tmp_path: Path) -> None:
-    assert start(tmp_path, time.time() + 600, parent=1).wait() == NOT_STARTED
+    assert start(tmp_path, time.monotonic() + 600, parent=1).wait() == NOT_STARTED
     assert not (tmp_path / "began").exists()
 
 
 def test_it_ends_with_whoever_has_started_it(tmp_path: Path) -> None:
     task = os.fork()
     if task == 0:
-        start(tmp_path, time.time() + 600)
+        start(tmp_path, time.monotonic() + 600)
         time.sleep(600)
         os._exit(0)
     program = psutil.Process(began(tmp_path))

@@ -7,6 +7,7 @@ ones: tests/integration/clusters/test_yarn_kerberos.py.
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from airflow_stream_provider.clusters import (
     Remains,
     SubmitUnclear,
     open_cluster,
+    spark_submit,
     yarn_remains,
     yarn_status,
 )
@@ -76,7 +78,7 @@ def test_a_driver_is_sent_once_and_known_by_its_tag(
     assert secured.remains(id, WHOSE).alive == (f"Application {ID} is ACCEPTED.",)
     secured.kill(id)
     assert fake.apps[ID]["state"] == "KILLED"
-    assert secured.gone(id, WHOSE)
+    assert secured.remains(id, WHOSE).gone
 
 
 def test_a_tag_is_sent_by_nobody_but_who_has_made_it(
@@ -87,6 +89,20 @@ def test_a_tag_is_sent_by_nobody_but_who_has_made_it(
     with pytest.raises(SubmitUnclear, match="should it be on its way, it can come for"):
         secured_by(fake).submit(JOB, id)
     assert pretended.calls == []
+
+
+@pytest.mark.parametrize(("clock_set", "longest"), [(0.0, 240.0), (-3600.0, 240.0), (100.0, 140.0), (3600.0, -3360.0)])
+def test_spark_submit_never_has_longer_than_its_bound_however_the_clock_is_set_meanwhile(
+    secured: KerberosYarnCluster, monkeypatch: pytest.MonkeyPatch, clock_set: float, longest: float
+) -> None:
+    left: list[float] = []
+    monkeypatch.setattr(spark_submit, "run", lambda *given: left.append(given[-1] - time.monotonic()))
+    monkeypatch.setattr(secured, "_taken", lambda id: {})
+    real = time.time
+    id = secured.reserve(JOB)
+    monkeypatch.setattr("airflow_stream_provider.clusters.yarn_kerberos.time.time", lambda: real() + clock_set)
+    assert secured.submit(JOB, id) == id
+    assert longest - 60 < left[0] <= longest
 
 
 def test_what_has_not_come_within_the_bound_never_comes(

@@ -29,9 +29,9 @@ def test_gone_is_what_every_node_says(fake: FakeYarn, cluster: YarnCluster) -> N
     fake.add_app(state="KILLED")
     assert len(remains(cluster).alive) == 2, "that the ResourceManager says KILLED proves nothing"
     one.apps[ID] = "FINISHED"
-    assert not cluster.gone(ID, WHOSE)
+    assert not cluster.remains(ID, WHOSE).gone
     two.containers = []
-    assert cluster.gone(ID, WHOSE)
+    assert cluster.remains(ID, WHOSE).gone
 
 
 def test_another_driver_of_the_deployment_is_not_gone(fake: FakeYarn, cluster: YarnCluster) -> None:

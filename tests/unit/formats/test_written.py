@@ -43,7 +43,6 @@ from airflow_stream_provider.planning.deaths import JobGone
 from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.releases.manifest import manifest_of
-from airflow_stream_provider.runtime import rehearsal
 from airflow_stream_provider.runtime.batch_numbers import again_of
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.rehearsal import Rehearsal
@@ -214,11 +213,10 @@ def test_a_query_as_its_standby_describes_it(loss: Mapping[str, str]) -> None:
 
 @pytest.mark.parametrize("batches", [[], [{"durationMs": {"triggerExecution": 1500}, "numInputRows": 7}]])
 def test_the_summary_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch, batches: list[Any]) -> None:
-    monkeypatch.setattr(rehearsal, "rehearsal_writer", lambda writer, clone: SimpleNamespace(format=lambda name: None))
-    monkeypatch.setattr(rehearsal, "start_ungated", lambda writer: None)
-    made: Any = Rehearsal.__new__(Rehearsal)
-    made._policy, made._await_batches = Policy(), lambda run, wanted: batches
-    made._batches, made._prepare = 3, lambda *given: ("a scratch", None)
+    nobody: Any = None
+    made: Any = Rehearsal(nobody, Policy(), "orders-1.0000000a", nobody, nobody)
+    monkeypatch.setattr(made._runs, "batches", lambda query, clone, wanted: batches)
+    monkeypatch.setattr(made, "_prepare", lambda *given: ("a scratch", None))
     query = SimpleNamespace(writer=None, label="out", writer_spec=SimpleNamespace(foreach_batch=None, sink="noop"))
     summary = {"plan_seconds": 0.5, **made._warm(query, "/c"), "again": again_of({"batchId": 7, "durationMs": {}})}
     said = {"seconds": 1.5, "notes": ["a note"], "queries": {"out": summary}}

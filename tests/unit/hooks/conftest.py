@@ -1,4 +1,4 @@
-"""A hook on a control log of its own, and a stream that runs what its YAML says."""
+"""A hook on a control log of its own, and a stream that runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,20 @@ from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
+from devstack.checkpoint_trees import commit, kafka, new, plan
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, OLD_DEPLOYMENT, acquired, ready, requested, standby, submitted, write
+from tests.support.story import (
+    OLD,
+    OLD_DEPLOYMENT,
+    STARTED,
+    acquired,
+    ready,
+    record,
+    requested,
+    standby,
+    submitted,
+    write,
+)
 
 # Of `yaml`, with the control folder to be filled in.
 YAML = """\
@@ -67,3 +79,15 @@ def running(hook: StreamHook, yaml: Path) -> StreamHook:
     holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
     write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
     return hook
+
+
+@pytest.fixture
+def holding(hook: StreamHook, tmp_path: Path) -> None:
+    """Let a driver hold whose query has committed batch 1 at offset 20."""
+    root = new(tmp_path / "out")
+    for batch in (0, 1):
+        plan(root, batch, kafka(orders={0: 20 * batch}))
+        commit(root, batch)
+    query = {"name": "out", "checkpoint": str(tmp_path / "out"), "sources": ["kafka:subscribe=orders"]}
+    up = record("standby", deployment=OLD_DEPLOYMENT, incarnation=OLD, queries=[query], rehearsal={})
+    write(hook.control_log, *STARTED[:2], up, requested("a", OLD), ready("a", OLD), acquired(OLD, "a", 1))

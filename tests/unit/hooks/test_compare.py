@@ -41,7 +41,7 @@ def test_a_changed_script_is_found_by_its_hash(running: StreamHook, yaml: Path, 
     (tmp_path / "apps" / "b.py").write_text("y = 2\n")
     found = compare(load_spec(yaml))
     assert (found.same, found.new_release, fields(found)) == (False, True, ["release", "files.b.py"])
-    published = running.publish(RequestedRelease.of(load_spec(yaml), None, None, None, None))
+    published = running.releases.publish(RequestedRelease.of(load_spec(yaml), None, None, None, None))
     assert found.wanted.hash == published.hash, "it is what an upgrade deploys"
 
 

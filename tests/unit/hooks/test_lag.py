@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.hooks import lag
-from airflow_stream_provider.hooks.lag import check_kafka, look_at_lag
+from airflow_stream_provider.hooks.lag import check_kafka, committed_offsets, look_at_lag
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from tests.support.lag_reports import partition, report
+from tests.support.story import OLD
 
 TARGET = LagTarget("k", group="g")
 
@@ -47,3 +50,10 @@ def test_a_kafka_is_checked_by_asking_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps(away))
     with pytest.raises(BrokerUnreachable):
         check_kafka("k")
+
+
+def test_what_is_committed_is_read_from_the_checkpoint(hook: StreamHook, holding: None) -> None:
+    look = hook.observe()
+    assert committed_offsets("orders", hook.control, look.state, look.heartbeats) == {"out": [{"orders": {0: 20}}]}
+    hook.control_log.beat(OLD, Heartbeat(queries=(QueryProgress("other"),)))
+    assert committed_offsets("orders", hook.control, look.state, hook.observe().heartbeats).keys() == {"out"}

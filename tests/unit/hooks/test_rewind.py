@@ -15,6 +15,7 @@ from airflow_stream_provider.hooks import rewind as module
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.rewind import find_rewind
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.kafka import client
 from airflow_stream_provider.kafka.answers import Answers, Problem
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -147,15 +148,16 @@ def spec_of(yaml: Path) -> RequestedRelease:
 def test_a_look_ahead_tells_it_all(
     hook: StreamHook, checkpoint: Path, yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StreamHook, "stored", lambda hook, release: {})
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: {})
     holding(hook, described(checkpoint))
     looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
     assert looked.parts == (Operation.UPGRADE,), looked
     assert json.loads(json.dumps(looked.to_json()))["rewind"] == found(hook).wanted.to_json()
     assert "out: 72 records of orders." in looked.reads_again
-    for more in ({"to": TO}, {"query": "out"}):
-        with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
-            look_ahead(hook, Operation.UPGRADE, spec_of(yaml), lag=False, **more)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
+        look_ahead(hook, Operation.UPGRADE, spec_of(yaml), to=TO, lag=False)
+    with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
+        look_ahead(hook, Operation.STOP, query="out", lag=False)
 
 
 def test_a_release_whose_runtime_would_leave_it_out_is_refused(hook: StreamHook, checkpoint: Path, yaml: Path) -> None:

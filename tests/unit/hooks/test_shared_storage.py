@@ -12,6 +12,7 @@ import pytest
 
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.releases import make_release
+from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.release import Release
@@ -88,7 +89,7 @@ def age(storage: Path) -> None:
 def clean_up(hooks: dict[str, StreamHook], storage: Path) -> None:
     for hook in hooks.values():
         age(storage)
-        hook.clean_up()
+        clean_up_stream(hook)
 
 
 def folder_of(release: Release) -> Path:
@@ -125,7 +126,7 @@ def test_the_same_release_of_both_is_stored_for_each(
 def test_what_one_root_does_not_need_any_more_goes(hooks: dict[str, StreamHook], storage: Path, tmp_path: Path) -> None:
     staging = hooks["staging"]
     release = deployed(staging, tmp_path, "needed")
-    never = staging.publish(requested(staging, tmp_path, "never-declared"))
+    never = staging.releases.publish(requested(staging, tmp_path, "never-declared"))
     killed = folder_of(release).with_name(f".{never.hash}.killed")
     killed.mkdir()
     clean_up(hooks, storage)
@@ -148,7 +149,7 @@ def test_an_id_that_cannot_be_used_keeps_nothing_else_from_being_removed(
     assert not beat.exists()
     assert (folder_of(release) / "running.py").is_file()
     with pytest.raises(Damaged, match="id is not a regular file"):
-        staging.publish(requested(staging, tmp_path, "other"))
+        staging.releases.publish(requested(staging, tmp_path, "other"))
 
 
 def test_another_process_of_airflow_publishes_at_the_same_place(
@@ -219,7 +220,7 @@ def test_a_stream_whose_storage_changes_finds_both(
     assert folder_of(after).is_relative_to(tmp_path / "elsewhere")
     for each in (storage, tmp_path / "elsewhere"):
         age(each)
-    moved.clean_up()
+    clean_up_stream(moved)
     for release in (before, after):
         again = f"orders-again-{release.version}"
         fields: dict[str, Any] = {"deployment": again, "release": release.to_json(), "policy": {}, "reason": ""}

@@ -18,37 +18,26 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.errors import (
-    ClusterError,
     ControlLogDamaged,
     ControlLogReplaced,
     ControlUnavailable,
     RuleBroken,
     SpecError,
 )
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.saved_state import load
 from airflow_stream_provider.planning.condition import Needs
-from devstack.checkpoint_trees import commit, kafka, new, plan
 from devstack.control_folder import folder_of
 from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
-    HANDED_OVER,
-    INTERRUPTED,
     NEW,
-    NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
     RUNNING,
     STARTED,
-    STOPPED,
-    acquired,
-    declared,
-    ready,
     record,
-    requested,
-    retired,
     write,
 )
 
@@ -114,25 +103,6 @@ def test_a_look_says_when_it_began_to_read_the_heartbeats(hook: StreamHook, monk
 
 
 @pytest.mark.parametrize(
-    ("records", "read"),
-    [
-        ([], set()),
-        ([declared(OLD_DEPLOYMENT), declared(NEW_DEPLOYMENT)], {OLD, NEW}),
-        (PREPARED, {OLD, NEW}),
-        (INTERRUPTED, {OLD, NEW}),
-        ([*HANDED_OVER, retired(OLD_DEPLOYMENT)], {NEW}),
-        ([*STOPPED, retired(OLD_DEPLOYMENT), retired(NEW_DEPLOYMENT)], {OLD}),
-    ],
-    ids=["of no deployment", "not announced yet", "alive", "to be fenced", "ended", "held last"],
-)
-def test_heartbeats_of_those_that_still_matter_are_read(hook: StreamHook, records: list[Any], read: set[str]) -> None:
-    write(hook.control_log, *records)
-    for name in (OLD, NEW):
-        hook.control_log.beat(name, Heartbeat(counter=1))
-    assert hook.observe().heartbeats.keys() == read
-
-
-@pytest.mark.parametrize(
     ("left", "lost", "expected"),
     [
         ((), (), (True, False)),
@@ -188,22 +158,10 @@ def test_a_trigger_sees_what_a_task_sees(hook: StreamHook, cluster: NotingCluste
     assert (found.state.holder, set(found.drivers)) == (OLD, {OLD_DEPLOYMENT})
 
 
-def holding(hook: StreamHook, tmp_path: Path) -> None:
-    """Let a driver hold whose query has committed batch 1 at offset 20."""
-    root = new(tmp_path / "out")
-    for batch in (0, 1):
-        plan(root, batch, kafka(orders={0: 20 * batch}))
-        commit(root, batch)
-    query = {"name": "out", "checkpoint": str(tmp_path / "out"), "sources": ["kafka:subscribe=orders"]}
-    up = record("standby", deployment=OLD_DEPLOYMENT, incarnation=OLD, queries=[query], rehearsal={})
-    write(hook.control_log, *STARTED[:2], up, requested("a", OLD), ready("a", OLD), acquired(OLD, "a", 1))
-
-
 @pytest.mark.parametrize("error", [BrokerUnreachable("Away."), KafkaDenied("Denied.")])
 def test_a_lag_that_kafka_does_not_tell_is_unknown_and_hides_nothing_else(
-    hook: StreamHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    hook: StreamHook, holding: None, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    holding(hook, tmp_path)
     found = report(partition(5))
     monkeypatch.setattr(lag, "measure_sources", lambda kafka, extra, sources, moments: found)
     assert hook.observe(Needs(lag=Moments())).lag is found
@@ -223,14 +181,6 @@ def test_without_kafka_or_queries_nothing_is_measured(hook: StreamHook, monkeypa
     without = StreamHook("orders", hook.control, "here")
     write(hook.control_log, *RUNNING)
     assert without.observe(Needs(lag=Moments())).lag is None
-
-
-def test_what_is_committed_is_read_from_the_checkpoint(hook: StreamHook, tmp_path: Path) -> None:
-    holding(hook, tmp_path)
-    found = hook.observe()
-    assert hook.committed(found.state, found.heartbeats) == {"out": [{"orders": {0: 20}}]}
-    hook.control_log.beat(OLD, Heartbeat(queries=(QueryProgress("other"),)))
-    assert hook.committed(found.state, hook.observe().heartbeats).keys() == {"out"}
 
 
 def test_a_record_is_appended_only_if_nothing_came_between(hook: StreamHook) -> None:
@@ -282,55 +232,3 @@ def test_a_look_at_a_log_that_is_older_than_a_heartbeat_is_an_error(hook: Stream
         hook.observe()
     write(open_log(hook.control, "orders"), record("noted"))
     assert hook.observe().state.holder == OLD
-
-
-def test_links_are_what_is_known_of_them(hook: StreamHook, cluster: NotingCluster) -> None:
-    write(hook.control_log, *STARTED[:1])
-    assert hook.links(OLD_DEPLOYMENT) == {}
-    write(hook.control_log, *STARTED[1:])
-    log = {"driver log": f"http://worker/driver-{OLD_DEPLOYMENT}"}
-    assert hook.links(OLD_DEPLOYMENT) == log
-    hook.control_log.beat(OLD, Heartbeat(ui_url="http://driver:4040"))
-    assert hook.links(OLD_DEPLOYMENT) == {**log, "Spark UI": "http://driver:4040"}
-    cluster.error = ClusterError("The master is away.")
-    assert hook.links(OLD_DEPLOYMENT) == {"Spark UI": "http://driver:4040"}
-
-
-def test_the_end_of_a_driver_s_log_is_shown_if_it_can_be_read_and_nothing_fails_for_it(
-    hook: StreamHook, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(hook.control_log, *STARTED[:1])
-    assert hook.log_tail(OLD_DEPLOYMENT) == ""
-    write(hook.control_log, *STARTED[1:])
-    cluster.logs = {f"driver-{OLD_DEPLOYMENT}": "  | Boom."}
-    assert hook.log_tail(OLD_DEPLOYMENT) == "  | Boom."
-    cluster.error = ClusterError("The master is away.")
-    assert hook.log_tail(OLD_DEPLOYMENT) == ""
-    cluster.error = None
-    monkeypatch.setattr(cluster, "log_tail", {}.__getitem__)  # an answer that nobody has thought of
-    assert hook.log_tail(OLD_DEPLOYMENT) == ""
-
-
-def test_no_log_of_somebody_else_s_driver_is_shown_because_a_heartbeat_names_it(
-    hook: StreamHook, cluster: NotingCluster
-) -> None:
-    write(hook.control_log, *STARTED[:1])
-    hook.control_log.beat(OLD, Heartbeat(submission="driver-7"))
-    cluster.logs = {"driver-7": "  | Boom."}
-    assert hook.log_tail(OLD_DEPLOYMENT) == "  | Boom."
-    cluster.strangers = {"driver-7"}
-    assert hook.log_tail(OLD_DEPLOYMENT) == ""
-
-
-def test_cleaning_up_lets_the_cluster_forget_the_drivers_whose_end_is_in_the_log(
-    hook: StreamHook, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(hook.control_log, *PREPARED)
-    hook.clean_up()
-    assert cluster.forgotten == []
-    write(hook.control_log, retired(NEW_DEPLOYMENT))
-    hook.clean_up()
-    assert cluster.forgotten == [NEW_DEPLOYMENT]
-    cluster.error = ClusterError("The cluster is away.")
-    hook.clean_up()
-    assert "keeps of orders cannot be cleaned up now: The cluster is away." in capsys.readouterr().out

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_stream_provider.clusters import FoundDrivers, Whose
 from airflow_stream_provider.control import FilesRoot, make_root
+from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import (
@@ -60,14 +61,14 @@ def test_a_release_is_published_and_declared_when_there_is_room(
     found = hook.control_log.refresh().deployments[NEW_DEPLOYMENT]
     assert (found.release.folder(folder_of(hook.control_log)) / "a.py").read_text() == "x = 1\n"
     assert (found.policy.changed_checkpoints, declared["reason"], declared.by) == (("/old",), "why", "me")
-    assert hook.publish(release) == found.release, "the same contents are the same release"
+    assert hook.releases.publish(release) == found.release, "the same contents are the same release"
 
 
 def test_what_was_published_before_is_declared_though_its_script_has_changed_since(
     hook: StreamHook, tmp_path: Path, cluster: NotingCluster
 ) -> None:
     requested = requested_release(tmp_path)
-    checked = hook.publish(requested)
+    checked = hook.releases.publish(requested)
     (tmp_path / "a.py").write_text("x = 2\n")
     assert hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=checked)
     found = hook.control_log.refresh().deployments[OLD_DEPLOYMENT]
@@ -79,7 +80,7 @@ def test_what_was_published_before_is_declared_though_its_script_has_changed_sin
 
 def test_what_was_published_before_and_is_gone_is_not_declared(hook: StreamHook, tmp_path: Path) -> None:
     requested = requested_release(tmp_path)
-    checked = hook.publish(requested)
+    checked = hook.releases.publish(requested)
     with pytest.raises(StreamError, match=r"a\.py is missing"):
         hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=replace(checked, hash="0" * 64))
     assert hook.control_log.records() == []
@@ -99,7 +100,7 @@ def test_a_release_that_cannot_be_used_is_not_published(hook: StreamHook, tmp_pa
         hook.declare(requested_release(tmp_path, application="none.py"), NEW_DEPLOYMENT, "why", "me", 0)
     assert list((folder_of(hook.control_log) / "releases").iterdir()) == []
     with pytest.raises(SpecError, match="There is no file"):
-        hook.publish(requested_release(tmp_path, application="none.py"))
+        hook.releases.publish(requested_release(tmp_path, application="none.py"))
     assert list((folder_of(hook.control_log) / "releases").iterdir()) == []
 
 
@@ -163,7 +164,7 @@ def test_a_release_in_a_storage_is_found_again_when_the_storage_has_changed(
     assert cluster.jobs[0].stream_folder == str(folder_of(hook.control_log))
     assert "--storage" not in cluster.jobs[0].arguments
     os.utime(folder, times=(0, 0))
-    old.clean_up()
+    clean_up_stream(old)
     assert folder.is_dir(), "a deployment of it has not ended"
 
 
@@ -174,16 +175,6 @@ def test_a_driver_is_told_where_to_fetch_its_release() -> None:
     assert job.launcher == f"s3a://bucket/team/orders/releases/{'a' * 64}/launcher.py"
     assert job.files == ()
     assert job.arguments[6:] == ("--storage", "s3a://bucket/team", "--release", "a" * 64, "--", "a.py")
-
-
-def test_the_folder_is_cleaned_up_and_a_failure_is_no_error(hook: StreamHook, tmp_path: Path) -> None:
-    hook.control_log.beat(OLD, Heartbeat())
-    beat = folder_of(hook.control_log) / "heartbeats" / f"{OLD}.json"
-    os.utime(beat, times=(0, 0))
-    hook.clean_up()
-    assert not beat.exists()
-    folder_of(hook.control_log).rename(tmp_path / "unmounted")
-    hook.clean_up()
 
 
 def test_everything_that_is_known_of_a_deployment_is_killed_once(hook: StreamHook, cluster: NotingCluster) -> None:

@@ -76,7 +76,7 @@ def test_an_application_that_is_none_is_refused_and_nothing_is_copied(
     assert any(reason in said for reason in ("is outside", "is not a .py file", "are allowed"))
     requested = RequestedRelease.of(spec, None, name, None, None)
     hook = StreamHook(spec.name, spec.control, spec.cluster)
-    for act in (hook.publish, lambda each: hook.declare(each, "s-v1-1a2b3c4d", "", "t", 0)):
+    for act in (hook.releases.publish, lambda each: hook.declare(each, "s-v1-1a2b3c4d", "", "t", 0)):
         with pytest.raises(SpecError):
             act(requested)
     assert not (tmp_path / "control" / "orders").exists()
@@ -124,6 +124,8 @@ def test_later_tasks_are_told_what_was_checked(spec: StreamSpec, monkeypatch: py
         assert (left["version"], left["strategy"], left["holder"]) == ("v1", strategy, "")
         assert (left["application"], left["release"]["application"]) == ("apps/a.py", "a.py")
         assert left["release"]["hash"] == left["hash"]
+        assert left["approval"] is False
+    assert CheckReleaseOperator(task_id="check", stream=with_approval(spec)).execute(context)["approval"] is True
 
 
 def test_a_script_with_a_syntax_error(spec: StreamSpec) -> None:

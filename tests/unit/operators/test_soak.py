@@ -126,7 +126,10 @@ def test_a_release_that_keeps_the_limits_is_compared_with_the_one_before(
 @pytest.mark.parametrize(
     ("new", "says"),
     [
-        (batches(9.0, every=9.0), r"9\.0 times slower than the old one, and too slow"),
+        (
+            batches(9.0, every=9.0),
+            r"9\.0 times slower than the old one: it processes 111 rows a second, and 250 come in, which is too slow",
+        ),
         (batches(1.0, failures=4), "it has failed 4 times and was started again"),
     ],
 )

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -54,8 +55,8 @@ def test_what_was_checked_is_declared_whatever_the_yaml_says_now(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster, given: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Release] = []
-    monkeypatch.setattr(StreamHook, "stored", lambda hook, release: looked.append(release))
-    monkeypatch.setattr(StreamHook, "publish", None)
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: looked.append(release))
+    monkeypatch.setattr(StreamReleases, "publish", None)
     write(log, *RUNNING)
     with pytest.raises(TaskDeferred):
         run(SubmitStandbyOperator(task_id="t", stream=spec, checked=given))
@@ -69,7 +70,7 @@ def test_what_was_checked_is_declared_whatever_the_yaml_says_now(
 def test_what_is_not_of_the_yaml_is_declared_as_such(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StreamHook, "stored", lambda hook, release: None)
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: None)
     with pytest.raises(TaskDeferred):
         run(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, redeployed=said))
     (deployment,) = log.refresh().deployments.values()
@@ -79,7 +80,7 @@ def test_what_is_not_of_the_yaml_is_declared_as_such(
 def test_what_is_to_be_read_again_is_declared(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StreamHook, "stored", lambda hook, release: None)
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: None)
     wanted = WantedRewind(1764000000.0, {"out": {"orders": {0: 7}}})
     newer = {**CHECKED, "format": 2}
     with pytest.raises(TaskDeferred):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.answer import Answered
 from airflow_stream_provider.planning.condition import Observations
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.wait_loop import condition_from_json
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import BOTH, UPGRADED, snapshot, up
 from tests.support.story import (
@@ -141,6 +144,67 @@ def test_a_holder_that_died_and_was_brought_back_is_the_same_release() -> None:
     ]
     assert look(*back[: len(BOTH) + 1]) is None  # nobody holds: the watch brings it back
     assert look(*back, acquired(AGAIN, "revive", 2)) is None
+
+
+LIMITS = LagLimits()
+DOUBT = replace(WAIT, limits=LIMITS.to_json())
+
+
+def test_who_is_asked_because_of_a_doubt_is_not_waited_for_when_nobody_holds() -> None:
+    dead = snapshot(*BOTH, failed(OLD))
+    assert WAIT.check(dead, Observations()) is None, "with `approval` a person is asked in any case"
+    found = DOUBT.check(dead, Observations())
+    assert found is not None
+    assert (found.ended, found.subject) == (Ended.REACHED, NEW_DEPLOYMENT)
+    assert found.reason.startswith("Nobody runs it (failed")
+    assert DOUBT.check(snapshot(*BOTH), Observations()) is None
+    assert DOUBT.check(snapshot(*UPGRADED), Observations()) is None, "it holds by now"
+    gone = DOUBT.check(snapshot(*BOTH, failed(OLD), failed(NEW)), Observations())
+    assert gone is not None
+    assert gone.ended is Ended.GONE, "nothing is left that could take over"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "driver", "over"),
+    [(31.0, DriverState.FAILED, True), (31.0, DriverState.RUNNING, False), (61.0, DriverState.RUNNING, True)],
+)
+def test_nor_when_the_holder_gives_no_sign_of_life(seconds: float, driver: DriverState, over: bool) -> None:
+    found = snapshot(*BOTH, drivers={OLD_DEPLOYMENT: DriverFacts("driver-1", driver)})
+    clock = Clock()
+
+    def standby_beats(counter: int) -> Snapshot:
+        return replace(found, heartbeats={OLD: Heartbeat(counter=7), NEW: Heartbeat(counter=counter)})
+
+    for condition in (DOUBT, WAIT):
+        in_doubt = condition is DOUBT
+        clock.now, seen = 0.0, Observations(ages=HeartbeatAges(clock))
+        assert condition.check(standby_beats(1), seen) is None
+        assert bool(condition.needs(standby_beats(1), seen).lag) == in_doubt
+        clock.now = seconds
+        ended = condition.check(standby_beats(2), seen)
+        assert condition.needs(standby_beats(2), seen).drivers == ((OLD_DEPLOYMENT,) if in_doubt else ())
+        assert (ended is not None) == (over and in_doubt)
+        if ended is not None:
+            assert (ended.ended, ended.reason) == (Ended.REACHED, f"{OLD} gives no sign of life.")
+
+
+def test_nor_when_the_holder_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[LagLimits] = []
+    monkeypatch.setattr(
+        "airflow_stream_provider.planning.answer.hanging",
+        lambda snapshot, limits: asked.append(limits) or f"{OLD} hangs.",
+    )
+    found = DOUBT.check(snapshot(*BOTH), Observations())
+    assert found is not None
+    assert (found.ended, found.reason, asked) == (Ended.REACHED, f"{OLD} hangs.", [LIMITS])
+    assert WAIT.check(snapshot(*BOTH), Observations()) is None
+
+
+def test_a_question_of_an_earlier_version_goes_on_as_it_was_asked() -> None:
+    """It does not say why it was asked."""
+    kept = {"condition": "Answered", "deployment": NEW_DEPLOYMENT, "holding": OLD_DEPLOYMENT}
+    assert condition_from_json(kept, [Answered]) == WAIT
+    assert condition_from_json(json.loads(json.dumps(DOUBT.to_json())), [Answered]) == DOUBT
 
 
 def test_a_stream_that_was_stopped_meanwhile_stays_so() -> None:

@@ -52,9 +52,14 @@ def one(summary: dict[str, Any], old: QueryProgress | None) -> QueryComparison:
         (0.5, Compared.PASS, 0.5, "about as fast as the old one"),
         (2.0, Compared.PASS, 2.0, "about as fast as the old one"),
         # 1000 rows come in every 10 s: 6 s leave half as much again.
-        (6.0, Compared.PASS, 6.0, "6.0 times slower than the old one, and fast enough: it processes 167 rows a second"),
+        (
+            6.0,
+            Compared.PASS,
+            6.0,
+            "6.0 times slower than the old one: it processes 167 rows a second, and 100 come in, which is fast",
+        ),
         (8.0, Compared.INCONCLUSIVE, 8.0, "125 rows a second, and 100 come in, which leaves little to spare"),
-        (12.0, Compared.FAIL, 12.0, "12.0 times slower than the old one, and too slow: it processes 83 rows a second"),
+        (12.0, Compared.FAIL, 12.0, "it processes 83 rows a second, and 100 come in, which is too slow"),
     ],
 )
 def test_a_slower_release_is_held_against_the_rows_that_come_in(
@@ -95,7 +100,9 @@ def test_a_release_that_is_slower_on_the_same_rows_than_they_come_in_never_passe
     seconds: float, much: float, rows: int, spare: float
 ) -> None:
     found = one(standby(rows, much * seconds), holder(rows, seconds, every=much * seconds * spare))
-    assert found.verdict is Compared.FAIL
+    # Where the old one has no pause either, a batch of more rows may take no longer.
+    paused = much * spare > SPARE * 1.001
+    assert found.verdict is Compared.FAIL if paused else found.verdict is not Compared.PASS
 
 
 @settings(deadline=None)
@@ -130,10 +137,19 @@ def test_an_idle_stream_or_one_of_which_only_the_plan_was_rehearsed_passes(summa
     assert "the old release has read no rows lately" in found.sentence
 
 
-def test_a_first_batch_alone_fails_no_release() -> None:
-    found = one({"batches": 1, "batch_rows": [1000], "batch_seconds": [30.0]}, holder())
+@pytest.mark.parametrize("again", [{}, {"again": {"batch": 39, "rows": 1000, "seconds": 30.0}}])
+def test_the_first_batch_of_a_query_alone_holds_no_release_up(again: dict[str, Any]) -> None:
+    """It loads the state: from an object store, on a busy machine, that took three times as long as any later one."""
+    found = one({"batches": 1, "batch_rows": [1000], "batch_seconds": [90.0], **again}, holder())
+    assert found.verdict is Compared.PASS
+    assert "only the first batch of a query was seen, which is always slow" in found.sentence
+
+
+def test_a_stream_whose_batches_have_no_pause_between_them_fails_no_release() -> None:
+    """A second for a batch, and nearly nothing for a row: three seconds for three times the rows is as much in time."""
+    found = one(standby(300, 3.0), holder(300, 1.0, every=1.0))
     assert found.verdict is Compared.INCONCLUSIVE
-    assert "only its first batch was seen, which is always slow" in found.sentence
+    assert "whether larger batches make up for it is not known" in found.sentence
 
 
 def test_too_few_rows_tell_nothing() -> None:

@@ -14,6 +14,7 @@ from airflow_stream_provider.planning.foresee import foresee
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.rewind import FoundRewind
+from tests.support.rehearsals import again, running
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,
@@ -169,6 +170,31 @@ def test_what_cannot_be_promoted(records: list[Record], more: dict[str, Any], re
     assert found.parts == ()
     assert (refused in found.refused, done in found.done) == (True, True)
     assert bool(found.refused) == bool(refused)
+
+
+def doubted(**holder: Any) -> dict[str, Heartbeat]:
+    """Heartbeats beside which the rehearsal of `again(9.0)` is inconclusive."""
+    return {OLD: running(1.0, 12.0, **{"at": 109.0, **holder}), NEW: Heartbeat(at=109.0)}
+
+
+def test_a_standby_whose_rehearsal_has_not_passed_waits_for_a_person() -> None:
+    found = seen(Operation.PROMOTE, *again(9.0), beats=doubted())
+    assert found.refused.startswith(
+        f"{NEW_DEPLOYMENT} waits for a person's approval, because its rehearsal has not passed: a: the new release is "
+        "9.0 times slower than the old one: "
+    )
+    assert found.refused.endswith("which leaves little to spare. Answer it in Airflow, or call it off.")
+    late = seen(Operation.PROMOTE, *again(1.0), beats=doubted(), wanted=Wanted(max_seconds=0.5))
+    assert "took 1.0 s for a batch of live data" in late.refused
+    assert seen(Operation.PROMOTE, *again(1.0), beats=doubted()).parts
+
+
+def test_a_doubt_keeps_nobody_from_promoting_where_what_holds_is_broken() -> None:
+    assert seen(Operation.PROMOTE, *again(9.0), beats=doubted(at=10.0)).parts
+    assert seen(Operation.PROMOTE, *again(9.0), beats=doubted(), wanted=Wanted(hanging=HANGS)).parts
+    assert seen(Operation.PROMOTE, *again(9.0), failed(OLD), beats=doubted()).parts
+    begun = seen(Operation.PROMOTE, *again(9.0), requested("p", NEW), beats=doubted())
+    assert begun.parts, "a command that is repeated goes on"
 
 
 def test_a_stopped_stream_is_promoted_too() -> None:

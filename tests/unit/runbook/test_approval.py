@@ -50,19 +50,20 @@ def spec(tmp_path: Path) -> StreamSpec:
 INCONCLUSIVE = {"verdict": "inconclusive", "reasons": ["a: it is 3 times slower."]}
 
 
-def task(spec: StreamSpec, judged: Any = INCONCLUSIVE) -> ApproveUpgradeOperator:
+def task(spec: StreamSpec, judged: Any = INCONCLUSIVE, approval: str = "") -> ApproveUpgradeOperator:
     return ApproveUpgradeOperator(
         task_id="approve",
         stream=spec,
         deployment="orders-2-1a2b",
         application="apps/orders.py",
         rehearsal=json.dumps(judged),
+        approval=approval,
         subject="Hand over?",
     )
 
 
 def asked(
-    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, judged: Any = INCONCLUSIVE
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, judged: Any = INCONCLUSIVE, approval: str = ""
 ) -> tuple[dict[str, Any], TaskDeferred]:
     """Return what Airflow is asked to show, and how the task waits."""
     sent: dict[str, Any] = {}
@@ -72,7 +73,7 @@ def asked(
         "dag_run": SimpleNamespace(triggering_user_name="ben"),
     }
     with pytest.raises(TaskDeferred) as waiting:
-        task(spec, judged).execute(context)
+        task(spec, judged, approval).execute(context)
     return sent, waiting.value
 
 
@@ -116,7 +117,8 @@ def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monke
     assert waiting.timeout == timedelta(minutes=30) + timedelta(seconds=TRIGGER_GRACE_SECONDS)
     path, waits = waiting.trigger.serialize()
     assert path == "airflow_stream_provider.triggers.approval.ApprovalTrigger"
-    assert waits["condition"] == {"condition": "Answered", "deployment": "orders-2-1a2b", "holding": ""}
+    asked_in_any_case = {"condition": "Answered", "deployment": "orders-2-1a2b", "holding": "", "limits": None}
+    assert waits["condition"] == asked_in_any_case
     assert 1790 < waits["deadline"] - time.time() <= 1800
 
 
@@ -138,10 +140,11 @@ def test_who_needs_no_approval_is_asked_all_the_same_unless_the_rehearsal_has_pa
     spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, judged: Any
 ) -> None:
     declare(spec)
-    sent, _ = asked(unasked(spec), monkeypatch, judged)
+    sent, waiting = asked(unasked(spec), monkeypatch, judged)
     assert sent["assigned_users"] == [{"id": "anna", "name": "anna"}, {"id": "7", "name": "7"}]
     because = ["a: it is 3 times slower."] if judged is INCONCLUSIVE else ["The rehearsal was not judged."]
     assert shown_in(sent)["asked_because"] == because
+    assert waiting.trigger.serialize()[1]["condition"]["limits"] == spec.lag.limits.to_json(), "see `Answered`"
 
 
 def test_of_one_that_holds_nobody_is_asked(spec: StreamSpec) -> None:
@@ -160,6 +163,19 @@ def test_a_rehearsal_that_has_passed_asks_nobody(spec: StreamSpec, monkeypatch: 
         task(unasked(spec), {"verdict": "pass"}).execute(context)
     sent, _ = asked(spec, monkeypatch, {"verdict": "pass", "reasons": []})
     assert shown_in(sent)["asked_because"] == ["`upgrade.approval` is on."]
+
+
+def test_a_run_asks_by_what_its_check_has_seen_whatever_the_yaml_says_by_now(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(spec)
+    passed = {"verdict": "pass", "reasons": []}
+    sent, waiting = asked(unasked(spec), monkeypatch, passed, "True")
+    assert shown_in(sent)["asked_because"] == ["`upgrade.approval` is on."]
+    assert waiting.trigger.serialize()[1]["condition"]["limits"] is None
+    context: Any = {}
+    with pytest.raises(AirflowSkipException, match="the rehearsal has passed"):
+        task(spec, passed, "False").execute(context)
 
 
 def test_with_a_yaml_that_cannot_be_used_nobody_is_asked_by_it(spec: StreamSpec) -> None:
@@ -208,3 +224,9 @@ def test_the_end_of_the_standby_ends_the_question(spec: StreamSpec) -> None:
         "There is nothing left to decide; trigger the upgrade again."
     )
     assert pushed == {}
+
+
+def test_once_the_stream_is_broken_nobody_has_to_be_asked_and_the_upgrade_goes_on(spec: StreamSpec) -> None:
+    over = WaitOutcome(Ended.REACHED, "orders-2-1a2b", "orders-1-aaaa.00000001 gives no sign of life.")
+    with pytest.raises(AirflowSkipException, match=r"Nobody has to be asked any more: .* gives no sign of life"):
+        answer(spec, over.to_event())

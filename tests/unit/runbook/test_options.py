@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk.configuration import conf
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.options import DagOptions
@@ -18,6 +19,24 @@ def test_without_any_a_dag_has_what_we_say() -> None:
     schedule: Any = dag.schedule
     assert (dag.dag_id, schedule, dag.catchup, dag.tags) == ("orders__upgrade", None, False, {"stream"})
     assert (task.retries, task.retry_delay) == (3, timedelta(seconds=10))
+
+
+def test_what_airflow_is_configured_to_holds_for_each_dag_and_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read it takes a tenth of the time in which a DAG is made, and there are four for each stream."""
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG", "7")
+    read: list[str] = []
+    plain = type(conf).get
+
+    def get(self: Any, section: str, key: str, *more: Any, **named: Any) -> Any:
+        read.append(key)
+        return plain(self, section, key, *more, **named)
+
+    monkeypatch.setattr(type(conf), "get", get)
+    options = DagOptions()
+    dags = [options.dag(name, "upgrade", tags=[]) for name in ("a", "b", "c")]
+    assert {dag.max_active_tasks for dag in dags} == {7}
+    assert read.count("max_active_tasks_per_dag") == read.count("disable_bundle_versioning") == 1
+    assert options.dag("d", "upgrade", tags=[], max_active_runs=1).max_active_runs == 1
 
 
 def test_all_of_them_reach_dag_and_tasks() -> None:

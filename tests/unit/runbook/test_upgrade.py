@@ -85,6 +85,15 @@ def test_the_old_release_is_stopped_first_only_if_check_says_so(streams: Path, l
     assert task.strategy == strategy
 
 
+@pytest.mark.parametrize(("left", "approval"), [({"approval": True}, "True"), ({"approval": False}, "False"), ({}, "")])
+def test_whether_a_person_is_asked_was_checked_when_the_run_began(streams: Path, left: Any, approval: str) -> None:
+    dag = upgrade(streams)
+    task: Any = dag.get_task("approve")
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": {"check": left}.get(task_ids))
+    task.render_template_fields({"ti": ti, "params": dag.params.dump()}, dag.get_template_env())
+    assert task.approval == approval
+
+
 @pytest.mark.parametrize(
     ("left", "version"), [({"release": {"version": "v1", "arguments": ["<'\""]}}, "v1"), ({}, "v2"), (None, "v2")]
 )

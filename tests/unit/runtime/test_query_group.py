@@ -327,9 +327,10 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
     other.label = "other"
     group._gate.queries.append(other)  # type: ignore[arg-type]
     both = WantedRewind(1764000000.0, {**WANTED.queries, "other": {"orders": {0: 3}}})
-    for act in (lambda: group.check_rewind(both), lambda: group.rewind(group.hold(), both, "orders-2", {})):
-        with pytest.raises(StreamError, match="There is no checkpoint at"):
-            act()
+    with pytest.raises(StreamError, match="There is no checkpoint at"):
+        group.check_rewind(both)
+    with pytest.raises(StreamError, match="There is no checkpoint at"):
+        group.rewind(group.hold(), both, "orders-2", {})
     gone = WantedRewind(1764000000.0, {"gone": {"orders": {0: 3}}})
     with pytest.raises(StreamError, match="There is no query gone that could read records again"):
         group.check_rewind(gone)

@@ -15,17 +15,32 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalR
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime import rehearsal as module
 from airflow_stream_provider.runtime import rehearsing
+from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
 from airflow_stream_provider.runtime.rehearsal import Rehearsal
 
 
-class Noted(Rehearsal):
+class NotedRuns(CloneRuns):
     """Notes what it would let Spark run."""
 
-    did: list[str]
+    def __init__(self, gate: Any, policy: Policy) -> None:
+        super().__init__(gate, policy)
+        self.did: list[str] = []
 
-    def _plan(self, query: Any, clone: str) -> float:
+    def plan(self, query: Any, clone: str) -> float:
         self.did.append(f"plan {query.label}")
         return 0.5
+
+    def warm_sink(self, query: Any) -> None:
+        self.did.append(f"sink {query.label}")
+
+
+class Noted(Rehearsal):
+    """As its runs."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._runs = runs = NotedRuns(self._gate, self._policy)
+        self.did = runs.did
 
     def _warm(self, query: Any, clone: str) -> dict[str, Any]:
         self.did.append(f"warm {query.label}")
@@ -35,9 +50,6 @@ class Noted(Rehearsal):
     def _once_more(self, query: Any) -> dict[str, Any]:
         self.did.append(f"again {query.label}")
         return {"again": {"batch": 3}}
-
-    def _warm_sink(self, query: Any) -> None:
-        self.did.append(f"sink {query.label}")
 
 
 @pytest.fixture
@@ -64,7 +76,6 @@ def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
     made = Noted(gate, Policy.from_json(policy), "orders-1.0000000a", process, others)
-    made.did = []
     summary = made.run([], say=lambda message: None)
     return made.did, summary
 
@@ -107,9 +118,9 @@ def once_more(
     """What is made of the batch that is run once more, if the clone and Spark end like this."""
     nobody: Any = None
     made = Rehearsal(nobody, Policy(), "orders-1.0000000a", nobody, nobody)
-    made._deadline = time.monotonic() + left
-    monkeypatch.setattr(made, "_new_id", lambda: "id")
-    monkeypatch.setattr(made, "_run", lambda query, clone, batches: raise_or_return(ran))
+    made._runs.deadline = time.monotonic() + left
+    monkeypatch.setattr(made._runs, "new_id", lambda: "id")
+    monkeypatch.setattr(made._runs, "batches", lambda query, clone, wanted: raise_or_return(ran))
     monkeypatch.setattr(checkpoints, "clone_state", lambda *given, **named: raise_or_return(cloned))
     query: Any = SimpleNamespace(label="lines", checkpoint=str(tmp_path / "lines"))
     return made._once_more(query)
@@ -129,7 +140,7 @@ BATCH = {"batchId": 7, "numInputRows": 30, "durationMs": {"triggerExecution": 15
     [
         {"cloned": checkpoints.StateTooLarge("It is too large.")},
         {"cloned": CheckpointError("Its files are purged.")},
-        {"ran": module.TooSlow("Only 0 of 1 batches ran.")},
+        {"ran": TooSlow("Only 0 of 1 batches ran.")},
         {"ran": []},
         {"ran": [BATCH], "left": 5.0},
     ],
@@ -172,7 +183,6 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
     process: Any = SimpleNamespace(check_checkpoint=asked.append)
     nobody: Any = None
     made = Noted(gate, Policy(), "orders-1.0000000a", process, nobody)
-    made.did = []
     former = [{"name": "lines", "checkpoint": "hdfs://nn/lines"}]
     says = r"on file: .* instead of hdfs://nn .* Put the former URL back"
     with pytest.raises(RehearsalRefused, match=says):

@@ -1,0 +1,78 @@
+"""Judge a standby's rehearsal beside what the holder does: may it take over without anybody being asked? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import Incarnation
+from airflow_stream_provider.planning.comparison import Compared, Comparison, compare, rehearsed, running
+from airflow_stream_provider.planning.hanging import crash_loops
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import judge_run
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is said of a rehearsal.
+
+    :param refused: why the release must not take over; None: it may, if a person says so where there are doubts.
+    """
+
+    comparison: Comparison
+    refused: RehearsalRefused | None = None
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why it has not passed, a sentence each; empty when it has."""
+        return self.comparison.reasons if self.refused is None else (self.refused.message,)
+
+
+def judge_rehearsal(snapshot: Snapshot, standby: Incarnation, max_seconds: float | None) -> Judgement:
+    """Judge the rehearsal of a standby by the holder's batches as they are now.
+
+    :param max_seconds: how far the stream may be behind Kafka (`lag.max_seconds`); None: that is not judged.
+    """
+    summaries = standby.rehearsal.get("queries", {})
+    # Of itself, once it holds, nothing is said.
+    mine = snapshot.holds(deployment_of(standby.id))
+    holder = None if mine else snapshot.heartbeats.get(snapshot.state.holder or "")
+    found = compare(rehearsed(summaries), running(holder) if holder else None)
+    refused = _too_late(summaries, snapshot, max_seconds)
+    if refused is None and found.verdict is Compared.FAIL:
+        refused = RehearsalRefused(
+            f"{' '.join(found.reasons)} {snapshot.holder_sentence}",
+            next_step="Make it faster or give it more cores. If only the machine was busy, trigger the upgrade again.",
+        )
+    return Judgement(found, refused)
+
+
+def broken(snapshot: Snapshot, *, lost: bool) -> str:
+    """Return why any release is better than what runs, as a sentence; empty when that is not known.
+
+    That a holder which is alive hangs, `planning.hanging.hanging` says.
+
+    :param lost: whether the holder gives no sign of life.
+    """
+    holder = snapshot.state.holder
+    if holder is None or snapshot.state.must_fence:
+        return judge_run(snapshot, None).reason
+    return f"{holder} gives no sign of life." if lost else crash_loops(snapshot)
+
+
+def _too_late(
+    summaries: Mapping[str, Mapping[str, Any]], snapshot: Snapshot, limit: float | None
+) -> RehearsalRefused | None:
+    for name, summary in summaries.items():
+        took = (summary.get("again") or {}).get("seconds", summary.get("last_batch_seconds"))
+        if limit is not None and took is not None and took > limit:
+            return RehearsalRefused(
+                f"The query {name} took {took:.1f} s for a batch of live data; the stream may be at most "
+                f"{limit:.0f} s behind Kafka. {snapshot.holder_sentence}",
+                next_step="Make it faster, give it more cores, or raise `lag.max_seconds`.",
+                query=name,
+            )
+    return None

@@ -1,0 +1,141 @@
+"""Runs of the user's query plans on clones of the checkpoints, into sinks that keep nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.runtime.gate import Gate, start_ungated
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.spark_error import message_of
+from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
+
+SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
+# A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
+IDLE_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class TooSlow(RehearsalRefused):
+    """The batches of a rehearsal did not end in its time."""
+
+
+class CloneRuns:
+    """Runs queries for a rehearsal, each on a clone of its checkpoint and with an id of its own.
+
+    :ivar ids: of all its queries.
+    :ivar deadline: on the monotonic clock, when a run must have ended; set by the rehearsal.
+    """
+
+    def __init__(self, gate: Gate, policy: Policy) -> None:
+        self._gate = gate
+        self._policy = policy
+        self.ids: set[str] = set()
+        self.deadline = 0.0
+
+    def plan(self, query: ManagedQuery, clone: str) -> float:
+        """Let Spark check plan, sources and state schema on the next batch; return the seconds that it took.
+
+        The sink raises the sentinel: an error with another text is a refusal by Spark.
+        """
+        started = time.monotonic()
+        checkpoints.clone_logs(query.checkpoint, clone, self.new_id())
+
+        def refuse(batch: DataFrame, batch_id: int) -> None:
+            raise RuntimeError(SENTINEL)
+
+        writer = rehearsal_writer(query.writer, clone)
+        writer = writer.foreachBatch(refuse)
+        try:
+            run = start_ungated(writer)
+            ended = run.awaitTermination(max(1, int(self.deadline - time.monotonic())))
+        except Exception as error:
+            if SENTINEL in str(error):
+                return round(time.monotonic() - started, 2)
+            raise _refused(
+                f"Spark refuses to run the query {query.label} on the stream's checkpoint",
+                "Keep the schema of the state, or deploy as a new stream.",
+                error,
+            ) from error
+        run.stop()
+        what = "ended without planning a batch" if ended else f"took over {self._policy.rehearse_seconds:.0f} s"
+        raise RehearsalRefused(
+            f"The rehearsal of {query.label} {what}.",
+            next_step="Look at the standby's log, or raise `upgrade.rehearse_seconds`.",
+        )
+
+    def batches(self, query: ManagedQuery, clone: str, wanted: int) -> list[dict[str, Any]]:
+        """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each."""
+        writer = rehearsal_writer(query.writer, clone)
+        function = self.function(query)
+        writer = writer.format("noop") if function is None else writer.foreachBatch(function)
+        try:
+            return self._await_batches(start_ungated(writer), wanted)
+        except Exception as error:
+            raise _refused(
+                f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
+            ) from error
+
+    def function(self, query: ManagedQuery) -> Callable[[DataFrame, int], None] | None:
+        """Return the user's function, if it gets the batches of the rehearsal."""
+        return query.writer_spec.foreach_batch if self._policy.foreach_batch_safe else None
+
+    def warm_sink(self, query: ManagedQuery) -> None:
+        """Warm up the Kafka sink's classes and producers: a write of no rows sends nothing and creates no topic."""
+        if query.writer_spec.sink != "kafka":
+            return
+        spark = query.writer._df.sparkSession
+        slots = spark.sparkContext.defaultParallelism
+        empty = spark.range(0, slots, 1, slots).where("id < 0").selectExpr("cast(id as string) as value")
+        options = {k: v for k, v in query.writer_spec.options.items() if k != "checkpointlocation"}
+        empty.write.format("kafka").options(**{"topic": "none", **options}).save()
+
+    def _await_batches(self, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
+        seen = 0
+        idle_since = time.monotonic()
+        try:
+            while True:
+                failed = run.exception()
+                if failed is not None:
+                    raise failed
+                batches = [json.loads(p.json()) for p in run._jsq.recentProgress()]
+                batches = [batch for batch in batches if "addBatch" in batch["durationMs"]]
+                now = time.monotonic()
+                if len(batches) > seen or run.status["isTriggerActive"]:
+                    seen, idle_since = len(batches), now
+                if len(batches) >= wanted or now - idle_since > IDLE_SECONDS or not run.isActive:
+                    return batches
+                if now > self.deadline:
+                    raise TooSlow(
+                        f"Only {len(batches)} of {wanted} batches ran within {self._policy.rehearse_seconds:.0f} s.",
+                        next_step="Look at the batches' times in the standby's Spark UI; raise "
+                        "`upgrade.rehearse_seconds`.",
+                    )
+                time.sleep(0.1)
+        finally:
+            run.stop()
+
+    def new_id(self) -> str:
+        """Return an id for a clone; the gate tells nobody of the query that has it."""
+        identity = str(uuid.uuid4())
+        self.ids.add(identity)
+        self._gate.hide(identity)
+        return identity
+
+
+def _refused(what: str, next_step: str, error: Exception) -> RehearsalRefused:
+    if isinstance(error, RehearsalRefused):
+        return error
+    log.error("%s: %s", what, error)  # whole, with stack and plan
+    return RehearsalRefused(f"{what}: {message_of(error)}", next_step=f"Nothing that runs was touched. {next_step}")

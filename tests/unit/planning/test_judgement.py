@@ -1,0 +1,62 @@
+"""Whether a rehearsal passes, and when any release is better than what runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.comparison import Compared
+from airflow_stream_provider.planning.judgement import Judgement, broken, judge_rehearsal
+from airflow_stream_provider.planning.snapshot import Snapshot
+from tests.support.rehearsals import again, running
+from tests.support.snapshots import snapshot
+from tests.support.story import NEW, OLD, acquired, failed, fenced, ready, released, requested
+
+
+def judged(found: Snapshot, every: float, max_seconds: float | None = None) -> Judgement:
+    """Judge a standby beside a holder that reads 1000 rows in a second, every so often."""
+    found = replace(found, heartbeats={OLD: running(1.0, every)})
+    return judge_rehearsal(found, found.state.incarnations[NEW], max_seconds)
+
+
+def test_a_rehearsal_passes_is_doubted_or_is_refused() -> None:
+    good = judged(snapshot(*again(1.5)), 10.0)
+    assert (good.doubts, good.refused, good.comparison.verdict) == ((), None, Compared.PASS)
+    doubted = judged(snapshot(*again(9.0)), 12.0)
+    assert (doubted.doubts, doubted.refused) == (doubted.comparison.reasons, None)
+    assert "which leaves little to spare" in doubted.doubts[0]
+    bad = judged(snapshot(*again(9.0)), 4.0)
+    assert bad.refused is not None
+    assert bad.doubts == (bad.refused.message,)
+
+
+def test_a_batch_that_takes_longer_than_the_stream_may_be_late_is_refused() -> None:
+    assert judged(snapshot(*again(1.5)), 10.0, 1.5).doubts == ()
+    late = judged(snapshot(*again(1.6)), 10.0, 1.5)
+    assert late.refused is not None
+    assert late.doubts[0].startswith("The query a took 1.6 s for a batch of live data; the stream may be at most 2 s")
+
+
+def test_one_that_holds_is_not_compared_with_itself() -> None:
+    held = [*again(9.0), requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
+    found = replace(snapshot(*held), heartbeats={NEW: running(1.0, 4.0)})
+    assert judge_rehearsal(found, found.state.incarnations[NEW], None).doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "lost", "says"),
+    [
+        ([], False, ""),
+        ([], True, f"{OLD} gives no sign of life."),
+        ([failed(OLD)], False, "Nobody runs it (failed"),
+        ([fenced(OLD)], False, "Nobody runs it (down"),
+        ([requested("stop", None), released(OLD, "stop", None)], False, ""),
+        ([requested("x", NEW), ready("x", NEW), released(OLD, "x", NEW)], False, ""),
+    ],
+    ids=["alive", "silent", "failed", "fenced", "stopped", "changing hands"],
+)
+def test_any_release_is_better_than_a_stream_that_nobody_runs(more: list[Record], lost: bool, says: str) -> None:
+    found = broken(snapshot(*again(1.0), *more), lost=lost)
+    assert found.startswith(says) if says else not found
