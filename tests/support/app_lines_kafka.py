@@ -8,21 +8,25 @@ With --dies the driver is killed when it is about to replace the second file of 
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 kafka, root = sys.argv[1:3]
+replace = os.replace
+
+
+def dies(new: str, old: str) -> None:
+    folder, name = Path(old).parent, Path(old).name
+    if folder.name == "offsets" and (folder / str(int(name) - 1)).stat().st_mtime > started:
+        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(new, old)
+
+
+started = time.time()
 if "--dies" in sys.argv:
-    replace, replaced = os.replace, []
-
-    def dies(new, old):
-        if Path(old).parent.name == "offsets" and replaced:
-            os.kill(os.getppid(), signal.SIGKILL)
-            os.kill(os.getpid(), signal.SIGKILL)
-        replaced.append(old)
-        replace(new, old)
-
     os.replace = dies  # type: ignore[assignment]
 
 spark = SparkSession.builder.getOrCreate()
