@@ -17,10 +17,11 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Incarnation, Request, RequestStage, StreamState
 from airflow_stream_provider.planning.conditions import FirstCommits
 from airflow_stream_provider.planning.deaths import JobGone
+from airflow_stream_provider.planning.recover import orphaned
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stand_by import bring_up, standby_result
+from airflow_stream_provider.planning.stand_by import ask_again, bring_up, standby_result
 from airflow_stream_provider.planning.steps import Append, Done, EndJob, GiveUp, Step, Wait
 from airflow_stream_provider.planning.take_over import FIRST_COMMIT_SECONDS
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -70,7 +71,9 @@ def adopt(
         if over and (confirmed_by or (snapshot.job is not None and snapshot.job.gone)):
             tail = deployment if snapshot.failed_without_a_word(deployment) else ""
             return GiveUp(_nobody_runs(snapshot, deployment, job), log_of=tail)
-        return bring_up(snapshot, deployment, outcome, reason)
+        return _unless_submitted_by_another(snapshot, identity, deployment) or bring_up(
+            snapshot, deployment, outcome, reason
+        )
     if confirmed_by:
         return _appoint(snapshot, identity, standby, reason, {"person": confirmed_by})
     if not job:
@@ -95,6 +98,19 @@ def follows_a_job(deployment: str) -> str:
     return f"{deployment} is to follow a job that may write its checkpoints still."
 
 
+def left_to_another(state: StreamState, deployment: str, identity: TaskIdentity) -> str:
+    """Return why a follower that has not taken over is not ended: another run or command has brought it up, and may
+    still wait for the job to end; empty: it is this one's own.
+    """
+    found = state.deployments.get(deployment)
+    if found is None or found.ended or found.declared.by.startswith(identity.run):
+        return ""
+    return (
+        f"{deployment} was brought up by {found.declared.by}, and is left to that. If nobody follows that any more, "
+        "call it off (`airflow streams abort`)."
+    )
+
+
 def says(snapshot: Snapshot, deployment: str) -> str:
     """Return what the follower says of the job, in one line: its batches, and when its logs were written last."""
     standby = snapshot.candidate(deployment)
@@ -106,6 +122,14 @@ def unknown_whose(found: UnmanagedView) -> str:
     """Return that the cluster does not show whose a job is: it is not ended then."""
     about = found.about or found.id
     return f"Nothing shows that no stream of this provider runs {about}: its log does not begin with its command."
+
+
+def _unless_submitted_by_another(snapshot: Snapshot, identity: TaskIdentity, deployment: str) -> Step | None:
+    """Return that it is waited for: the run that has declared this one just now submits it. None: nobody does."""
+    known = snapshot.state.deployments.get(deployment)
+    if known is None or known.ended or known.submission or orphaned(known, snapshot.at):
+        return None
+    return None if known.declared.by.startswith(identity.run) else ask_again(snapshot, deployment)
 
 
 def _unless_lost(snapshot: Snapshot, standby: Incarnation, outcome: WaitOutcome | None) -> Step | None:

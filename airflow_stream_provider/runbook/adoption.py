@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Context, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.retire import RetireOperator
-from airflow_stream_provider.runbook.approval import said_no
-from airflow_stream_provider.runbook.by_hand import ANSWER
+from airflow_stream_provider.runbook.question import QuestionOperator, answered_by
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 _LOOK = "ti.xcom_pull(task_ids='look')"
 # A run that began before this provider was upgraded has none.
@@ -46,6 +48,8 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         )
         ended = JobEndedOperator(
             **task(OPERATE, "job_ended"),
+            stream=spec,
+            deployment=_FOLLOWER,
             known=f"{{{{ {_JOB} or {_LOOK}['confirmed_by'] }}}}",
             subject=f"Has the job ended that runs {spec.name} without this provider?",
             # As text, in which nothing that a script or Spark has written is a link or an image.
@@ -81,8 +85,16 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
 class DiscardFollowerOperator(RetireOperator):
     """End a driver that was to follow a job and did not, and fail then: the job was not adopted.
 
-    Skipped when it holds the stream.
+    Skipped when it holds the stream, and when another run or command has brought it up, which may still need it.
     """
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.adopt import left_to_another
+        from airflow_stream_provider.planning.steps import Skip
+
+        why = left_to_another(snapshot.state, self.deployment, identity)
+        return Skip(why) if why else super().plan(snapshot, identity, outcome)
 
     @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> NoReturn:
@@ -97,38 +109,44 @@ def _skip_unless_there_is_one(context: Context) -> None:
         raise AirflowSkipException("There is nothing to discard.")
 
 
-class JobEndedOperator(ApprovalOperator):
-    """Ask a person to end the old job, and to say that it is gone. Fails when the answer is no, or does not come.
+class JobEndedOperator(QuestionOperator):
+    """Ask a person to end the old job, and to say that it is gone, while the driver that is to follow it lives.
 
+    :param stream: the stream, as read by `load_spec`.
+    :param deployment: the one that is to follow the job. (templated)
     :param known: the id of the job, or who has said so already; then nobody is asked. (templated)
 
     XCom: the answer; under the key `confirmed_by` the name of who gave it.
     """
 
-    template_fields = (*ApprovalOperator.template_fields, "known")
+    template_fields = (*QuestionOperator.template_fields, "deployment", "known")
 
-    def __init__(self, *, known: str, **kwargs: Any) -> None:
-        super().__init__(response_timeout=ANSWER, **kwargs)
+    WITHOUT_A_YES = "nothing was adopted, and the old job goes on if you have not ended it"
+
+    def __init__(self, *, stream: StreamSpec, deployment: str, known: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.deployment = deployment
         self.known = known
 
     @override
     def execute(self, context: Context) -> Any:
+        # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
+        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.hooks.stream import StreamHook
+        from airflow_stream_provider.planning.answer import Answered
+
         if self.known:
             raise AirflowSkipException(f"Nobody is asked: the end of the old job is settled by {self.known}.")
-        return super().execute(context)
+        with failing_without_retry():
+            if not self.stream.control:
+                # Not a SpecError: the file may be mended when the task is retried.
+                raise StreamError(self.stream.problem)
+            hook = StreamHook.of(self.stream)
+            return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, hook.observe().holding))
 
     @override
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if who := said_no(event):
-            raise AirflowFailException(f"Nothing was adopted: {who} said that the old job goes on.")
-        who = (event.get("responded_by_user") or {}).get("name") or "somebody"
-        context["ti"].xcom_push(key="confirmed_by", value=who)
-        return super().execute_complete(context, event)
-
-    @override
-    def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
-        if event["error_type"] == "timeout":
-            raise AirflowFailException(
-                f"Nothing was adopted: nobody said within {ANSWER} that the old job has ended. Trigger it again."
-            )
-        raise AirflowFailException(f"Nothing was adopted: the answer cannot be used: {event['error']}")
+        answer = super().execute_complete(context, event)
+        context["ti"].xcom_push(key="confirmed_by", value=answered_by(event))
+        return answer

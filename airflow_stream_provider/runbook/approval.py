@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
+from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.triggers.grace import beyond
+from airflow_stream_provider.runbook.question import QuestionOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import Deployment
-    from airflow_stream_provider.planning.answer import Answered
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
-def said_no(event: Mapping[str, Any]) -> str:
-    """Return the name of the person whose answer is no; empty when it is yes."""
-    if event.get("chosen_options") != [ApprovalOperator.REJECT]:
-        return ""
-    return (event.get("responded_by_user") or {}).get("name") or "somebody"
-
-
-class ApproveUpgradeOperator(ApprovalOperator):
+class ApproveUpgradeOperator(QuestionOperator):
     """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
 
     Asks where `check` has found `upgrade.approval`, and where the judgement of the rehearsal is anything but a pass;
@@ -49,7 +38,9 @@ class ApproveUpgradeOperator(ApprovalOperator):
     XCom: the answer; under the key `rejected_by` who said no.
     """
 
-    template_fields = (*ApprovalOperator.template_fields, "deployment", "application", "rehearsal", "approval")
+    template_fields = (*QuestionOperator.template_fields, "deployment", "application", "rehearsal", "approval")
+
+    WITHOUT_A_YES = "the standby is ended"
 
     def __init__(
         self,
@@ -100,25 +91,12 @@ class ApproveUpgradeOperator(ApprovalOperator):
         shown["rehearsal"] = judged
         # As JSON, in which no argument can end the block or pass for another line.
         self.body = f"```json\n{json.dumps(shown, indent=2)}\n```"
-        try:
-            return super().execute(context)
-        except (TaskAwaitingInput, TaskDeferred):
-            limits = None if needed else self.stream.lag.limits.to_json()
-            self._watch_meanwhile(context, hook.address, Answered(self.deployment, snapshot.holding, limits))
+        limits = None if needed else self.stream.lag.limits.to_json()
+        return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, snapshot.holding, limits))
 
-    def _watch_meanwhile(self, context: Context, address: dict[str, Any], condition: Answered) -> NoReturn:
-        """Wait in a trigger of our own: Airflow's way of waiting would not notice that the standby dies."""
-        from airflow_stream_provider.triggers.approval import ApprovalTrigger
-
-        seconds = self.stream.upgrade.approval_timeout
-        trigger = ApprovalTrigger(
-            address=address,
-            condition=condition.to_json(),
-            deadline=time.time() + seconds,
-            ti_id=str(context["task_instance"].id),
-            options=list(self.options),
-        )
-        self.defer(trigger=trigger, method_name="execute_complete", timeout=beyond(seconds))
+    @override
+    def rejected(self, context: Context, who: str) -> None:
+        context["ti"].xcom_push(key="rejected_by", value=who)
 
     def _facts(self, declared: Deployment, folder: str) -> dict[str, Any]:
         release, spec = declared.release, self.stream
@@ -139,31 +117,3 @@ class ApproveUpgradeOperator(ApprovalOperator):
             "no_way_back": declared.policy.no_way_back,
             "deployment": declared.id,
         }
-
-    @override
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if "ended" in event:
-            self._unanswered(event)
-        if who := said_no(event):
-            context["ti"].xcom_push(key="rejected_by", value=who)
-            raise AirflowFailException(f"Rejected by {who}.")
-        return super().execute_complete(context, event)
-
-    def _unanswered(self, event: dict[str, Any]) -> NoReturn:
-        from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-
-        outcome = WaitOutcome.from_event(event)
-        if outcome.ended is Ended.REACHED:
-            raise AirflowSkipException(f"Nobody has to be asked any more: {outcome.reason}")
-        if outcome.ended is Ended.TIMEOUT:
-            raise AirflowFailException(
-                f"Nobody answered within {self.response_timeout}, which counts as a no. The standby is ended; trigger "
-                "the upgrade again."
-            )
-        raise AirflowFailException(
-            f"While a person was asked: {outcome.reason} There is nothing left to decide; trigger the upgrade again."
-        )
-
-    @override
-    def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
-        raise AirflowFailException(f"The answer cannot be used: {event['error']}")

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.notifications.upgrade import LINE
-from airflow_stream_provider.runbook.approval import said_no
+from airflow_stream_provider.runbook.question import QuestionOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.foreseen import Foreseen
     from airflow_stream_provider.spec.stream import StreamSpec
-
-# For a yes. What was looked at is old by then.
-ANSWER = timedelta(hours=1)
 
 
 class LookAheadOperator(BaseOperator):
@@ -133,7 +128,7 @@ class StartUpgradeOperator(TriggerDagRunOperator):
         super().__init__(skip_when_already_exists=True, fail_when_dag_is_paused=True, **kwargs)
 
 
-class ConfirmOperator(ApprovalOperator):
+class ConfirmOperator(QuestionOperator):
     """Ask a person whether it shall be done, who sees holder, release and what is read again.
 
     Skipped when there is nothing to do. Fails when the answer is no, and when there is none within an hour.
@@ -142,10 +137,12 @@ class ConfirmOperator(ApprovalOperator):
     :param parts: what will be done, as a JSON list. (templated)
     """
 
-    template_fields = (*ApprovalOperator.template_fields, "ask", "parts")
+    template_fields = (*QuestionOperator.template_fields, "ask", "parts")
+
+    WITHOUT_A_YES = "nothing was done"
 
     def __init__(self, *, ask: str, parts: str, **kwargs: Any) -> None:
-        super().__init__(response_timeout=ANSWER, **kwargs)
+        super().__init__(**kwargs)
         self.ask = ask
         self.parts = parts
 
@@ -156,18 +153,6 @@ class ConfirmOperator(ApprovalOperator):
         if not json.loads(self.parts):
             raise AirflowSkipException("There is nothing to do.")
         return super().execute(context)
-
-    @override
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if who := said_no(event):
-            raise AirflowFailException(f"Nothing was done: {who} said no.")
-        return super().execute_complete(context, event)
-
-    @override
-    def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
-        if event["error_type"] == "timeout":
-            raise AirflowFailException(f"Nothing was done: nobody answered within {ANSWER}. Trigger it again.")
-        raise AirflowFailException(f"Nothing was done: the answer cannot be used: {event['error']}")
 
 
 class TellOperator(BaseOperator):

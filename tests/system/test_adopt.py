@@ -56,7 +56,7 @@ def test_a_job_under_load_is_adopted_and_left_again(
     with monkeypatch.context() as hurry:
         hurry.setattr(adopt, "STILL_SECONDS", 0.0)
         hurry.setattr(requests, "ANSWER_SECONDS", 8.0)
-        operator = AdoptOperator(task_id="adopt", stream=spec, reason="errs", confirmed_by="Ada", wait_seconds=300)
+        operator = AdoptOperator(task_id="adopt", stream=spec, reason="errs", confirmed_by="Ada", wait_seconds=900)
         operator.hook.create()
         erred = adopt_here(operator, identity("erred"), "")
     assert erred.code is Exit.FAILED
@@ -68,7 +68,7 @@ def test_a_job_under_load_is_adopted_and_left_again(
     orders.settle()
 
     # By its id the cluster ends it. The new driver has stood by before that.
-    operator = AdoptOperator(task_id="adopt", stream=spec, reason="our first step", job=job, wait_seconds=300)
+    operator = AdoptOperator(task_id="adopt", stream=spec, reason="our first step", job=job, wait_seconds=900)
     ran = adopt_here(operator, identity("adopts"), "")
     assert (ran.code, ran.said) == (Exit.DONE, "")
     assert ran.result["adopted"]
@@ -104,7 +104,7 @@ def test_a_checkpoint_that_the_job_does_not_use_is_refused_before_the_job_is_tou
     orders.settle()
     file = spec.source
     file.write_text(file.read_text().replace(orders.arguments()[2], str(tmp_path / "typo")))
-    operator = AdoptOperator(task_id="adopt", stream=load_spec(file), reason="a typo", job=job, wait_seconds=300)
+    operator = AdoptOperator(task_id="adopt", stream=load_spec(file), reason="a typo", job=job, wait_seconds=900)
     operator.hook.create()
     ran = adopt_here(operator, identity("typo"), "")
     assert ran.code is Exit.FAILED

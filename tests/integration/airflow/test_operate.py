@@ -92,7 +92,7 @@ def test_a_stream_is_operated_by_its_form(world: World) -> None:
 
 def test_a_job_is_adopted_by_the_form_and_a_persons_word(world: World) -> None:
     """Here nothing runs beside it: `tests/system/test_adopt.py` has a job under load."""
-    for answer, says in (("Reject", "anna said that the old job goes on"), ("cancel", "")):
+    for answer, says in (("Reject", "anna said no: nothing was adopted"), ("cancel", "")):
         no = by_form(world, "adopt", answer=answer, ask=False)
         assert (no.state, no.states["job_ended"], no.states["discard"]) == ("failed", "failed", "failed")
         assert "did not take over, and is ended" in no.log

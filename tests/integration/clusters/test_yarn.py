@@ -21,7 +21,8 @@ from airflow_stream_provider.clusters import (
     yarn_api,
 )
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
-from airflow_stream_provider.clusters.yarn_request import deployment_tag
+from airflow_stream_provider.clusters.yarn_request import deployment_tag, spark_conf, submission_request
+from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -95,6 +96,33 @@ def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(on
         recorded = log.refresh().deployments[job.deployment].submission
         assert applications(on_yarn, job) == [recorded]
         on_yarn.end(recorded, job)
+
+
+@pytest.mark.system
+def test_an_application_of_somebody_else_is_ended_by_its_id_and_gone_with_its_executors(on_yarn: Place) -> None:
+    """As a job is that is to be adopted: without the tags of this provider."""
+    job, settings = on_yarn.job(), YarnSettings.of(on_yarn.connection)
+    manager = yarn_api.find_active(settings)
+    id = yarn_api.new_application(manager)
+    sizes = ContainerSizes.from_conf(spark_conf(job, settings))
+    request = {**submission_request(job, settings, id, sizes), "application-tags": {"tag": []}}
+    yarn_api.submit(manager, request)
+    wait_for("YARN to take it", lambda: not on_yarn.cluster.status(id).terminal)
+    on_yarn.facts(job, id)
+    theirs = on_yarn.cluster.unmanaged(id)
+    assert theirs is not None
+    seen = theirs.look()
+    assert (seen.state, seen.managed, seen.gone) == (DriverState.RUNNING, False, False)
+    assert on_yarn.cluster.find(job.whose, 0.0) == FoundDrivers(), "it is nobody's driver"
+    processes = processes_of(job.deployment)
+    assert processes
+
+    theirs.end()
+
+    wait_for("every node to say that it is gone", lambda: theirs.look().gone)
+    assert theirs.look().state is DriverState.KILLED
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    theirs.end()  # there is nothing to do
 
 
 @pytest.mark.system

@@ -34,12 +34,15 @@ class ShortHeartbeat(Heartbeat):
 class Jvm:
     """The driver's process, with the lease watchdog in its JVM, which goes by two clocks."""
 
-    waits_for = ""
-
     def __init__(self, driver: Driver) -> None:
         self.facts = ShortHeartbeat(submission=driver.submission)
         self.deadline = self.wall_deadline = float("inf")
         self._driver = driver
+
+    @property
+    def waits_for(self) -> str:
+        job = self._driver.world.old_job
+        return "" if job is None or job.stands_still else "The logs of the old job move."
 
     def arm(self, sent: float) -> None:
         """Let the lease run from this monotonic time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 INVARIANTS = {
     "one-writer": "The queries of at most one driver write.",
+    "after-the-job": "No driver writes while a job without a stream that is to be adopted runs.",
     "known-writer": "What writes is, by the log, the holder or a driver that must be fenced.",
     "one-holder": "Nobody acquires while another holds.",
     "next-epoch": "The epoch grows by one with each `acquired`.",

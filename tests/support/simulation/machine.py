@@ -31,7 +31,7 @@ from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
-from tests.support.simulation.watching import Runs, Watch
+from tests.support.simulation.watching import Revive, Runs, Watch
 from tests.support.simulation.wire import Fault
 from tests.support.simulation.wishes import Plan
 from tests.support.simulation.world import LONG, Actor, World
@@ -130,7 +130,9 @@ class Streams(RuleBasedStateMachine):
     @rule(which=some)
     def try_again(self, which: int) -> None:
         """A task is cleared, or retried, once its last try is over."""
-        last = {actor.by: actor for actor in self.world.actors if type(actor) is Task}
+        last = {
+            actor.by: actor for actor in self.world.actors if isinstance(actor, Task) and not isinstance(actor, Revive)
+        }
         tasks = [task for task in last.values() if task.over]
         if tasks:
             tasks[which % len(tasks)].again()

@@ -94,6 +94,8 @@ class Oracle:
         writers = [name for name, driver in world.drivers.items() if driver.writing and not driver.excused]
         if len(writers) > 1:
             raise Broken("one-writer", writers)
+        if world.old_job is not None and world.old_job.runs and writers:
+            raise Broken("after-the-job", writers)
         # Even before anybody else starts: what writes is known to the log as the holder or as one to be fenced.
         if writers and writers[0] != self.holder and writers[0] not in self.torn:
             raise Broken("known-writer", f"{writers} write, {self.holder} holds")

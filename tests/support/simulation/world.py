@@ -16,6 +16,7 @@ from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.wire import Fault, Wire
 
 if TYPE_CHECKING:
+    from tests.support.simulation.adopting import OldJob
     from tests.support.simulation.data import Data
     from tests.support.simulation.driver import Driver
 
@@ -66,6 +67,8 @@ class World:
         self.damaged: dict[int, bytes | None] = {}
         # Drivers whose last heartbeat the disk has torn.
         self.torn_beats: set[str] = set()
+        # A job without a stream that is to be adopted; None: there is none.
+        self.old_job: OldJob | None = None
         # What an actor found wrong in its own thread, where an error would be caught.
         self.violation: AssertionError | None = None
 

@@ -13,9 +13,11 @@ from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.planning import adopt, requests
+from airflow_stream_provider.planning.answer import Answered
+from devstack.drivers import wait_for
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
-from tests.support.story import RUNNING, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, hash_of, record, retired, standby, submitted, write
 
 Run = Callable[..., int]
 JOB = "driver-20261121023732-0002"
@@ -99,6 +101,52 @@ def test_a_person_who_gives_up_leaves_no_driver_beside_the_job(
         assert call("adopt") == Exit.REFUSED
     assert [record.kind for record in log.records()] == ["declared", "submitted", "standby", "retired"]
     assert ("end", job) not in cluster.did
+
+
+def test_a_person_who_is_asked_hears_that_the_driver_is_lost(
+    call: Run,
+    control: str,
+    log: ControlLog,
+    cluster: NotingCluster,
+    asked: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Answered, "pace", 0.05)
+    heard: list[str] = []
+
+    def says() -> str:
+        (name,) = log.refresh().deployments
+        cluster.states["driver-1"] = DriverState.FINISHED
+        write(log, retired(name))
+        wait_for("a word", lambda: heard.append(capsys.readouterr().out) or "Do NOT" in "".join(heard))
+        return ""
+
+    asked.append(says)
+    with PlayedDrivers(control):
+        assert call("adopt") == Exit.REFUSED
+    assert " has ended: not needed." in "".join(heard), heard
+
+
+def test_the_driver_of_somebody_else_is_left_to_him(
+    call: Run, log: ControlLog, asked: list[Any], capsys: pytest.CaptureFixture[str], control: str, job: str
+) -> None:
+    """He may be asked still whether the job has ended."""
+    theirs = record(
+        "declared",
+        by="airflow:orders__operate/manual__1/stand_by",
+        deployment=OLD_DEPLOYMENT,
+        release={"version": "1", "hash": hash_of("x")},
+        policy={"adopts": True},
+        reason="",
+    )
+    write(log, theirs, submitted(OLD_DEPLOYMENT), standby(OLD))
+    asked.append(lambda: "")
+    with PlayedDrivers(control):
+        assert call("adopt") == Exit.REFUSED
+    assert not log.refresh().deployments[OLD_DEPLOYMENT].ended
+    said = capsys.readouterr().err
+    assert f"{OLD_DEPLOYMENT} was brought up by airflow:orders__operate/manual__1/stand_by, and is left" in said
 
 
 def test_a_driver_that_does_not_answer_is_ended(

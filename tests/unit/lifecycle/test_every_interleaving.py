@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from tests.support.simulation.adopting import StreamsAdopting
 from tests.support.simulation.machine import Streams
 from tests.support.simulation.machine_on_topic import StreamsOnTopic
 from tests.support.simulation.machine_variants import StreamsDown, StreamsOnFiles, StreamsPruned, StreamsPutBack
@@ -40,7 +41,14 @@ def silent() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("machine", "share"),
     [
-        *((Streams, 1), (StreamsOnFiles, 5), (StreamsPruned, 5), (StreamsDown, 5), (StreamsPutBack, 5)),
+        *(
+            (Streams, 1),
+            (StreamsOnFiles, 5),
+            (StreamsPruned, 5),
+            (StreamsDown, 5),
+            (StreamsPutBack, 5),
+            (StreamsAdopting, 2),
+        ),
         # Slower: all clients of a topic read all of its messages.
         pytest.param(StreamsOnTopic, 5, marks=pytest.mark.system),
     ],

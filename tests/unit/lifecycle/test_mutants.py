@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.control.log import ControlLog
 from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_topic, mutants_of_watch
+from tests.support.simulation.adopting import StreamsAdopting
+from tests.support.simulation.driver_process import Jvm
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine_variants import StreamsPutBack
 from tests.support.simulation.one_seed import FILE, TOPIC, simulate
@@ -80,8 +83,8 @@ def assert_found(mutant: str, store: str, names: frozenset[str]) -> None:
     assert broken.broken in names, broken.found
 
 
-def test_the_model_check_finds_a_driver_that_goes_on_from_another_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ControlLog, "_verify", lambda self: None)
+def model_check_says(machine: type[RuleBasedStateMachine], name: str) -> None:
+    """The first example that breaks anything breaks this invariant."""
     enough = settings(
         max_examples=1500,
         stateful_step_count=40,
@@ -92,5 +95,24 @@ def test_the_model_check_finds_a_driver_that_goes_on_from_another_log(monkeypatc
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
-    with pytest.raises(AssertionError, match="one-log"):
-        run_state_machine_as_test(StreamsPutBack, settings=enough)
+    with pytest.raises(AssertionError, match=name):
+        run_state_machine_as_test(machine, settings=enough)
+
+
+def test_the_model_check_finds_a_driver_that_goes_on_from_another_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ControlLog, "_verify", lambda self: None)
+    model_check_says(StreamsPutBack, "one-log")
+
+
+def test_the_model_check_finds_a_follower_that_answers_while_the_logs_of_its_job_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Jvm, "waits_for", "")
+    model_check_says(StreamsAdopting, "after-the-job")
+
+
+def test_the_model_check_finds_an_appointment_before_the_cluster_has_confirmed_the_end_of_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(UnmanagedView, "gone", True)
+    model_check_says(StreamsAdopting, "after-the-job")

@@ -11,7 +11,7 @@ from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.adopt import STILL_SECONDS, adopt
-from airflow_stream_provider.planning.conditions import FirstCommits, RequestOver, StandbyUp
+from airflow_stream_provider.planning.conditions import FirstCommits, Pause, RequestOver, StandbyUp
 from airflow_stream_provider.planning.deaths import JobGone
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Submit, Wait
@@ -66,10 +66,20 @@ def plan(
 
 def test_the_new_driver_stands_by_before_anything_is_ended() -> None:
     assert plan([], RUNS) == Declare(OLD_DEPLOYMENT, "first step")
-    assert plan(STARTED[:1], RUNS) == Submit(OLD_DEPLOYMENT)
+    assert plan([replace(FOLLOWS, by=ME.by)], RUNS) == Submit(OLD_DEPLOYMENT)
     assert plan(STARTED[:2], RUNS) == Wait(StandbyUp(OLD_DEPLOYMENT))
     refused = plan([*STARTED[:2], failed(OLD)], RUNS)
     assert isinstance(refused, GiveUp), "the job runs on"
+
+
+def test_what_another_run_has_declared_just_now_is_submitted_by_that_run() -> None:
+    """Two that ask for one adoption: both at once would start two drivers of one deployment."""
+    theirs = [FOLLOWS]
+    assert FOLLOWS.at == 100.0
+    assert plan(theirs, RUNS) == Wait(Pause(OLD_DEPLOYMENT, 120.0))
+    assert plan(theirs, RUNS, at=161.0) == Submit(OLD_DEPLOYMENT), "that run has been lost"
+    assert plan([replace(FOLLOWS, by=ME.by)], RUNS) == Submit(OLD_DEPLOYMENT), "its own, in another try"
+    assert plan(STARTED[:2], RUNS) == Wait(StandbyUp(OLD_DEPLOYMENT))
 
 
 def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_are_gone() -> None:

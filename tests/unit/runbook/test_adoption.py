@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.answer import Answered
+from airflow_stream_provider.planning.steps import Append, Skip
 from airflow_stream_provider.runbook.adoption import DiscardFollowerOperator, JobEndedOperator
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
-from airflow_stream_provider.spec.stream import load_spec
-from tests.support.snapshots import snapshot
+from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
+from tests.support.control_root import new_log
+from tests.support.snapshots import ME, snapshot
+from tests.support.story import declared, standby, submitted, write
+from tests.support.tasks import spec_in
 
 TASKS = ("stand_by", "job_ended", "adopt")
+DEPLOYMENT = "orders-1-aaaa"
 
 
 @pytest.fixture
@@ -63,24 +73,59 @@ def test_an_adoption_of_which_something_was_left_has_failed() -> None:
         discard.result(snapshot(), {"retired": "orders-1-aaaa"})
 
 
-def ended(known: str = "") -> JobEndedOperator:
-    return JobEndedOperator(task_id="job_ended", known=known, subject="Has it ended?", body="batch 7")
+def mine(by: str) -> Record:
+    """The record of a follower that is declared by a task or a command."""
+    return replace(declared(DEPLOYMENT), by=by, fields={**declared(DEPLOYMENT).fields, "policy": {"adopts": True}})
 
 
-def test_nobody_is_asked_where_the_cluster_ends_the_job() -> None:
+@pytest.mark.parametrize(
+    ("by", "ends"), [(f"{ME.run}stand_by", True), ("airflow:orders__operate/other/stand_by", False)]
+)
+def test_a_run_ends_its_own_follower_and_leaves_that_of_another(dag: DAG, by: str, ends: bool) -> None:
+    """Two runs ask for the same adoption: the second goes on with the follower of the first, which may ask still."""
+    discard: Any = dag.get_task("discard")
+    discard.deployment = DEPLOYMENT
+    step = discard.plan(snapshot(mine(by)), ME, None)
+    if ends:
+        assert isinstance(step, Append)
+        assert step.kind == "retired"
+    else:
+        assert isinstance(step, Skip)
+        assert step.reason.startswith(f"{DEPLOYMENT} was brought up by {by}, and is left to that.")
+
+
+def ended(spec: StreamSpec, known: str = "") -> JobEndedOperator:
+    return JobEndedOperator(
+        task_id="job_ended", stream=spec, deployment=DEPLOYMENT, known=known, subject="Has it ended?", body="batch 7"
+    )
+
+
+def test_nobody_is_asked_where_the_cluster_ends_the_job(tmp_path: Path) -> None:
     with pytest.raises(AirflowSkipException, match="settled by driver-1"):
-        ended("driver-1").execute({})
+        ended(spec_in(tmp_path), "driver-1").execute({})
 
 
-def test_a_person_is_asked_for_an_hour_and_gives_his_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_is_asked_for_an_hour_while_the_follower_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_in(tmp_path)
+    write(new_log(spec.control, spec.name), mine("x"), submitted(DEPLOYMENT), standby(f"{DEPLOYMENT}.00000001"))
     sent: dict[str, Any] = {}
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **kw: sent.update(kw))
-    with pytest.raises(TaskAwaitingInput) as waiting:
-        ended().execute({"task_instance": SimpleNamespace(id="1")})  # type: ignore[typeddict-item]
-    assert waiting.value.timeout is not None
-    assert waiting.value.timeout.total_seconds() == 3600
+    context: Any = {"task_instance": SimpleNamespace(id="0197c1de-0000-7000-8000-000000000001")}
+    with pytest.raises(TaskDeferred) as waiting:
+        ended(spec).execute(context)
+    assert waiting.value.timeout == timedelta(hours=1) + timedelta(seconds=TRIGGER_GRACE_SECONDS)
+    path, waits = waiting.value.trigger.serialize()
+    assert path == "airflow_stream_provider.triggers.approval.ApprovalTrigger"
+    assert waits["condition"] == Answered(DEPLOYMENT, "").to_json()
     assert sent["body"] == "batch 7"
+    broken = ended(spec.model_copy(update={"control": ""}))
+    with pytest.raises(StreamError):
+        broken.execute(context)
 
+
+def test_who_says_that_the_job_is_gone_is_known_by_name(tmp_path: Path) -> None:
     pushed: dict[str, str] = {}
     context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
     yes = {
@@ -90,14 +135,5 @@ def test_a_person_is_asked_for_an_hour_and_gives_his_name(monkeypatch: pytest.Mo
         "timedout": False,
         "responded_by_user": {"id": "1", "name": "ada"},
     }
-    ended().execute_complete(context, yes)
+    ended(spec_in(tmp_path)).execute_complete(context, yes)
     assert pushed == {"confirmed_by": "ada"}
-
-
-def test_without_a_yes_nothing_is_adopted() -> None:
-    no: dict[str, Any] = {"chosen_options": ["Reject"], "responded_by_user": {"id": "1", "name": "anna"}}
-    with pytest.raises(AirflowFailException, match="anna said that the old job goes on"):
-        ended().execute_complete({}, no)
-    for error, says in (("timeout", "nobody said within 1:00:00"), ("other", "the answer cannot be used")):
-        with pytest.raises(AirflowFailException, match=f"Nothing was adopted: {says}"):
-            ended().process_trigger_event_error({"error": "x", "error_type": error})

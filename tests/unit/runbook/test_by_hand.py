@@ -151,15 +151,6 @@ def test_nobody_is_asked_who_need_not_be(ask: str, parts: str) -> None:
         confirm(ask, parts).execute({})
 
 
-def test_without_a_yes_nothing_is_done() -> None:
-    no: dict[str, Any] = {"chosen_options": ["Reject"], "responded_by_user": {"id": "1", "name": "anna"}}
-    with pytest.raises(AirflowFailException, match=r"Nothing was done: anna said no\."):
-        confirm().execute_complete({}, no)
-    for error, says in (("timeout", "nobody answered within 1:00:00"), ("other", "the answer cannot be used")):
-        with pytest.raises(AirflowFailException, match=f"Nothing was done: {says}"):
-            confirm().process_trigger_event_error({"error": "x", "error_type": error})
-
-
 def test_what_was_done_is_told_in_one_line(spec: StreamSpec, log: ControlLog) -> None:
     looked = look(spec, "stop")
     pulled = {"look": looked, "stop": {"stopped": True, "boundary": "completed"}}
