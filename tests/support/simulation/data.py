@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from tests.support.simulation.invariants import expect
+from tests.support.simulation.invariants import Broken, expect
 
 if TYPE_CHECKING:
     from tests.support.simulation.driver import Driver
@@ -84,8 +84,8 @@ class Data:
 
     def rewind(self, driver: Driver, deployment: str) -> None:
         """Let the next batch begin earlier, as the checkpoint says where the last one has ended."""
-        expect(driver.incarnation == self.holder, "rewinds-once", f"{driver.incarnation}, not {self.holder}")
-        expect(deployment not in self.rewound, "rewinds-once", deployment)
+        if driver.incarnation != self.holder or deployment in self.rewound:
+            driver.world.violation = Broken("rewinds-once", f"{driver.incarnation}, {self.holder} holds")
         seen = self.seen(driver)
         if not seen or seen != len(self.batches):
             raise CheckpointError("A batch is planned that is not committed, or there is none.")
