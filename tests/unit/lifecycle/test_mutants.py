@@ -43,7 +43,7 @@ HINTS = {
     "submitted_without_asking_the_cluster": 12,
     "the_watch_puts_a_new_release_in_charge": 80,
     "what_a_driver_has_committed_is_known_by_its_heartbeats_alone": 95,
-    "what_a_failed_driver_has_committed_is_dropped": 622,
+    "what_a_failed_driver_has_committed_is_dropped": 5352,
     "whoever_has_not_failed_counts_as_one_that_has_committed": 117,
 }
 
