@@ -22,6 +22,7 @@ from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
 
 DEADLINE = 600.0
@@ -118,15 +119,19 @@ class HandRunStream:
         record = make_record(kind, "test", **fields)
         self.log.propose(lambda state: None if any(r.nonce == record.nonce for r in self.log.records()) else record)
 
-    def deploy(self, deployment: str, script: Path, *arguments: str, **policy: object) -> SubmittedDriver:
+    def deploy(
+        self, deployment: str, script: Path, *arguments: str, rewind: WantedRewind | None = None, **policy: object
+    ) -> SubmittedDriver:
         """Publish and declare a release, and start a driver for it.
 
+        :param rewind: from where it reads Kafka records again; default: it goes on.
         :param policy: fields of the policy, in place of the defaults.
         """
         settings = {"rehearse_batches": 1, "lease_seconds": 30.0, **policy}
         release = publish(self.folder, version=deployment, application=script, arguments=arguments)
         fields = Policy.from_json(settings).to_json()
-        self.append("declared", deployment=deployment, release=release.to_json(), policy=fields)
+        more = {} if rewind is None else {"rewind": rewind.to_json()}
+        self.append("declared", deployment=deployment, release=release.to_json(), policy=fields, **more)
         return self.launch(deployment, script.name, *arguments)
 
     def launch(self, deployment: str, script: str, *arguments: str) -> SubmittedDriver:

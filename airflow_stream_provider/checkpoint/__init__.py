@@ -42,6 +42,7 @@ from airflow_stream_provider.checkpoint.read import (
     read,
     recent,
 )
+from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, plan_rewind
 from airflow_stream_provider.checkpoint.visible import await_commit, list_anew
 from airflow_stream_provider.checkpoint.whole import check_whole
 
@@ -51,13 +52,16 @@ __all__ = [
     "Formats",
     "LogEnds",
     "Owner",
+    "Rewind",
     "Source",
     "StateTooLarge",
     "StatefulOperator",
+    "apply_rewind",
     "await_commit",
     "boundary",
     "check_location",
     "check_owner",
+    "check_rewindable",
     "check_whole",
     "claim",
     "clone_logs",
@@ -74,6 +78,7 @@ __all__ = [
     "owner",
     "patience",
     "pinned_conf",
+    "plan_rewind",
     "qualified",
     "read",
     "real_form",

@@ -12,6 +12,10 @@ from airflow_stream_provider.checkpoint.files import Place, RemotePath
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointBroken, CheckpointError
 
+# In the conf of the offsets file of a batch whose end was set back (`checkpoint.rewind`): for which deployment. Spark
+# takes from that conf only what it has written there itself.
+REWOUND = "spark.airflow.stream.rewound"
+
 _VERSION = re.compile(r"v[0-9]{1,9}")
 
 
@@ -41,11 +45,13 @@ class OffsetEntry:
     :param sources: the source's own JSON of its end offsets, by name of the source; None if it has no offset. In
         format 1 sources have no names, and are numbered "0", "1" and so on in the order of the plan, like the folders
         in `sources/`.
+    :param rewound: the deployment for which the offsets were set back after the batch; empty: they were not.
     """
 
     version: int
     conf: Mapping[str, str]
     sources: Mapping[str, str | None]
+    rewound: str = ""
 
 
 def numeric_names(folder: Place) -> list[int]:
@@ -101,7 +107,9 @@ def read_offsets(path: Place) -> OffsetEntry:
         named = [(name, value) for name, colon, value in (line.partition(":") for line in lines[1:]) if colon]
         if len(named) != len(lines[1:]):
             raise damaged(path, "the line of a source has no name")
-    return OffsetEntry(version, conf, {name: None if value == "-" else value for name, value in named})
+    rewound = str(conf.get(REWOUND) or "")
+    conf = {key: value for key, value in conf.items() if key != REWOUND}
+    return OffsetEntry(version, conf, {name: None if value == "-" else value for name, value in named}, rewound)
 
 
 def check_commit(path: Place) -> int:

@@ -138,7 +138,8 @@ def pinned_conf(location: Location) -> dict[str, str]:
 def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, KafkaOffsets], ...]:
     """Return the times and Kafka offsets of the last committed batches, oldest first.
 
-    Batches whose offsets file has been purged or never existed are left out.
+    Batches whose offsets file has been purged or never existed are left out, and so are those before the last one whose
+    end was set back on purpose (`checkpoint.rewind`): a step back that nobody wanted is to be seen.
 
     :param count: largest number of batches.
     :return: pairs of time, in seconds since 1970, and offsets.
@@ -150,12 +151,14 @@ def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, KafkaOffset
             break
         path = locate(checkpoint.path) / "offsets" / str(batch)
         try:
-            sources = read_offsets(path).sources
+            entry = read_offsets(path)
         except FileNotFoundError:
             continue
         except OSError as error:
             raise unreadable(path, error) from error
-        found.append((at, merged(kafka_offsets(source) for source in sources.values())))
+        found.append((at, merged(kafka_offsets(source) for source in entry.sources.values())))
+        if entry.rewound:
+            break
     return tuple(reversed(found))
 
 

@@ -29,6 +29,7 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.command_identity import command_identity, person
 from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
+from airflow_stream_provider.planning.rewind import moment
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -69,6 +70,7 @@ class _Command:
     reason: str
     confirmed_by: str
     job: str
+    to: float | None = None
     foreseen: Foreseen | None = None
     begun: bool = False
     run_of_airflow: UpgradeRun | None = None
@@ -84,16 +86,25 @@ class _Command:
         reason = "" if args.dry_run and args.reason is None else check_reason(args.reason or "")
         confirmed_by = check_person(getattr(args, "confirmed_by", None) or "")
         job = check_job(getattr(args, "job", None) or "")
-        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by, job)
+        # Once: two hours ago is the same time also when a person thinks about it.
+        to = moment(args.to, time.time()) if getattr(args, "to", None) else None
+        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by, job, to)
 
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
         wanted = RequestedRelease.of(self.spec) if self.operation.brings_up else None
         found = look_ahead(
-            hook, self.operation, wanted, digits=self._digits, confirmed_by=self.confirmed_by, job=self.job
+            hook,
+            self.operation,
+            wanted,
+            digits=self._digits,
+            confirmed_by=self.confirmed_by,
+            job=self.job,
+            to=self.to,
+            query=getattr(self.args, "query", None) or "",
         )
-        if self.operation in (Operation.UPGRADE, Operation.REDEPLOY):
+        if self.operation in (Operation.UPGRADE, Operation.REDEPLOY, Operation.REWIND):
             run = self.run_of_airflow = self._upgrade_run()
             if run.run_id:
                 found = found.followed(Operation.UPGRADE, f"Run {run.run_id} of {run.dag_id}")
@@ -169,6 +180,8 @@ class _Command:
                 assert self.run_of_airflow is not None, "it was looked for before"
                 hook = self._operator(Operation.STOP, "").hook
                 conf = {"release": foreseen.release, "reason": self.reason}
+                if foreseen.rewind is not None:
+                    conf["rewind"] = json.dumps(foreseen.rewind)
                 ran = self.run_of_airflow.carry_out(hook, conf, Progress().info)
                 ran = self._unless_another_release(ran, foreseen)
                 self.results[part] = ran.result
@@ -198,6 +211,8 @@ class _Command:
             return ran
         if self.operation is Operation.UPGRADE:
             as_asked = compare(self.spec).same
+        elif self.operation is Operation.REWIND:
+            as_asked = ran.snapshot.state.deployments[ran.result["deployment"]].rewind is not None
         else:
             as_asked = ran.snapshot.state.deployments[ran.result["deployment"]].release.hash == foreseen.release
         if as_asked:
@@ -214,7 +229,8 @@ class _Command:
         from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 
         who = person(getpass.getuser(), socket.gethostname())
-        return UpgradeRun.of(self.spec.name, who, self.reason, self._digits)
+        rewinds = self.operation is Operation.REWIND
+        return UpgradeRun.of(self.spec.name, who, self.reason, self._digits, rewinds=rewinds)
 
     def _operator(self, part: Operation, deployment: str) -> StreamOperator:
         return operator_of(

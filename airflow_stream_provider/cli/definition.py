@@ -49,6 +49,13 @@ _RELEASE = Arg(
     required=True,
     help="Hash of the stored release, or its first digits",
 )
+_TO = Arg(
+    ("--to",),
+    metavar="TIME",
+    required=True,
+    help="Since when records are read again: 2026-11-25T02:00 (UTC, if it names no zone), or 2h: two hours ago",
+)
+_QUERY = Arg(("--query",), metavar="NAME", help="The query that reads them again; default: all")
 _LAST = Arg(("-n", "--last"), type=int, default=30, help="How many to show; default: 30")
 
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
@@ -118,6 +125,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 _acting("restart", "Stop a stream, then start it again; its YAML has to name the version that runs"),
                 _acting("upgrade", "Deploy the release of a stream's YAML, by a run of NAME__upgrade"),
                 _acting("redeploy", "Deploy a stored release of a stream, by a run of NAME__upgrade", _RELEASE),
+                _acting("rewind", "Read the Kafka records since a time again, by a run of NAME__upgrade", _TO, _QUERY),
                 _acting("promote", "Let the new release that stands by take a stream over now"),
                 _acting("roll-back", "Give a stream back to the release that held it before"),
                 _acting("abort", "Call off the new release that comes up or stands by; whoever holds goes on"),

@@ -54,11 +54,12 @@ class UpgradeRun:
     next_id: str = ""
 
     @classmethod
-    def of(cls, stream: str, who: str, reason: str, digits: str) -> UpgradeRun:
+    def of(cls, stream: str, who: str, reason: str, digits: str, *, rewinds: bool = False) -> UpgradeRun:
         """Return the run that is under way for this command, or whether one can be started.
 
         :param reason: that the person gives; empty: none yet, as for a dry run.
         :param digits: of the hash of a stored release; empty: the YAML's is asked for.
+        :param rewinds: whether the release that holds is to read records again.
         :raises StreamError: Airflow's database does not answer.
         """
         with _database() as session:
@@ -70,7 +71,7 @@ class UpgradeRun:
             under_way = select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.state.in_(_UNDER_WAY))
             runs = list(session.scalars(under_way.order_by(DagRun.run_after)))
             found = cls(dag.dag_id, who, next_id=f"command__{(last or 0) + 1}")
-            if len(runs) == 1 and _same(runs[0], who, reason, digits):
+            if len(runs) == 1 and _same(runs[0], who, reason, digits, rewinds):
                 return replace(found, run_id=runs[0].run_id)
             if runs:
                 by = runs[0].triggering_user_name or runs[0].run_type
@@ -175,10 +176,12 @@ def _database() -> Iterator[Any]:
         ) from error
 
 
-def _same(run: DagRun, who: str, reason: str, digits: str) -> bool:
+def _same(run: DagRun, who: str, reason: str, digits: str, rewinds: bool) -> bool:
     conf = dict(run.conf or {})
+    if bool(conf.get("rewind")) != rewinds:
+        return False
     release = str(conf.get("release") or "")
-    same_release = bool(release) == bool(digits) and release.startswith(digits.strip().lower())
+    same_release = rewinds or (bool(release) == bool(digits) and release.startswith(digits.strip().lower()))
     return run.triggering_user_name == who and same_release and (not reason or conf.get("reason") == reason)
 
 

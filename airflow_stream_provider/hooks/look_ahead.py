@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.holder_hangs import holder_hangs
+from airflow_stream_provider.hooks.rewind import find_rewind
 from airflow_stream_provider.hooks.stored_release import stored_release, why_not_stored
 from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lifecycle.errors import ClusterError, ConnectionUnavailable, SpecError
+from airflow_stream_provider.lifecycle.errors import ClusterError, ConnectionUnavailable, RuleBroken, SpecError
+from airflow_stream_provider.lifecycle.formats import check_release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.foresee import foresee
@@ -37,6 +39,8 @@ def look_ahead(
     confirmed_by: str = "",
     since: float | None = None,
     job: str = "",
+    to: float | None = None,
+    query: str = "",
     lag: bool = True,
 ) -> Foreseen:
     """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `foresee`.
@@ -44,6 +48,8 @@ def look_ahead(
     :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
     :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
     :param job: the cluster's id of the job that is to be adopted.
+    :param to: since when records are read again, in seconds since 1970; for a rewind alone.
+    :param query: which query reads them; default: all.
     :param lag: whether Kafka is asked what it still has of what is read next; default True. It may take a while.
     :raises ControlUnavailable: the control log cannot be read now.
     :raises StorageUnavailable: the storage of the releases cannot be read now.
@@ -54,7 +60,11 @@ def look_ahead(
     )
     if digits and operation is not Operation.REDEPLOY:
         raise SpecError("Only a redeployment is of a stored release.", next_step="Leave the hash out, or redeploy.")
+    if (to is not None or query) and operation is not Operation.REWIND:
+        raise SpecError("Only a rewind goes back to a time.", next_step="Leave time and query out, or rewind.")
     wanted = None if requested is None else _wanted(hook, snapshot, operation, requested, digits)
+    if operation is Operation.REWIND and wanted is not None and not wanted.problem:
+        wanted = replace(wanted, rewind=find_rewind(hook, snapshot, to, query))
     if job:
         snapshot = replace(snapshot, job=hook.job(job))
     found = foresee(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
@@ -73,11 +83,25 @@ def _wanted(
     if operation is Operation.UPGRADE:
         found = wanted_of(requested)
         same = not found.problem and compare(spec).same
+    elif operation is Operation.REWIND:
+        found, same = _that_holds(snapshot.state, spec), False
     else:
         found, same = _stored(hook, snapshot.state, spec, digits), False
     restart = spec.upgrade.strategy is Strategy.RESTART
     hangs = "" if found.problem else holder_hangs(hook, spec, snapshot)
     return replace(found, same=same, restart=restart, soak=spec.upgrade.soak, hanging=hangs)
+
+
+def _that_holds(state: StreamState, spec: StreamSpec) -> Wanted:
+    """Return the release that holds, which is deployed once more."""
+    held = state.holding_deployment
+    if spec.problem or held is None:  # the second is refused later, in its own words
+        return Wanted(problem=spec.problem)
+    try:
+        check_release(held.release.to_json(), ["rewind"])
+    except RuleBroken as error:
+        return Wanted(problem=str(error))
+    return Wanted(held.release.version, held.release.hash, spec.upgrade.approval)
 
 
 def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str) -> Wanted:

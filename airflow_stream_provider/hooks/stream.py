@@ -31,6 +31,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
@@ -227,6 +228,7 @@ class StreamHook(BaseHook):
         checked: Release | None = None,
         adopts: bool = False,
         redeployed: bool = False,
+        rewind: WantedRewind | None = None,
     ) -> bool:
         """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
 
@@ -234,6 +236,7 @@ class StreamHook(BaseHook):
             files and its YAML say by now; default: it is published now.
         :param adopts: whether it follows a job without a stream (`Policy.adopts`).
         :param redeployed: it is a stored release, whatever the YAML says: `upgrade.on_change` does not undo that.
+        :param rewind: from where its queries read records again when it holds first; default: they go on.
         :raises SpecError: the release cannot be used; nothing was declared.
         :raises StreamError: what was published is not there any more; nothing was declared.
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
@@ -249,6 +252,8 @@ class StreamHook(BaseHook):
         fields: dict[str, Any] = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
         if redeployed:
             fields["redeployed"] = True
+        if rewind is not None:
+            fields["rewind"] = rewind.to_json()
         return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:

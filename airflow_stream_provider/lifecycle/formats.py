@@ -7,10 +7,12 @@ not know. So nobody writes a kind that a driver who may read it does not know. W
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 
 # A new kind has the next number. A kind that is here is never changed, nor what its fields mean: what would mean
@@ -31,12 +33,16 @@ FORMAT_OF: Mapping[str, int] = {
     Kind.RETIRED: 1,
     Kind.STOPPED: 1,
 }
+# An optional field that the driver of a deployment must not leave out, in its `declared`.
+FORMAT_OF_DECLARED: Mapping[str, int] = {"rewind": 2}
 # What this version knows, and announces for the runtime that it publishes.
-FORMAT = max(FORMAT_OF.values())
+FORMAT = max(*FORMAT_OF.values(), *FORMAT_OF_DECLARED.values())
 
 
 def check_format(state: StreamState, record: Record) -> None:
     """Check that every driver that may read a record knows its kind: those of the deployments that have not ended.
+
+    And that the driver of a deployment that is declared obeys all that is said of it.
 
     Of appends only. Readers take what is in the log, each by what it knows.
 
@@ -53,3 +59,24 @@ def check_format(state: StreamState, record: Record) -> None:
             kind=record.kind,
             deployments=[d.id for d in older],
         )
+    if record.kind == Kind.DECLARED:
+        check_release(record.get("release"), [name for name in FORMAT_OF_DECLARED if record.get(name) is not None])
+
+
+def check_release(release: Any, asked: Iterable[str]) -> None:
+    """Check that the runtime of a release obeys these fields of `declared`.
+
+    :param release: as `declared` carries it.
+    :raises RuleBroken: it would leave one out without a word.
+    """
+    known = Release.from_json(release).format if isinstance(release, Mapping) and "version" in release else 1
+    for name in asked:
+        if FORMAT_OF_DECLARED[name] > known:
+            raise RuleBroken(
+                f"{Kind.DECLARED!r} with `{name}` refused by rule 'known-to-all': it came with format "
+                f"{FORMAT_OF_DECLARED[name]}, and the runtime of that release knows format {known} only.",
+                next_step="Upgrade the stream with this version of the provider first: its release gets a newer "
+                "runtime, though nothing else of it changes. Then ask again.",
+                rule="known-to-all",
+                kind=Kind.DECLARED,
+            )

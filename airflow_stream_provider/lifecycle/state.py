@@ -11,6 +11,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 
 
 class IncarnationState(str, Enum):
@@ -181,6 +182,15 @@ class Deployment:
     def adopts(self) -> bool:
         """Whether its driver is to follow a job without a stream: only until it has held, and not when run again."""
         return self.policy.adopts and self.previous is None and not self.declared.get("again")
+
+    @property
+    def rewind(self) -> WantedRewind | None:
+        """From where its queries read Kafka records again when it holds first; None: they go on.
+
+        :raises SpecError: what was declared is not that.
+        """
+        found = self.declared.get("rewind")
+        return None if found is None else WantedRewind.from_json(found)
 
     @property
     def declared_at(self) -> float:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import IllegalRecord, Request, StreamState
 from airflow_stream_provider.monitoring.life_event import LifeEvent, What
 from airflow_stream_provider.planning.descent import family
+from airflow_stream_provider.planning.rewind import at
 
 # These say how far something has come that has an event of its own.
 _STEPS = (Kind.SUBMITTED, Kind.READY)
@@ -69,7 +72,12 @@ class _Reader:
         self._declared_here[r["deployment"]] = r
         self._releases.setdefault(r["deployment"], Release.from_json(r["release"]))
         again = r.get("again") or r.get("redeployed")
-        yield self._event(r, What.DEPLOYED_AGAIN if again else What.DEPLOYED, r["deployment"])
+        yield self._event(
+            r,
+            What.DEPLOYED_AGAIN if again else What.DEPLOYED,
+            r["deployment"],
+            reason=f"{_rewind(r)}{_reason(r)}".strip(),
+        )
 
     def _standby(self, r: Record) -> Iterator[LifeEvent]:
         self._announced_here.add(r["incarnation"])
@@ -213,6 +221,16 @@ def _reason(r: Record) -> str:
     # Who was given no reason by a person has written his own name there.
     reason = r.get("reason") or ""
     return "" if reason == r.by else reason
+
+
+def _rewind(r: Record) -> str:
+    """Return since when records are read again; empty when none are, or nobody can tell."""
+    if r.get("rewind") is None:
+        return ""
+    try:
+        return f"Reads records again since {at(WantedRewind.from_json(r['rewind']).to)}. "
+    except SpecError:
+        return ""
 
 
 def _evidence(r: Record) -> Mapping[str, Any]:

@@ -33,20 +33,25 @@ class CheckReleaseOperator(ReleaseOperator):
         `restart` stops the old release before anybody is asked. (templated)
     :param stored: hash of a stored release, or its first digits: that is deployed, whatever else is said of a release.
         (templated)
+    :param rewind: from where that release reads records again, as `airflow streams rewind` fills it in; default: it
+        goes on. (templated)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
-    `redeployed` (whether it is a stored one), `strategy`, `approval` (whether it needs a person's), `holder` now,
-    `findings` (what was warned of, a text each).
+    `redeployed` (whether it is a stored one), `rewind` as it was given, `strategy`, `approval` (whether it needs a
+    person's), `holder` now, `findings` (what was warned of, a text each).
     Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy", "stored")
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy", "stored", "rewind")
 
-    def __init__(self, *, room: bool | str = True, strategy: str = "", stored: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, *, room: bool | str = True, strategy: str = "", stored: str = "", rewind: str = "", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.room = room
         self.strategy = strategy
         self.stored = stored
+        self.rewind = rewind
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -78,6 +83,7 @@ class CheckReleaseOperator(ReleaseOperator):
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None
+            self._check_rewind(stored)
             findings = refuse(preflight(self.hook, requested, snapshot, stored))
             release = stored or self.hook.releases.publish(requested)
             one = strategy is Strategy.RESTART or not snapshot.holding
@@ -94,6 +100,7 @@ class CheckReleaseOperator(ReleaseOperator):
             "release": release.to_json(),
             "application": release.application if self.stored else requested.application,
             "redeployed": bool(self.stored),
+            "rewind": self.rewind,
             "strategy": strategy.value,
             "approval": self.stream.upgrade.approval,
             "holder": snapshot.holding,
@@ -104,6 +111,23 @@ class CheckReleaseOperator(ReleaseOperator):
         from airflow_stream_provider.hooks.stored_release import stored_release
 
         return stored_release(self.hook, snapshot.state, self.stored)
+
+    def _check_rewind(self, stored: Release | None) -> None:
+        """Check that what is to be read again is well-formed, and that the release obeys it.
+
+        :raises StreamError: it is not, or the runtime of the release would leave it out.
+        """
+        from airflow_stream_provider.lifecycle.formats import check_release
+        from airflow_stream_provider.planning.rewind import read_rewind
+
+        if read_rewind(self.rewind) is None:
+            return
+        if stored is None:
+            raise SpecError(
+                "Records are read again by a stored release alone, and none is named.",
+                next_step="Use `airflow streams rewind`, or the operation `rewind` of the form.",
+            )
+        check_release(stored.to_json(), ["rewind"])
 
     def _chosen(self) -> Strategy:
         """Return the strategy that the task was given.

@@ -27,6 +27,8 @@ class SoakOperator(StreamOperator):
     It is no good when it failed, lost the stream, gives no sign of life, or stays too far behind Kafka without catching
     up; see `planning.soak`. The reason is pushed as XCom `fault`: without it nothing is rolled back.
 
+    Of one that reads records again neither lag nor pace is judged.
+
     A release that keeps these limits is compared at the end with how the one before did until it gave the stream up.
     The soak is inconclusive where that does not pass, and where the lag stays unknown: the task fails, the reason is
     pushed as XCom `inconclusive`, and the release stays, for a person to decide.
@@ -66,11 +68,14 @@ class SoakOperator(StreamOperator):
             )
         if outcome is None:
             lease = snapshot.state.deployments[self.deployment].policy.lease_seconds
-            lag = self.stream.lag.limits if self.stream.kafka else None
+            # What is read again is behind, and that is no fault of the release.
+            rewinds = snapshot.state.deployments[self.deployment].rewind is not None
+            lag = self.stream.lag.limits if self.stream.kafka and not rewinds else None
             limits = SoakLimits.of(lag, lease)
             return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), identity.run))
         superseded = outcome.ended is Ended.REACHED and outcome.reason
-        self._compared = None if superseded else self._compare(snapshot, mine[0])
+        rewinds = snapshot.state.deployments[self.deployment].rewind is not None
+        self._compared = None if superseded or rewinds else self._compare(snapshot, mine[0])
         if outcome.ended is Ended.REACHED:
             if self._compared is not None and self._compared.reasons:
                 return GiveUp(self._inconclusive(snapshot, self._compared))

@@ -28,16 +28,23 @@ class SubmitStandbyOperator(ReleaseOperator):
     :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is declared then,
         though files, YAML or form have changed since; default: what they say now is published. (templated)
     :param redeployed: `redeployed` in that XCom: `upgrade.on_change` does not undo what is not of the YAML. (templated)
+    :param rewind: `rewind` in that XCom: from where records are read again; default: none are. (templated)
 
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed")
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind")
 
     def __init__(
-        self, *, checked: Mapping[str, Any] | str | None = None, redeployed: bool | str = False, **kwargs: Any
+        self,
+        *,
+        checked: Mapping[str, Any] | str | None = None,
+        redeployed: bool | str = False,
+        rewind: str = "",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.rewind = rewind
         self.checked = checked
         self.redeployed = redeployed
 
@@ -57,6 +64,8 @@ class SubmitStandbyOperator(ReleaseOperator):
         if self._release is not None and self.stream.problem:
             # The policy is in the YAML. Not a SpecError: the file may be mended when this is retried.
             raise StreamError(self.stream.problem)
+        from airflow_stream_provider.planning.rewind import read_rewind
+
         seq = snapshot.state.seq
         return self.hook.declare(
             self.requested,
@@ -66,6 +75,7 @@ class SubmitStandbyOperator(ReleaseOperator):
             seq,
             checked=self._release,
             redeployed=str(self.redeployed) == "True",
+            rewind=read_rewind(self.rewind),
         )
 
     @property

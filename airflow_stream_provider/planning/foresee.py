@@ -14,7 +14,12 @@ from airflow_stream_provider.lifecycle.state import Request, RequestStage, Strea
 from airflow_stream_provider.planning.asked import Asked, author
 from airflow_stream_provider.planning.foresee_adopt import foresee_adopt
 from airflow_stream_provider.planning.foresee_driver import foresee_abort, foresee_fence, foresee_roll_back
-from airflow_stream_provider.planning.foresee_upgrade import foresee_promote, foresee_redeploy, foresee_upgrade
+from airflow_stream_provider.planning.foresee_upgrade import (
+    foresee_promote,
+    foresee_redeploy,
+    foresee_rewind,
+    foresee_upgrade,
+)
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import FOR_GOOD, Operation
 from airflow_stream_provider.planning.read_again import NOTHING, next_start
@@ -158,6 +163,7 @@ _FORESEE: Mapping[Operation, Callable[[Asked], Foreseen]] = {
     Operation.RESTART: _restart,
     Operation.UPGRADE: foresee_upgrade,
     Operation.REDEPLOY: foresee_redeploy,
+    Operation.REWIND: foresee_rewind,
     Operation.PROMOTE: foresee_promote,
     Operation.ROLL_BACK: foresee_roll_back,
     Operation.ABORT: foresee_abort,

@@ -13,6 +13,7 @@ from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
+from airflow_stream_provider.planning.rewind import at
 
 
 def foresee_upgrade(asked: Asked) -> Foreseen:
@@ -25,6 +26,42 @@ def foresee_redeploy(asked: Asked) -> Foreseen:
     found = _deploy(asked, "the stored")
     # A run of `NAME__upgrade` does it, too.
     return replace(found, parts=(Operation.UPGRADE,), release=asked.wanted.hash) if found.parts else found
+
+
+def foresee_rewind(asked: Asked) -> Foreseen:
+    """Return what will happen when the release that holds reads records again."""
+    snapshot, found, held = asked.snapshot, asked.wanted.rewind, asked.snapshot.state.holding_deployment
+    if asked.wanted.problem or found is None or found.problem:
+        return asked.refused(asked.wanted.problem or (found.problem if found else "") or "No time was given.")
+    if held is None or asked.silent or asked.wanted.hanging:
+        return asked.refused(
+            f"{snapshot.holder_sentence} {asked.wanted.hanging} Only a stream that runs is rewound: its queries have "
+            "to stop at a batch boundary first. See that it runs; then ask again."
+        )
+    if found.wanted is None:
+        return asked.done("No query has read a record of Kafka since then.")
+    if held.declared.get("rewind") and held.rewind == found.wanted:
+        return asked.done(f"{held.id} has gone back to there when it came to hold. Give another time to do so again.")
+    deploys = _deploy(asked, "the same")
+    if not deploys.parts:
+        return deploys
+    will = [
+        *deploys.will[:-2],
+        f"When it holds, and before its queries start, they go back to the first records since {at(found.wanted.to)}. "
+        "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back.",
+        f"It is watched for {duration(asked.wanted.soak)} then, but not for its lag: what is read again is behind.",
+        deploys.will[-1],
+    ]
+    again = (
+        f"{' '.join(found.lines)} That is what was committed when this was looked at; what is committed until the "
+        "hand-over comes on top. A sink gets these records once more, in batches with new numbers: what it has of them "
+        "already is there twice then, unless it tells by their contents."
+    )
+    return replace(
+        asked.will(*will, reads_again=again, release=held.release.hash),
+        parts=(Operation.UPGRADE,),
+        rewind=found.wanted.to_json(),
+    )
 
 
 def foresee_promote(asked: Asked) -> Foreseen:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.rewind import FoundRewind
 
 # As many digits of a hash tell two releases apart; JSON has all of them.
 _DIGITS = 12
@@ -22,6 +23,7 @@ class Wanted:
     :param restart: whether an upgrade stops what holds before the new driver is started.
     :param soak: how long an upgrade watches it, in seconds.
     :param hanging: why the driver that holds cannot be waited for; empty: it can.
+    :param rewind: from where it reads records again; None: that is not asked for.
     :param max_seconds: how far the stream may be behind Kafka (`lag.max_seconds`); None: that is not judged.
     """
 
@@ -33,6 +35,7 @@ class Wanted:
     restart: bool = False
     soak: float = 0.0
     hanging: str = ""
+    rewind: FoundRewind | None = None
     max_seconds: float | None = None
 
     def __str__(self) -> str:
@@ -70,6 +73,7 @@ class Foreseen:
     :param done: why nothing is to be done: it is done already. Empty when something is.
     :param refused: why it cannot be done, and what to do instead; empty when it can.
     :param release: hash of the stored release that is started; empty: none is.
+    :param rewind: what `WantedRewind.to_json` makes of where records are read again; None: none are.
     """
 
     stream: str
@@ -84,10 +88,11 @@ class Foreseen:
     done: str = ""
     refused: str = ""
     release: str = ""
+    rewind: Mapping[str, Any] | None = None
 
     def refuse(self, why: str) -> Foreseen:
         """Return that it cannot be done, for a reason that was found besides."""
-        return replace(self, refused=why, will=(), reads_again="", parts=(), deployment="", release="")
+        return replace(self, refused=why, will=(), reads_again="", parts=(), deployment="", release="", rewind=None)
 
     def followed(self, part: Operation, what: str) -> Foreseen:
         """Return that what an earlier command has asked for is followed, and not asked for twice."""
@@ -97,7 +102,8 @@ class Foreseen:
 
     def same_as(self, other: Foreseen) -> bool:
         """Whether a yes to the other one is a yes to this one."""
-        return all(getattr(self, name) == getattr(other, name) for name in ("holds", "held", "parts", "release"))
+        names = ("holds", "held", "parts", "release", "rewind")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property
     def lines(self) -> list[str]:

@@ -25,6 +25,7 @@ class Operation(StrEnum):
     RESTART = "restart"
     UPGRADE = "upgrade"
     REDEPLOY = "redeploy"
+    REWIND = "rewind"
     PROMOTE = "promote"
     ROLL_BACK = "roll-back"
     ABORT = "abort"
@@ -58,6 +59,7 @@ _BY_YAML = frozenset(
         Operation.RESTART,
         Operation.UPGRADE,
         Operation.REDEPLOY,
+        Operation.REWIND,
         Operation.PROMOTE,
         Operation.ADOPT,
     }
@@ -69,6 +71,8 @@ _DESCRIPTIONS = {
     Operation.RESTART: "Stop the stream, then start it again; the version of its YAML has to be the one that runs.",
     Operation.UPGRADE: "Deploy the release of the YAML, by a run of NAME__upgrade, which watches it and takes it back.",
     Operation.REDEPLOY: "Deploy a stored release by its hash, as an upgrade does; none of its files has to come back.",
+    Operation.REWIND: "Read Kafka records again that were read since a time, with the release that holds, by a run of "
+    "NAME__upgrade; for queries without state, and sinks that may get records twice.",
     Operation.PROMOTE: "Let the new release that stands by take over now; for an upgrade that does not go on.",
     Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
     Operation.ABORT: "Call off the new release that comes up or stands by; whoever holds the stream goes on.",
@@ -83,6 +87,7 @@ _PAST = {
     Operation.RESTART: "Restarted",
     Operation.UPGRADE: "Upgraded",
     Operation.REDEPLOY: "Redeployed",
+    Operation.REWIND: "Rewound",
     Operation.PROMOTE: "Promoted",
     Operation.ROLL_BACK: "Rolled back",
     Operation.ABORT: "Called off",

@@ -28,12 +28,14 @@ class LookAheadOperator(BaseOperator):
     :param confirmed_by: the person by whose word a fence or an adoption goes. (templated)
     :param release: hash of the stored release of a redeployment, or its first digits. (templated)
     :param job: the cluster's id of the job that is to be adopted. (templated)
+    :param to: since when records are read again, for a rewind; see `planning.rewind.moment`. (templated)
+    :param query: which query reads them; empty: all. (templated)
     :param upgrade_dag_id: of the DAG that upgrades the stream: while a run of it is under way there is no second one.
 
     XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, `confirmed_by` and `job`.
     """
 
-    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release", "job")
+    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release", "job", "to", "query")
 
     def __init__(
         self,
@@ -44,11 +46,15 @@ class LookAheadOperator(BaseOperator):
         confirmed_by: str,
         release: str,
         job: str,
+        to: str,
+        query: str,
         upgrade_dag_id: str,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
+        self.to = to
+        self.query = query
         self.stream = stream
         self.operation = operation
         self.reason = reason
@@ -63,6 +69,7 @@ class LookAheadOperator(BaseOperator):
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.operators.release import bundle_of
         from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
+        from airflow_stream_provider.planning.rewind import moment
         from airflow_stream_provider.spec.requested_release import RequestedRelease
 
         operation = Operation(self.operation)
@@ -74,7 +81,18 @@ class LookAheadOperator(BaseOperator):
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
             hook = StreamHook.of(self.stream)
-            found = look_ahead(hook, operation, wanted, digits=self.release, confirmed_by=who, since=since, job=job)
+            found = look_ahead(
+                hook,
+                operation,
+                wanted,
+                digits=self.release,
+                confirmed_by=who,
+                since=since,
+                job=job,
+                # Of a duration: before the run was triggered, also when this is cleared.
+                to=moment(self.to, since) if self.to else None,
+                query=self.query,
+            )
             if Operation.UPGRADE in found.parts:
                 found = self._unless_in_the_way(found, context)
         for line in found.lines:

@@ -71,6 +71,8 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             confirmed_by="{{ params.confirmed_by }}",
             job="{{ params.job }}",
             release="{{ params.release }}",
+            to="{{ params.to }}",
+            query="{{ params.query }}",
             upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
@@ -100,7 +102,11 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 **task(OPERATE, Operation.UPGRADE.value),
                 trigger_dag_id=options.dag_id(spec.name, "upgrade"),
                 trigger_run_id=upgrade_run("{{ run_id }}"),
-                conf={"release": f"{{{{ {_LOOK}.get('release', '') }}}}", "reason": f"{{{{ {_LOOK}['reason'] }}}}"},
+                conf={
+                    "release": f"{{{{ {_LOOK}.get('release', '') }}}}",
+                    "reason": f"{{{{ {_LOOK}['reason'] }}}}",
+                    "rewind": f"{{{{ ({_LOOK}.get('rewind') or '') and ({_LOOK}['rewind'] | tojson) }}}}",
+                },
                 pre_execute=_if_asked_for(Operation.UPGRADE),
                 trigger_rule=TriggerRule.NONE_FAILED,
             )
@@ -161,5 +167,11 @@ def _form() -> dict[str, Param]:
             pattern="^([0-9a-fA-F]{4,64})?$",
             description="For a redeployment alone: hash, or its first digits, of the stored release.",
         ),
+        "to": Param(
+            "",
+            type="string",
+            description="For a rewind alone: since when records are read again, such as 2026-11-25T02:00 (UTC) or 2h.",
+        ),
+        "query": Param("", type="string", description="For a rewind alone: the query that reads them; empty: all."),
         "ask": Param(True, type="boolean", description="Show what will happen and wait for a yes before it is done."),
     }

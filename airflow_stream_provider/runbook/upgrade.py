@@ -37,6 +37,7 @@ _REASON = "{{ params.reason }}"
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
 _REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
+_REWIND = "{{ (ti.xcom_pull(task_ids='check') or {}).get('rewind', '') }}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
@@ -94,6 +95,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             room="{{ params.strategy == 'handover' }}",
             strategy="{{ params.strategy }}",
             stored="{{ params.release }}",
+            rewind="{{ params.rewind }}",
             reason=_REASON,
             retries=0,
             **_RELEASE,
@@ -108,6 +110,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 stream=spec,
                 checked=_CHECKED,
                 redeployed=_REDEPLOYED,
+                rewind=_REWIND,
                 reason=_REASON,
                 trigger_rule=TriggerRule.NONE_FAILED,
                 **_RELEASE,
@@ -222,6 +225,11 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             pattern="^([0-9a-fA-F]{4,64})?$",
             description="Hash, or its first digits, of a stored release: that is deployed as it was, with its own "
             "version, script and arguments, and none of its files has to be there any more.",
+        ),
+        "rewind": Param(
+            "",
+            type="string",
+            description="Leave it empty: the operation `rewind` fills it in, with where records are read again.",
         ),
         "reason": Param(
             "",

@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Rehears
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -179,16 +180,33 @@ class Acts:
     def start(self, state: StreamState) -> None:
         """Start all queries in the background; this driver holds the stream."""
         before = ends_before(state)
+        rewind = self._due_rewind(state)
         queries = self._queries.hold()
         self.running = True
         self._heartbeat.phase = DriverPhase.RUNNING
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
+
+        def begin() -> None:
+            if rewind is not None:
+                self._queries.rewind(queries, rewind, self._deployment, before.committed)
+            self._queries.start(queries, before.committed, required=before.required)
+
         try:
-            self.background.begin(lambda: self._queries.start(queries, before.committed, required=before.required))
+            self.background.begin(begin)
         except Exception as error:  # noqa: BLE001 - such as of a machine that has no thread left
             # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
             self.fail("The queries could not be started", error)
+
+    def _due_rewind(self, state: StreamState) -> WantedRewind | None:
+        """From where queries read again now: only where the deployment holds for the first time, in whichever driver.
+
+        Whatever happens after that, nobody goes back once more: what declares its release again does not say so.
+        """
+        before = any(i.epoch and i.id != self._incarnation for i in state.of_deployment(self._deployment))
+        if before or self._heartbeat.started_at is not None:
+            return None
+        return state.deployments[self._deployment].rewind
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""
@@ -274,6 +292,9 @@ class Acts:
     def _rehearse(self, state: StreamState, again: str = "") -> None:
         self._heartbeat.phase = DriverPhase.REHEARSING
         try:
+            rewind = state.deployments[self._deployment].rewind
+            if rewind is not None:
+                self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
             rehearsal = self._run_rehearsal(former, say=self._heartbeat.say)
         except StreamError as error:

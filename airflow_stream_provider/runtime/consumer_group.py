@@ -70,7 +70,7 @@ class ConsumerGroup:
             asked.all().get(GIVE_UP_SECONDS, java.java.util.concurrent.TimeUnit.SECONDS)
         except Py4JJavaError as error:
             raise StreamError(
-                f"Kafka does not take the offsets for the group {self.name}: {_root(error.java_exception)}",
+                f"Kafka does not take the offsets for the group {self.name}: {root_cause(error.java_exception)}",
                 next_step="Nothing, if Kafka is unavailable: they are sent again. The user needs READ on the "
                 "group and its topics, and no consumer may be a member of the group.",
             ) from None  # the JVM's text may quote the options
@@ -93,7 +93,7 @@ class ConsumerGroup:
 
     def _cluster(self, query: ManagedQuery) -> ConnectionOptions | None:
         relations = kafka_relations(query)
-        found = {_connection(dict(relation.extraOptions())) for relation in relations}
+        found = {connection_options(dict(relation.extraOptions())) for relation in relations}
         if len(found) > 1:
             log.warning(
                 "%s reads from several Kafka clusters; its offsets are not committed to the group %s.",
@@ -106,13 +106,15 @@ class ConsumerGroup:
         return found.pop()
 
 
-def _connection(options: Mapping[str, str]) -> ConnectionOptions:
+def connection_options(options: Mapping[str, str]) -> ConnectionOptions:
+    """Return what a Kafka source's options say of the connection; it may contain secrets."""
     # Spark's options ignore case; what follows `kafka.` goes to the client unchanged.
     bare = {key.lower()[6:]: value for key, value in options.items() if key.lower().startswith("kafka.")}
     return tuple(sorted((key, value) for key, value in bare.items() if key.startswith(CONNECTION)))
 
 
-def _root(error: Any) -> str:
+def root_cause(error: Any) -> str:
+    """Return the first cause of an exception of the JVM, as class and message."""
     while error.getCause() is not None:
         error = error.getCause()
     return f"{error.getClass().getSimpleName()}: {error.getMessage()}"

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Boundary
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 
 
 class BoundaryMissed(StreamError):
@@ -116,6 +117,20 @@ class Queries(Protocol):
         :param committed: by checkpoint, the last batch that the former holder committed; it must be seen there first.
         :param required: default True: it is an error when it is not seen in time. After a stop a person may have put an
             older copy of the checkpoint there: then the queries start all the same.
+        """
+
+    def check_rewind(self, wanted: WantedRewind) -> None:
+        """Check that the queries can go back; they may run meanwhile, in another driver.
+
+        :raises StreamError: one of them cannot, or there is none of that name.
+        """
+
+    def rewind(self, queries: Sequence[Any], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+        """Let queries that are not started yet begin at earlier records; all of them, or none unless that fails.
+
+        :param mark: id of this deployment.
+        :param committed: as in `start`.
+        :raises StreamError: one of them cannot go back.
         """
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

@@ -13,9 +13,11 @@ from typing import Any
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress
 from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.log_starts import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_starts import QueryStarts
@@ -119,6 +121,35 @@ class QueryGroup:
             self._starts.start(query, last.get(checkpoints.real_form(query.checkpoint)), required)
 
         side_by_side(start, queries)
+
+    def check_rewind(self, wanted: WantedRewind) -> None:
+        """Check that the queries can go back; they may run meanwhile, in another driver.
+
+        :raises StreamError: one of them cannot, or there is none of that name.
+        """
+        for query in _named(self._gate.queries, wanted):
+            checkpoints.check_rewindable(query.checkpoint)
+
+    def rewind(
+        self, queries: Sequence[ManagedQuery], wanted: WantedRewind, mark: str, committed: Mapping[str, int]
+    ) -> None:
+        """Let queries that are not started yet begin at earlier records; none does if one of them cannot go back.
+
+        :raises StreamError: one of them cannot, or its checkpoint does not show the batch in `committed`.
+        """
+        last = {checkpoints.real_form(location): batch for location, batch in committed.items()}
+        plans = []
+        for query in _named(queries, wanted):
+            plan = self._starts.plan_rewind(
+                query, wanted.queries[query.label], mark, last.get(checkpoints.real_form(query.checkpoint))
+            )
+            check_still_there(query, wanted.queries[query.label])
+            plans.append((query, plan))
+        for query, plan in plans:
+            log.warning(
+                "%s goes back after batch %s, and reads %s records again.", query.label, plan.batch, plan.records
+            )
+            checkpoints.apply_rewind(plan)
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
         """Stop all queries at their boundaries; return where each stopped, and the error of one that did not say where.
@@ -264,6 +295,17 @@ class QueryGroup:
         """Start again what `stop` stopped before another query missed its boundary, and what the script added since."""
         self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
         self.restart([query for query in self._gate.hold(self._starts.start) if query.real is None])
+
+
+def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind) -> list[ManagedQuery]:
+    found = [query for query in queries if query.label in wanted.queries]
+    missing = sorted(set(wanted.queries) - {query.label for query in found})
+    if missing:
+        raise StreamError(
+            f"There is no query {missing[0]} that could read records again.",
+            next_step="Rewind the queries that this release has, by their names.",
+        )
+    return found
 
 
 def _read_end(query: ManagedQuery, found: dict[str, QueryEnd]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.rewind import Offsets
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
@@ -72,6 +73,17 @@ class QueryStarts:
             self.failures_of(query).waits(query.label, error, time.monotonic())
         else:
             self._waiting.pop(query.label, None)
+
+    def plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, batch: int | None) -> checkpoints.Rewind:
+        """Return how a query goes back before it starts on its real checkpoint; see `start` for `batch`.
+
+        :raises StreamError: it cannot, or its checkpoint does not show that batch.
+        """
+        if batch is not None:
+            checkpoints.await_commit(query.checkpoint, batch)
+        self._claim(query.checkpoint)
+        checkpoints.list_anew(query.checkpoint)
+        return checkpoints.plan_rewind(query.checkpoint, to, mark)
 
     def waits(self, query: ManagedQuery) -> bool:
         """Whether the query has not started in this hold, since its storage or the control store is away."""

@@ -11,6 +11,7 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamE
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
@@ -117,6 +118,13 @@ class FakeQueries:
     def start(self, queries: Sequence[Any], committed: Mapping[str, int], *, required: bool = True) -> None:
         self.committed, self.required = committed, required
         self._did.append("start")
+
+    def check_rewind(self, wanted: WantedRewind) -> None:
+        self._did.append("check the way back")
+
+    def rewind(self, queries: Sequence[Any], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+        self.committed = committed
+        self._did.append(f"rewind {mark}")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         self._did.append(f"stop within {seconds:.0f} s")

@@ -90,6 +90,12 @@ class Queries:
     def start(self, queries: Sequence[Any], committed: Mapping[str, int], *, required: bool = True) -> None:
         self.batch, self.running = committed.get(self.checkpoint, self.batch), True
 
+    def check_rewind(self, wanted: Any) -> None:
+        return
+
+    def rewind(self, queries: Sequence[Any], wanted: Any, mark: str, committed: Mapping[str, int]) -> None:
+        return
+
     def stop(self, seconds: float) -> tuple[Mapping[str, Any], None]:
         return self._end(), None
 

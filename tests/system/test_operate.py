@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,15 +16,21 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.hooks.holder_hangs import holder_hangs
+from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.handover import HandOverOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from devstack.audit import deliveries
 from devstack.drivers import wait_for
 from devstack.stack_stream import StackStream
 from devstack.unmanaged import yaml_of
@@ -72,13 +79,13 @@ def command(orders: StackStream, spec: StreamSpec, autopilot: Autopilot, tmp_pat
     return command
 
 
-def redeploy(spec: StreamSpec, digits: str) -> str:
+def redeploy(spec: StreamSpec, digits: str, rewind: str = "") -> str:
     """Do what a run of the upgrade's DAG does, without Airflow; return the incarnation that holds then."""
     ti = SimpleNamespace(dag_id="d", run_id="redeploy", task_id="check", map_index=-1, xcom_push=lambda **_: None)
     context: Any = {"ti": ti}
-    left = CheckReleaseOperator(task_id="check", stream=spec, stored=digits).execute(context)
+    left = CheckReleaseOperator(task_id="check", stream=spec, stored=digits, rewind=rewind).execute(context)
     submit = SubmitStandbyOperator(
-        task_id="submit", stream=spec, checked=left["release"], redeployed=left["redeployed"]
+        task_id="submit", stream=spec, checked=left["release"], redeployed=left["redeployed"], rewind=left["rewind"]
     )
     up = run_here(submit, TaskIdentity("d", "redeploy", "submit"))
     assert up.code is Exit.DONE, up.said
@@ -127,6 +134,45 @@ def test_promoted_rolled_back_warm_redeployed_and_rolled_back_cold_without_loss_
     assert (found.lost, found.duplicated, found.delivered) == (0, 0, found.produced)
     assert [record["boundary"] for record in orders.records("released")] == ["completed"] * 4
     assert [r["reason"] for r in orders.records("requested")][1:3] == ["to promote", "to roll-back"]
+
+
+def test_rewound_to_a_time_each_record_since_then_comes_out_once_more(
+    orders: StackStream, spec: StreamSpec, autopilot: Autopilot
+) -> None:
+    orders.submit("one")
+    one = orders.standby("one")
+    orders.hand_over(one)
+    orders.settle()
+    since = time.time()
+    orders.settle()
+
+    hook, wanted = StreamHook.of(spec), RequestedRelease.of(spec)
+    refused = look_ahead(hook, Operation.REWIND, wanted, to=since).refused
+    assert "The query totals cannot be rewound: it keeps state" in refused
+    foreseen = look_ahead(hook, Operation.REWIND, wanted, to=since, query="out")
+    assert foreseen.refused == ""
+    print(foreseen)
+    committed = read(orders.checkpoint / "out").committed
+    back = WantedRewind.from_json(foreseen.rewind)
+    second = redeploy(spec, foreseen.release, rewind=json.dumps(foreseen.rewind))
+    assert orders.state.holder == second
+    assert orders.state.deployments[deployment_of(second)].rewind == back
+    orders.settle()
+    assert look_ahead(hook, Operation.REWIND, wanted, to=since, query="out").done, "the same time, once more"
+
+    found = orders.audit()
+    again = sum(
+        committed[topic][partition] - offset
+        for topic, partitions in back.queries["out"].items()
+        for partition, offset in partitions.items()
+    )
+    print(f"at least {again} records read again of {found.produced}; twice there: {found.duplicated}")
+    # What was committed between the look and the hand-over comes on top.
+    assert found.lost == 0
+    assert 0 < again <= found.duplicated < found.produced
+    out = deliveries(orders.stack.bootstrap_servers, f"{orders.stream}-out")
+    assert max(Counter(number for number, _ in out).values()) == 2
+    assert [record["boundary"] for record in orders.records("released")] == ["completed"]
 
 
 def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_record_counted(

@@ -31,8 +31,9 @@ from typing import Any
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import verify
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime import agent_thread
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
@@ -142,6 +143,12 @@ class Queries:
             if self._behaviour == "die-running" and self._batches == 3:
                 os._exit(1)
             time.sleep(BATCH)
+
+    def check_rewind(self, wanted: WantedRewind) -> None:
+        raise StreamError("It reads no Kafka.")
+
+    def rewind(self, queries: Sequence[Any], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+        raise StreamError("It reads no Kafka.")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         if self._behaviour == "deaf" and not self.terminating:

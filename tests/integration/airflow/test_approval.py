@@ -87,7 +87,7 @@ def test_a_standby_that_dies_while_a_person_thinks_ends_the_question(asked: Worl
     assert run.tries["approve"] == 1
     assert "While a person was asked: The driver of " in run.log
     assert "has given no sign of life for " in run.log
-    assert "There is nothing left to decide; trigger the upgrade again." in run.log
+    assert "There is nothing left to decide: the standby is ended. Trigger it again." in run.log
     assert asked.version == "1"
     assert len(asked.drivers()) == 1
     asked.assert_sound()
@@ -122,7 +122,7 @@ def test_no_answer_in_time_is_a_no_and_the_standby_is_warm_until_then(asked: Wor
     over.set()
     watching.join(60)
     assert (run.state, run.states["approve"], run.tries["approve"]) == ("failed", "failed", 1)
-    assert "Nobody answered within 0:01:00, which counts as a no." in run.log
+    assert "Nobody answered within 0:01:00, which counts as a no: the standby is ended." in run.log
     assert asked.version == "1"
     assert seen.count(2) > 30, "the standby was up for a minute"
     asked.until("the standby's end", lambda: len(asked.drivers()) == 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -39,7 +40,7 @@ def test_a_commit_log_that_the_release_before_cannot_read_is_refused_unless_that
 
     # Named in the form, so that the setting alone does not refuse it: the rehearsal sees what is written.
     stream.spark_conf = {VERSION: "2"}
-    accepted = {"changed_checkpoints": [checkpoint], "rehearse_batches": 2}
+    accepted: dict[str, Any] = {"changed_checkpoints": [checkpoint], "rehearse_batches": 2}
     stream.deploy("orders-2", APP, str(orders.root), **accepted)
     wait_for("the refusal", lambda: stream.state.deployments["orders-2"].ended)
     reason = stream.state.deployments["orders-2"].reason

@@ -11,8 +11,10 @@ from airflow_stream_provider.clusters import Cluster, DriverState, Job, Whose
 from airflow_stream_provider.hooks.drivers import may_be_unsent
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
+from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.rules import may_abort
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning import retire as retiring
@@ -39,6 +41,8 @@ from tests.support.story import hash_of
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 900.0
+# Of so many deployments one is to read records again.
+READS_AGAIN = 3
 RETRY_SECONDS = 5.0
 
 LookFor = Callable[[Snapshot, TaskIdentity], Needs]
@@ -141,13 +145,15 @@ class Task(Airflow):
         return self._needs(snapshot, identity)
 
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        release = {"version": step.reason, "hash": hash_of(step.reason)}
-        fields = {
+        release = {"version": step.reason, "hash": hash_of(step.reason), "format": FORMAT}
+        fields: dict[str, Any] = {
             "deployment": step.deployment,
             "release": release,
             "policy": self.world.policies[len(snapshot.state.deployments) % len(self.world.policies)].to_json(),
             "reason": "",
         }
+        if self.world.data is not None and len(snapshot.state.deployments) % READS_AGAIN == 1:
+            fields["rewind"] = WantedRewind(0.0, {"orders": {"orders": {0: 0}}}).to_json()
         return self.append(Kind.DECLARED, identity.by, snapshot.state.seq, **fields)
 
     def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.support.simulation.invariants import expect
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from tests.support.simulation.invariants import Broken, expect
 
 if TYPE_CHECKING:
     from tests.support.simulation.driver import Driver
@@ -48,6 +49,8 @@ class Data:
         self.batches: list[Batch] = []
         self.committed = 0
         self.doubled = 0
+        # Deployments that have set the stream back.
+        self.rewound: set[str] = set()
 
     def seen(self, driver: Driver) -> int:
         """How many committed batches a driver's machine sees: not fewer than it has seen."""
@@ -78,6 +81,16 @@ class Data:
         expect(batch.committed_at is None, "no-double", f"batch {number} is committed already")
         batch.runs.append(Run(number, driver))
         return batch.runs[-1]
+
+    def rewind(self, driver: Driver, deployment: str) -> None:
+        """Let the next batch begin earlier, as the checkpoint says where the last one has ended."""
+        if driver.incarnation != self.holder or deployment in self.rewound:
+            driver.world.violation = Broken("rewinds-once", f"{driver.incarnation}, {self.holder} holds")
+        seen = self.seen(driver)
+        if not seen or seen != len(self.batches):
+            raise CheckpointError("A batch is planned that is not committed, or there is none.")
+        self.rewound.add(deployment)
+        self.batches[-1].ends = tuple(max(0, end - 10) for end in self.batches[-1].ends)
 
     def end_of(self, begins: Offsets, now: float) -> Offsets:
         """Where the topic ends now, by partition."""

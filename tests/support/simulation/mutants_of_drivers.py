@@ -205,3 +205,8 @@ def a_new_driver_begins_at_the_end_of_the_topic(patch: pytest.MonkeyPatch) -> No
 def a_partition_is_left_out(patch: pytest.MonkeyPatch) -> None:
     end_of = Data.end_of
     patch.setattr(Data, "end_of", lambda self, begins, now: end_of(self, begins, now)[:1])
+
+
+@MUTANTS.found_as("rewinds-once")
+def a_driver_sets_the_stream_back_whenever_it_comes_to_hold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Acts, "_due_rewind", lambda self, state: state.deployments[self._deployment].rewind)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from tests.support.simulation.data import LISTING_SECONDS, Run
 
@@ -90,17 +91,37 @@ class Queries:
         self.waits = committed, required
         data = driver.world.data
         if data is not None:
-            until = driver.clock + SEEN_SECONDS
-            while not self._away and data.seen(driver) <= committed.get(CHECKPOINT, -1) and driver.clock < until:
-                driver.here.point(0.5)
+            seen = self._sees(committed)
             if self._away:
                 return
-            if required and data.seen(driver) <= committed.get(CHECKPOINT, -1):
+            if required and not seen:
                 raise CheckpointError("The last commit has not appeared.")
         self.started, self.waits, driver.writing = True, None, True
         if data is not None:
             self.stopping, self.batch, self.run = False, None, None
             self._loop = driver.spawn(self._batches)
+
+    def check_rewind(self, wanted: WantedRewind) -> None:
+        self._driver.here.point()
+
+    def rewind(self, queries: Sequence[Queries], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+        driver, data = self._driver, self._driver.world.data
+        driver.here.point()
+        if self.over or data is None:
+            return
+        if not self._sees(committed):
+            raise CheckpointError("The last commit has not appeared, or the storage is away.")
+        driver.here.point()
+        data.rewind(driver, mark)
+
+    def _sees(self, committed: Mapping[str, int]) -> bool:
+        """Wait for the last commit of the former holder; not for a storage that is away."""
+        driver, data = self._driver, self._driver.world.data
+        assert data is not None
+        until = driver.clock + SEEN_SECONDS
+        while not self._away and data.seen(driver) <= committed.get(CHECKPOINT, -1) and driver.clock < until:
+            driver.here.point(0.5)
+        return not self._away and data.seen(driver) > committed.get(CHECKPOINT, -1)
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         driver = self._driver

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,15 @@ import pytest
 from airflow_stream_provider.cli import act, upgrade_run
 from airflow_stream_provider.cli.run_here import Exit, Ran
 from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.hooks import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning import requests
+from airflow_stream_provider.planning.rewind import FoundRewind
 from tests.support.control_root import new_log, published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
@@ -275,8 +281,8 @@ class PlayedRun:
         self.asked: list[tuple[str, ...]] = []
         self.conf: dict[str, str] = {}
 
-    def of(self, stream: str, who: str, reason: str, digits: str) -> PlayedRun:
-        self.asked.append((stream, reason, digits))
+    def of(self, stream: str, who: str, reason: str, digits: str, *, rewinds: bool = False) -> PlayedRun:
+        self.asked.append((stream, reason, digits, *(("rewinds",) if rewinds else ())))
         return self
 
     def carry_out(self, hook: StreamHook, conf: dict[str, str], say: Callable[..., None]) -> Ran:
@@ -373,6 +379,49 @@ def test_a_stored_release_is_redeployed(
     assert call("redeploy", release=release[:7]) == Exit.DONE
     assert run.conf == {"release": release, "reason": "disk of w3"}
     assert "Redeployed: disk of w3. Run r ended well." in capsys.readouterr().out
+
+
+WANTED = {"to": 1767323040.0, "queries": {"a": {"orders": {"0": 7}}}}
+
+
+def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
+    call: Run,
+    log: ControlLog,
+    play: Callable[..., PlayedRun],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = PREPARED[0]
+    newer = {"release": {**first["release"], "format": 2}}
+    for each in PREPARED:
+        if each.kind == "declared":  # the second one is what the run has declared
+            more = {"rewind": WANTED} if each is not first else {}
+            each = dataclasses.replace(each, fields={**each.fields, **newer, **more})
+        write(log, each)
+    looked: list[tuple[float | None, str]] = []
+
+    def find(hook: StreamHook, snapshot: object, to: float | None, query: str) -> FoundRewind:
+        looked.append((to, query))
+        return FoundRewind(WantedRewind(to or 0.0, {"a": {"orders": {0: 7}}}), ("a: 3 records of orders.",))
+
+    monkeypatch.setattr(look_ahead, "find_rewind", find)
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: {})
+    log.beat(OLD, Heartbeat(at=time.time()))
+    run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
+    assert call("rewind", to="soon", query=None) == Exit.REFUSED
+    assert "'soon' is no time in the past." in capsys.readouterr().err
+    assert call("rewind", to="2h", query="a", dry_run=True, reason=None) == Exit.DONE
+    assert "Read again: a: 3 records of orders." in capsys.readouterr().out
+    assert run.conf == {}
+    assert call("rewind", to="2026-01-02T03:04", query=None) == Exit.DONE
+    assert looked[-1] == (1767323040.0, "")
+    assert run.asked[-1] == ("orders", "disk of w3", "", "rewinds")
+    assert run.conf == {
+        "release": first["release"]["hash"],
+        "reason": "disk of w3",
+        "rewind": json.dumps(WANTED),
+    }
+    assert "Rewound: disk of w3. Run r ended well." in capsys.readouterr().out
 
 
 def test_a_run_that_has_deployed_another_stored_release_is_no_success(

@@ -128,6 +128,7 @@ def test_the_commands_of_operations_do_what_is_said(
         ("restart", "is started. It rehearses on a clone of the checkpoint, then it holds."),
         ("upgrade", "Nothing to do: Release 1 ("),
         ("redeploy", "Refused: orders has no stored release of which the hash begins with '7a6b5c4d'"),
+        ("rewind", "Refused: Its YAML names no connection `kafka`, so nobody can tell which records are since then."),
         ("promote", "Nothing to do: No new release stands by."),
         ("roll-back", "Refused: No release is known that held before"),
         ("abort", "Nothing to do: No new release comes up or stands by."),
@@ -144,7 +145,9 @@ def test_the_commands_that_act_say_first_what_will_happen(
     says: str,
 ) -> None:
     # There is no database of Airflow's here.
-    monkeypatch.setattr(UpgradeRun, "of", lambda stream, who, reason, digits: UpgradeRun("orders__upgrade", who))
+    monkeypatch.setattr(
+        UpgradeRun, "of", lambda stream, who, reason, digits, **more: UpgradeRun("orders__upgrade", who)
+    )
     commands = [words for words in shown(OPERATIONS) if words[1] == name]
     assert commands
     for words in commands:

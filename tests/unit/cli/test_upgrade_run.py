@@ -58,9 +58,19 @@ class Database:
         return 6 if "max(" in str(query) else next(iter(self._answers[-1]), None)
 
 
-def found(monkeypatch: pytest.MonkeyPatch, dags: list[Any], *runs: Any, digits: str = "", reason: str = "why") -> Any:
+def found(
+    monkeypatch: pytest.MonkeyPatch, dags: list[Any], *runs: Any, digits: str = "", reason: str = "why", **more: bool
+) -> Any:
     Database(monkeypatch, dags, list(runs))
-    return UpgradeRun.of("orders", "anna@edge", reason, digits)
+    return UpgradeRun.of("orders", "anna@edge", reason, digits, **more)
+
+
+def test_a_rewind_follows_its_own_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = run(release=RELEASE, reason="why", rewind="{}")
+    assert found(monkeypatch, [dag()], mine, rewinds=True).run_id == "r"
+    assert "under way already" in found(monkeypatch, [dag()], mine, digits=RELEASE).problem
+    assert "under way already" in found(monkeypatch, [dag()], run(release=RELEASE, reason="why"), rewinds=True).problem
+    assert "under way already" in found(monkeypatch, [dag()], mine, rewinds=True, reason="another").problem
 
 
 def test_a_run_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:

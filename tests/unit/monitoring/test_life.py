@@ -249,3 +249,16 @@ def test_a_job_that_was_adopted_is_named_with_who_said_that_it_is_gone(evidence:
     asked = replace(asked, fields={**asked.fields, "evidence": evidence})
     found = told([*STARTED, asked, ready("start", OLD), acquired(OLD, "start", 1)])[-1]
     assert (found.what, found.evidence, found.reason) == (What.ADOPTED, evidence, "a person wants it")
+
+
+def test_that_records_are_read_again_is_told_with_the_time() -> None:
+    plain = declared(NEW_DEPLOYMENT)
+    wanted = {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 7}}}}
+    more = {"redeployed": True, "rewind": wanted, "reason": "wrong rates"}
+    event = told([*RUNNING, replace(plain, fields={**plain.fields, **more})])[-1]
+    assert (event.what, event.reason) == (
+        What.DEPLOYED_AGAIN,
+        "Reads records again since 2025-11-24 16:00:00 UTC. wrong rates",
+    )
+    odd = told([*RUNNING, replace(plain, fields={**plain.fields, **more, "rewind": "yes"})])[-1]
+    assert odd.reason == "wrong rates"

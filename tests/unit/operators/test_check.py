@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle import formats
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
@@ -254,6 +255,8 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     hook.create()
     assert hook.declare(RequestedRelease.of(spec), "s-v1-1a2b3c4d", "why", "test", 0)
     stored = hook.control_log.refresh().deployments["s-v1-1a2b3c4d"].release
+    wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}})
+    assert "by a stored release alone" in refusal(spec, rewind=wanted)
     spec.path("apps/a.py").unlink()
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
     context: Any = {"ti": ti}
@@ -262,6 +265,11 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     ).execute(context)
     assert (left["version"], left["release"], left["redeployed"]) == ("v1", stored.to_json(), True)
     assert left["application"] == "a.py"
+    back = CheckReleaseOperator(task_id="check", stream=spec, stored=stored.hash[:8], rewind=wanted).execute(context)
+    assert (left["rewind"], back["rewind"]) == ("", wanted)
+    assert "fill in nothing by hand" in refusal(spec, stored=stored.hash, rewind="2h")
+    monkeypatch.setitem(formats.FORMAT_OF_DECLARED, "rewind", stored.format + 1)
+    assert "the runtime of that release knows format" in refusal(spec, stored=stored.hash, rewind=wanted)
     assert "no stored release of which the hash begins with 'ffff'" in refusal(spec, stored="ffff")
     broken = spec.model_copy()
     broken._problem = "s.yaml, line 3: it cannot be used."

@@ -14,6 +14,7 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.planning.condition import Observations
 from airflow_stream_provider.planning.conditions import StandbyUp
@@ -74,6 +75,18 @@ def test_what_is_not_of_the_yaml_is_declared_as_such(
         run(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, redeployed=said))
     (deployment,) = log.refresh().deployments.values()
     assert deployment.declared.get("redeployed") is (True if str(said) == "True" else None)
+
+
+def test_what_is_to_be_read_again_is_declared(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: None)
+    wanted = WantedRewind(1764000000.0, {"out": {"orders": {0: 7}}})
+    newer = {**CHECKED, "format": 2}
+    with pytest.raises(TaskDeferred):
+        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=newer, rewind=json.dumps(wanted.to_json())))
+    (deployment,) = log.refresh().deployments.values()
+    assert deployment.rewind == wanted
 
 
 def test_what_was_checked_waits_for_a_yaml_that_can_be_used(

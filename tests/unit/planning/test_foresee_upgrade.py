@@ -9,9 +9,11 @@ import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning.foresee import foresee
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.rewind import FoundRewind
 from tests.support.rehearsals import again, running
 from tests.support.snapshots import snapshot
 from tests.support.story import (
@@ -210,3 +212,62 @@ def test_a_stopped_stream_is_promoted_too() -> None:
     found = seen(Operation.PROMOTE, *late)
     assert found.deployment == "orders-3-cccc"
     assert found.reads_again == "nothing, as every query has stopped at a batch boundary."
+
+
+# -- a rewind ----------------------------------------------------------------------------------------------------------
+
+BACK = WantedRewind(1764000000.0, {"a": {"orders": {0: 40}}})
+SAME = Wanted("1", hash_of(OLD_DEPLOYMENT), soak=600.0, rewind=FoundRewind(BACK, ("a: 60 records of orders.",)))
+
+
+def test_a_rewind_names_holder_and_release_and_what_is_read_again() -> None:
+    found = seen(Operation.REWIND, *RUNNING, wanted=SAME)
+    assert found.lines == [
+        f"orders is running: driver {OLD} with release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}) holds it.",
+        f"A driver of the same release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}) is started beside the one that holds. It "
+        "rehearses on a clone of the checkpoint, then it takes the stream over at a batch boundary.",
+        "When it holds, and before its queries start, they go back to the first records since 2025-11-24 16:00:00 UTC. "
+        "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back.",
+        "It is watched for 10 min then, but not for its lag: what is read again is behind.",
+        "A run of orders__upgrade does all this, also when this command is cut off.",
+        "Read again: a: 60 records of orders. That is what was committed when this was looked at; what is committed "
+        "until the hand-over comes on top. A sink gets these records once more, in batches with new numbers: what it "
+        "has of them already is there twice then, unless it tells by their contents.",
+    ]
+    assert (found.parts, found.release) == ((Operation.UPGRADE,), hash_of(OLD_DEPLOYMENT))
+    assert found.rewind == BACK.to_json()
+    elsewhere = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to, {"a": {"orders": {0: 39}}})))
+    assert not found.same_as(seen(Operation.REWIND, *RUNNING, wanted=elsewhere)), "a yes is to what was shown"
+    assert found.refuse("No.").rewind is None
+
+
+@pytest.mark.parametrize(
+    ("records", "beats", "wanted", "why"),
+    [
+        (RUNNING, None, replace(SAME, rewind=FoundRewind(problem="It keeps state.")), "It keeps state."),
+        (RUNNING, None, replace(SAME, problem="Line 3."), "Line 3."),
+        (RUNNING, None, replace(SAME, rewind=None), "No time was given."),
+        (RUNNING, SILENT, SAME, "Only a stream that runs is rewound"),
+        (RUNNING, None, replace(SAME, hanging=HANGS), "Only a stream that runs is rewound"),
+        (STOPPED, None, SAME, "Only a stream that runs is rewound"),
+        (STOPPING, None, SAME, "A stop is under way"),
+    ],
+)
+def test_a_rewind_is_refused(
+    records: list[Record], beats: dict[str, Heartbeat] | None, wanted: Wanted, why: str
+) -> None:
+    found = seen(Operation.REWIND, *records, beats=beats, wanted=wanted)
+    assert why in found.refused
+    assert (found.parts, found.rewind) == ((), None)
+
+
+def test_a_rewind_that_is_done_is_not_done_again() -> None:
+    assert (
+        "No query has read a record"
+        in seen(Operation.REWIND, *RUNNING, wanted=replace(SAME, rewind=FoundRewind())).done
+    )
+    first, *rest = RUNNING
+    rewound = replace(first, fields={**first.fields, "rewind": BACK.to_json()})
+    assert f"{OLD_DEPLOYMENT} has gone back to there" in seen(Operation.REWIND, rewound, *rest, wanted=SAME).done
+    later = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to + 1, BACK.queries)))
+    assert seen(Operation.REWIND, rewound, *rest, wanted=later).parts

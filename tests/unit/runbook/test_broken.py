@@ -63,7 +63,7 @@ def test_a_new_upgrade_fails_with_the_error(file: StreamFile) -> None:
         task: Any = dag.get_task(task_id)
         # What a form would say makes no release of it.
         task.version, task.application, task.arguments, task.changed_checkpoints = "2", "b.py", "[]", "[]"
-        task.checked = "null"
+        task.checked, task.rewind = "null", ""
         with pytest.raises(AirflowFailException, match=says):
             task.execute(context())
     assert open_log(f"file://{file.path.parent}/control", "orders").records() == []

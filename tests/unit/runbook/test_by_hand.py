@@ -67,6 +67,8 @@ def look(
         release=release,
         upgrade_dag_id="orders__upgrade",
         job="",
+        to="",
+        query="",
     )
     run = SimpleNamespace(run_after=datetime.fromtimestamp(at, UTC))
     ti = SimpleNamespace(get_dr_count=count, get_dag=lambda dag_id: SimpleNamespace(is_paused=paused))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,17 +109,18 @@ def test_a_run_of_an_earlier_version_goes_on(dag: DAG) -> None:
         task: Any = dag.get_task(name)
         task.render_template_fields(context, dag.get_template_env())
     upgrade: Any = dag.get_task("upgrade")
-    assert upgrade.conf["release"] == ""
+    assert (upgrade.conf["release"], upgrade.conf["rewind"]) == ("", "")
 
 
-def test_an_upgrade_is_a_run_of_its_own_dag_with_what_was_shown(streams: Path) -> None:
+@pytest.mark.parametrize("rewind", [None, {"queries": {"out": {"orders": {"0": 7}}}, "to": 1764000000.0}])
+def test_an_upgrade_is_a_run_of_its_own_dag_with_what_was_shown(streams: Path, rewind: dict[str, Any] | None) -> None:
     dag = operate_dag(load_spec(streams / "orders.yaml"), DagOptions(prefix="shop."))
     task: Any = dag.get_task("upgrade")
-    looked = {"release": "ab" * 32, "reason": "2 is no good"}
+    looked: dict[str, Any] = {"release": "ab" * 32, "reason": "2 is no good", "rewind": rewind}
     context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: looked), "run_id": "manual__1"}
     task.render_template_fields(context, dag.get_template_env())
     assert (task.trigger_dag_id, task.trigger_run_id) == ("shop.orders__upgrade", "operate__manual__1")
-    assert task.conf == looked
+    assert task.conf == {**looked, "rewind": json.dumps(rewind) if rewind else ""}
     assert task.fail_when_dag_is_paused
     assert task.skip_when_already_exists
     look: Any = dag.get_task("look")

@@ -113,15 +113,19 @@ def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
 def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
     dag = upgrade(streams)
     assert (dag.params["release"], dag.params["reason"]) == ("", "")
-    left = {"check": {"release": {"version": "v1"}, "redeployed": True}}
+    left = {"check": {"release": {"version": "v1"}, "redeployed": True, "rewind": '{"to": 1.0}'}}
     ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
-    context: Any = {"ti": ti, "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good"}}
+    context: Any = {
+        "ti": ti,
+        "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good", "rewind": "{}"},
+    }
     tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
     for task in tasks.values():
         task.render_template_fields(context, dag.get_template_env())
         assert task.reason == "2 is no good"
     assert tasks["check"].stored == "abcd"
     assert tasks["submit"].redeployed == "True"
+    assert (tasks["check"].rewind, tasks["submit"].rewind) == ("{}", '{"to": 1.0}')
 
 
 @pytest.mark.parametrize("version", ["1 [payments-2]", 'a"b', "a\nb", ""])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.driver_acts import (
     announce,
@@ -30,6 +32,7 @@ from tests.support.fake_driver import QUICK_STOP, STOP, FakeDriver, lose, work
 from tests.support.story import (
     HANDED_OVER,
     NEW,
+    NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
@@ -39,9 +42,13 @@ from tests.support.story import (
     RUNNING,
     STARTED,
     STOPPING,
+    TWIN,
     failed,
     fenced,
+    ready,
+    requested,
     retired,
+    standby,
     write,
 )
 
@@ -152,6 +159,75 @@ def test_a_releaser_takes_back_after_its_wait() -> None:
     driver.clock.now += 0.2
     driver.turn()
     assert driver.did == ["acquired", "hold"]
+
+
+def reads_again(*records: Record) -> list[Record]:
+    """The same, of a new deployment that is to read records again."""
+    wanted = {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 5}}}}
+    return [
+        replace(each, fields={**each.fields, "rewind": wanted, "release": {**each["release"], "format": 2}})
+        if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT
+        else each
+        for each in records
+    ]
+
+
+def test_a_deployment_that_reads_again_goes_back_before_its_queries_start() -> None:
+    driver = FakeDriver(NEW, reads_again(*RELEASED))
+    work(driver)
+    assert driver.did == ["acquired", "hold", f"rewind {NEW_DEPLOYMENT}", "start"]
+    assert driver.queries.committed == {}, "as the release told nothing of checkpoints"
+
+
+def test_so_does_one_that_learns_late_that_it_holds() -> None:
+    driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
+    work(driver)
+    assert driver.did == ["hold", f"rewind {NEW_DEPLOYMENT}", "start"]
+
+
+def test_nobody_goes_back_twice() -> None:
+    """Neither when it holds again, nor in another driver."""
+    driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
+    work(driver)
+    write(driver.log, requested("back", OLD), ready("back", OLD))
+    driver.turn()
+    driver.moves(OLD, 1)
+    work(driver)
+    assert driver.did[-1] == "released"
+    driver.did.clear()
+    driver.clock.now += 10.2
+    work(driver)
+    assert driver.did == ["acquired", "hold", "start"], "it has taken the stream back"
+
+    twin = [standby(TWIN), fenced(NEW), requested("up again", TWIN), ready("up again", TWIN)]
+    driver = FakeDriver(TWIN, reads_again(*HANDED_OVER, *twin))
+    work(driver)
+    assert driver.did == ["acquired", "hold", "start"]
+
+
+def test_a_rehearsal_begins_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver(NEW, reads_again(*PREPARED[:-1]))
+    work(driver)
+    assert driver.did == ["check the way back", "rehearse"]
+
+    def refuse(wanted: object) -> None:
+        raise CheckpointError("The query keeps state.")
+
+    driver = FakeDriver(NEW, reads_again(*PREPARED[:-1]))
+    monkeypatch.setattr(driver.queries, "check_rewind", refuse)
+    work(driver)
+    assert (driver.did, driver.record()["reason"]) == (["failed", "halt"], "The query keeps state.")
+
+
+def test_a_driver_that_cannot_go_back_fails_and_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise CheckpointError("Batch 8 is not committed.")
+
+    driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
+    monkeypatch.setattr(driver.queries, "rewind", refuse)
+    work(driver)
+    assert driver.did == ["hold", "let go", QUICK_STOP, "failed", "halt"]
+    assert (driver.record()["boundary"], driver.record()["reason"]) == ("completed", "Batch 8 is not committed.")
 
 
 def test_the_wait_for_the_new_holder_begins_when_the_release_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.runtime.consumer_group import ConsumerGroup, _connection
+from airflow_stream_provider.runtime.consumer_group import ConsumerGroup, connection_options
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ from airflow_stream_provider.runtime.consumer_group import ConsumerGroup, _conne
 def test_the_connection_is_a_sources_options_for_it(
     options: dict[str, str], connection: tuple[tuple[str, str], ...]
 ) -> None:
-    assert _connection(options) == connection
+    assert connection_options(options) == connection
 
 
 def test_two_sources_of_one_cluster_connect_alike() -> None:
     one = {"kafka.bootstrap.servers": "a:1", "kafka.sasl.mechanism": "PLAIN", "kafka.fetch.max.bytes": "5"}
     other = {"KAFKA.SASL.MECHANISM": "PLAIN", "kafka.bootstrap.servers": "a:1", "subscribe": "clicks"}
-    assert _connection(one) == _connection(other)
+    assert connection_options(one) == connection_options(other)
 
 
 def test_without_queries_there_is_no_cluster_and_nothing_to_close() -> None:

@@ -12,13 +12,15 @@ import pytest
 
 from airflow_stream_provider import checkpoint
 from airflow_stream_provider.checkpoint import LogEnds
-from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_group import QueryGroup
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
+from devstack import checkpoint_trees as trees
 from tests.support.fake_queries import Query, Run, group_of, started, tended
 from tests.support.real_run import real_run, writer
 
@@ -289,6 +291,57 @@ def test_a_release_that_names_the_folder_behind_a_link_waits_too(
     group = group_of(query)
     group.start(group.hold(), {str(tmp_path / "link"): 7})
     assert awaited == [7]
+
+
+WANTED = WantedRewind(1764000000.0, {"orders": {"orders": {0: 3}}})
+
+
+@pytest.fixture
+def rewindable(query: Query, monkeypatch: pytest.MonkeyPatch) -> Query:
+    """The query has committed batches up to offset 9; Kafka has all of it."""
+    monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: None)
+    root = trees.new(Path(query.checkpoint))
+    for number in (0, 1):
+        trees.plan(root, number, trees.kafka(orders={0: 8 + number}))
+        trees.commit(root, number)
+    return query
+
+
+def test_a_query_goes_back_once_its_former_holder_is_seen_and_the_checkpoint_is_claimed(rewindable: Query) -> None:
+    claimed: list[str] = []
+    group = group_of(rewindable, claimed)
+    queries = group.hold()
+    group.check_rewind(WANTED)
+    assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}, "a check changes nothing"
+    group.rewind(queries, WANTED, "orders-2", {rewindable.checkpoint: 1})
+    assert (checkpoint.read(rewindable.checkpoint).committed, claimed) == ({"orders": {0: 3}}, [rewindable.checkpoint])
+    assert rewindable.starts == 0
+    group.start(queries, {rewindable.checkpoint: 1})
+    assert rewindable.starts == 1
+
+
+def test_nothing_is_changed_where_one_query_cannot_go_back(
+    rewindable: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, other = group_of(rewindable), Query(tmp_path / "other")
+    other.label = "other"
+    group._gate.queries.append(other)  # type: ignore[arg-type]
+    both = WantedRewind(1764000000.0, {**WANTED.queries, "other": {"orders": {0: 3}}})
+    with pytest.raises(StreamError, match="There is no checkpoint at"):
+        group.check_rewind(both)
+    with pytest.raises(StreamError, match="There is no checkpoint at"):
+        group.rewind(group.hold(), both, "orders-2", {})
+    gone = WantedRewind(1764000000.0, {"gone": {"orders": {0: 3}}})
+    with pytest.raises(StreamError, match="There is no query gone that could read records again"):
+        group.check_rewind(gone)
+
+    def deleted(query: object, wanted: object) -> None:
+        raise StreamError("Kafka has deleted it.")
+
+    monkeypatch.setattr(query_group, "check_still_there", deleted)
+    with pytest.raises(StreamError, match="Kafka has deleted it"):
+        group.rewind(group.hold(), WANTED, "orders-2", {})
+    assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}
 
 
 def test_a_query_starts_from_logs_that_were_listed_anew(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,159 @@
+"""Let a query read Kafka records again: set back where its last committed batch ended.
+
+Spark begins the next batch where `offsets/N` of the last committed batch N ends. So that file is replaced by one with
+earlier offsets. No batch is removed, added or numbered anew: a sink that skips batches which it has seen gets the
+records in a batch of a new number, and the file sink, which needs every number, finds no gap
+(`CompactibleFileStreamLog.compact`). `offsets/N-1` is replaced first and gets the same offsets, so that batch N is one
+without records for whoever runs it once more, as a rehearsal does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.checkpoint.files import RemotePath
+from airflow_stream_provider.checkpoint.location import Location, locate
+from airflow_stream_provider.checkpoint.logs import (
+    REWOUND,
+    KafkaOffsets,
+    boundary,
+    damaged,
+    kafka_offsets,
+    numeric_names,
+    read_offsets,
+    text,
+    unreadable,
+)
+from airflow_stream_provider.checkpoint.read import read
+from airflow_stream_provider.control.disk import sync_folder, write_new
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+_NEW_CHECKPOINT = "Give the query a new checkpoint, and say in the script at which offsets it begins (startingOffsets)."
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """What is to be replaced in one checkpoint; nothing was changed.
+
+    :param batch: the last committed batch.
+    :param records: offsets between where the query begins after it, and where it would have begun.
+    :param files: the new contents of the files, in the order in which they are replaced.
+    """
+
+    batch: int
+    records: int
+    files: tuple[tuple[Path, bytes], ...]
+
+
+def check_rewindable(location: Location) -> None:
+    """Check that a query can go back at all; its batches may run meanwhile.
+
+    :raises CheckpointError: it cannot, whatever the offsets; the message says why, and what to do instead.
+    """
+    root = locate(location)
+    if isinstance(root, RemotePath):
+        raise _refused(root, "only in a mounted folder a file can be replaced at once", _NEW_CHECKPOINT)
+    found = read(root)
+    if found.operators:
+        raise _refused(
+            root, "the query keeps state, which has these records already, and would count them twice", _NEW_CHECKPOINT
+        )
+    if found.last_commit is None:
+        raise _refused(root, "it has no committed batch yet", "There is nothing that could be read again.")
+    if any(source.topics is None or source.committed is None for source in found.sources):
+        raise _refused(root, "one of its sources is not Kafka, or has no offsets yet", _NEW_CHECKPOINT)
+
+
+def plan_rewind(location: Location, to: KafkaOffsets, mark: str) -> Rewind:
+    """Return how a query goes back to these offsets; where it is before them already, it stays there.
+
+    :param to: by topic and partition, the first record that is read again. What is not in it stays as it is.
+    :param mark: id of the deployment that goes back.
+    :raises CheckpointError: that would lose or mix up something; the message says what, and what to do instead.
+    """
+    check_rewindable(location)
+    root = locate(location)
+    assert isinstance(root, Path)
+    try:
+        return _plan(root, to, mark)
+    except OSError as error:
+        raise unreadable(error.filename or root, error) from error
+
+
+def apply_rewind(rewind: Rewind) -> None:
+    """Carry out a plan; nobody else may use the checkpoint meanwhile, or have used it since. It may be done again.
+
+    :raises CheckpointError: a file cannot be written. The query then goes on where it was, or goes back; nothing else.
+    """
+    for path, data in rewind.files:
+        try:
+            _replace(path, data)
+        except OSError as error:
+            raise unreadable(error.filename or path, error) from error
+
+
+def _plan(root: Path, to: KafkaOffsets, mark: str) -> Rewind:
+    ends = boundary(root)
+    batch = ends.commit
+    if batch is None or not ends.completed:
+        found = f"batch {ends.offsets} is not committed, and would be run again from an earlier offset"
+        raise _refused(root, found, "Let the stream commit that batch, then rewind it.")
+    if batch - 1 not in numeric_names(root / "offsets"):
+        raise _refused(root, f"batch {batch} is the only one", "Let the stream commit another batch, then rewind it.")
+    last, before = root / "offsets" / str(batch), root / "offsets" / str(batch - 1)
+    entry, former = read_offsets(last), read_offsets(before)
+    if (former.version, [*former.sources]) != (entry.version, [*entry.sources]):
+        found = f"batches {batch - 1} and {batch} have other sources"
+        raise _refused(root, found, "Let the stream commit another batch, then rewind it.")
+    lines, records = [], 0
+    for name, value in entry.sources.items():
+        known = kafka_offsets(value) or {}
+        earlier = {
+            topic: {part: min(offset, to.get(topic, {}).get(part, offset)) for part, offset in parts.items()}
+            for topic, parts in known.items()
+        }
+        records += sum(sum(known[topic].values()) - sum(parts.values()) for topic, parts in earlier.items())
+        line = json.dumps(earlier, separators=(",", ":"))
+        lines.append(line if entry.version == 1 else f"{name}:{line}")
+    if not records:
+        return Rewind(batch, 0, ())
+    return Rewind(batch, records, ((before, _with(before, lines, {})), (last, _with(last, lines, {REWOUND: mark}))))
+
+
+def _with(path: Path, lines: list[str], conf: Mapping[str, str]) -> bytes:
+    """Return an offsets file with other offsets; its other lines stay as Spark wrote them, but for what is added."""
+    version, metadata = text(path).split("\n")[:2]
+    if conf:
+        try:
+            value: dict[str, Any] = json.loads(metadata)
+            value["conf"] = {**(value.get("conf") or {}), **conf}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise damaged(path, "its second line has no settings") from error
+        metadata = json.dumps(value, separators=(",", ":"))
+    return "\n".join([version, metadata, *lines]).encode()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file at once: whoever reads it, also after a crash, finds the old or the new contents."""
+    new = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")  # a name that Spark passes over
+    try:
+        write_new(new, data, mode=path.stat().st_mode & 0o777, sync=True)
+        # First: Spark reads a file without its checksums, and refuses one that has others.
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _refused(root: object, found: str, next_step: str) -> CheckpointError:
+    return CheckpointError(
+        f"The checkpoint {root} cannot be rewound: {found}.", next_step=next_step, path=str(root), rewind=False
+    )

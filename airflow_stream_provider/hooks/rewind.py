@@ -1,0 +1,114 @@
+"""Ask Kafka where a time is in the topics of a stream, and its checkpoints whether their queries can go back there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.checkpoint import check_rewindable, local_path
+from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
+from airflow_stream_provider.lag.other_cluster import refuse_others
+from airflow_stream_provider.lag.targets import stream_sources
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.planning.rewind import FoundRewind, PartitionPast, find
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.kafka.client import KafkaClient
+
+_START = -2  # of a log, for `KafkaClient.offsets`
+_SCRIPT = "Give it a new checkpoint instead, in a release whose script says where it begins (startingOffsets)."
+
+
+def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: str) -> FoundRewind:
+    """Return from where the queries of the driver that holds read records again; changes nothing.
+
+    :param to: the time, in seconds since 1970; None: none was given.
+    :param query: which query; empty: all, of which each has to read Kafka alone.
+    :raises StreamError: Kafka does not answer, or refuses the connection.
+    """
+    if to is None:
+        return FoundRewind(problem="No time was given to go back to. Say one with `--to`, or as `to` in the form.")
+    holder = snapshot.state.incarnations.get(snapshot.state.holder or "")
+    if holder is None:
+        return FoundRewind()  # refused by what is foreseen
+    if hook.kafka_conn_id is None:
+        return FoundRewind(
+            problem="Its YAML names no connection `kafka`, so nobody can tell which records are since then."
+        )
+    named = {str(each["name"]): each for each in holder.queries}
+    chosen = {query: named[query]} if query in named else {} if query else named
+    if not chosen:
+        return FoundRewind(problem=f"There is no query {query!r:.70}. There are: {', '.join(sorted(named)) or 'none'}.")
+    problem = next(filter(None, map(_why_not, chosen.values())), "")
+    if problem:
+        return FoundRewind(problem=problem if query else f"{problem} Or name one that can, with `--query`.")
+    sources = stream_sources(hook.stream, hook.control, snapshot.state, snapshot.heartbeats)
+    from airflow_stream_provider.kafka.client import KafkaClient
+
+    with KafkaClient(hook.kafka_conn_id, kafka_extra(hook.kafka_conn_id)) as client:
+        read = [(each.query, read_safely(each)) for each in sources if each.query in chosen]
+        found = dict(refuse_others(client, read))
+        unknown = next((each.problem for each in found.values() if each.problem), "")
+        return FoundRewind(problem=unknown) if unknown else _find(client, to, found)
+
+
+def _why_not(query: Mapping[str, Any]) -> str:
+    """Return why a query cannot go back, as far as that is seen from here; its driver looks at it again."""
+    name, location = query["name"], str(query.get("checkpoint") or "")
+    other = next((each for each in query.get("sources", ()) if not each.startswith("kafka:")), "")
+    if other or not query.get("sources"):
+        return f"The query {name} cannot be rewound: it does not read Kafka alone ({other or 'no source'}). {_SCRIPT}"
+    if query.get("fingerprint"):
+        return (
+            f"The query {name} cannot be rewound: it keeps state, which has these records already, and would count "
+            f"them twice. {_SCRIPT}"
+        )
+    try:
+        folder = local_path(location)
+    except CheckpointError:
+        return (
+            f"The query {name} cannot be rewound: its checkpoint {location} is in no mounted folder, and only there a "
+            f"file can be replaced at once. {_SCRIPT}"
+        )
+    try:
+        if folder.is_dir():
+            check_rewindable(folder)
+    except CheckpointError as error:
+        return str(error)
+    return ""
+
+
+def _find(client: KafkaClient, to: float, queries: Mapping[str, Committed]) -> FoundRewind:
+    from kafka import TopicPartition
+
+    partitions = {
+        TopicPartition(topic, number)
+        for each in queries.values()
+        for topic, numbers in each.offsets.items()
+        for number in numbers
+    }
+    firsts = client.offsets(dict.fromkeys(partitions, int(to * 1000)))
+    starts = client.offsets(dict.fromkeys(partitions, _START))
+    for problem in (*firsts.problems.values(), *starts.problems.values()):
+        return FoundRewind(problem=f"Kafka does not say where that time is: {problem.reason}")
+    past: dict[str, list[PartitionPast]] = {}
+    for name, each in queries.items():
+        for partition in sorted(partitions):
+            committed = each.committed(partition)
+            if committed is None:
+                continue
+            first = firsts[partition]
+            past.setdefault(name, []).append(
+                PartitionPast(
+                    partition.topic,
+                    partition.partition,
+                    committed,
+                    None if first.offset < 0 else first.offset,
+                    first.timestamp / 1000,
+                    starts[partition].offset,
+                )
+            )
+    return find(to, past)

@@ -1,0 +1,61 @@
+"""From where the queries of a deployment read Kafka records again: the optional field `rewind` of `declared`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+
+# By topic and partition, the next offset to read.
+Offsets = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class WantedRewind:
+    """What a person has asked for, and where that is in Kafka.
+
+    :param to: the time, in seconds since 1970.
+    :param queries: by query, the first record of each partition that is read again.
+    """
+
+    to: float
+    queries: Mapping[str, Offsets]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the JSON object that `declared` carries."""
+        queries = {
+            query: {topic: {str(part): offset for part, offset in parts.items()} for topic, parts in offsets.items()}
+            for query, offsets in self.queries.items()
+        }
+        return {"to": self.to, "queries": queries}
+
+    @classmethod
+    def from_json(cls, data: Any) -> WantedRewind:
+        """Return what `to_json` wrote.
+
+        :raises SpecError: it is something else.
+        """
+        try:
+            queries = {
+                str(query): {
+                    str(topic): {int(part): _offset(offset) for part, offset in parts.items()}
+                    for topic, parts in offsets.items()
+                }
+                for query, offsets in data["queries"].items()
+            }
+            if not queries:
+                raise ValueError("no query")
+            return cls(float(data["to"]), queries)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise SpecError(
+                "What is to be read again is not what `airflow streams rewind` makes of a time.",
+                next_step="Use that, or the operation `rewind` of the form, and fill in nothing by hand.",
+            ) from error
+
+
+def _offset(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(value)
+    return value

@@ -1,0 +1,117 @@
+"""From where a stream reads Kafka records again, if a person asks for a time. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_stream_provider.lag.formatting import count
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.spec.fields import seconds
+
+
+@dataclass(frozen=True)
+class PartitionPast:
+    """What Kafka says of one partition that a query reads.
+
+    :param committed: the next offset that the query reads.
+    :param first: offset of the first record since the time that is asked for; None: there is none.
+    :param first_at: when that record was written, by its own timestamp, in seconds since 1970.
+    :param log_start: the first offset that Kafka still has.
+    """
+
+    topic: str
+    partition: int
+    committed: int
+    first: int | None
+    first_at: float
+    log_start: int
+
+
+@dataclass(frozen=True)
+class FoundRewind:
+    """Where a time is in Kafka.
+
+    :param wanted: None: nothing would be read again.
+    :param lines: what is read again, a sentence for each query and topic.
+    :param problem: why it cannot be done, and what to do instead; empty: it can.
+    """
+
+    wanted: WantedRewind | None = None
+    lines: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def moment(text: str, now: float) -> float:
+    """Return a time that a person gave: ISO 8601, in UTC where it names no zone, or a duration before now.
+
+    :param now: seconds since 1970.
+    :return: seconds since 1970.
+    :raises SpecError: it is neither, or it is not in the past.
+    """
+    said = text.strip()
+    try:
+        found = now - float(seconds(said))
+    except ValueError:
+        try:
+            at = datetime.fromisoformat(said)
+            found = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            found = -1.0
+    if not 0 <= found < now:
+        raise SpecError(
+            f"{said!r:.60} is no time in the past.",
+            next_step="Write it like 2026-11-25T02:00 (UTC), 2026-11-25T02:00+01:00, or 2h, which is two hours ago.",
+        )
+    return found
+
+
+def find(to: float, queries: Mapping[str, Iterable[PartitionPast]]) -> FoundRewind:
+    """Return from where queries read again, by what Kafka says of their partitions.
+
+    A partition without a record since then, or of which the query has not read so far yet, stays where it is: no
+    record is ever skipped.
+    """
+    back: dict[str, dict[str, dict[int, int]]] = {}
+    lines = []
+    for query, partitions in queries.items():
+        records: dict[str, int] = {}
+        for each in partitions:
+            if each.first is None or each.first >= each.committed:
+                continue
+            if each.log_start > 0 and each.first <= each.log_start and each.first_at > to:
+                return FoundRewind(problem=_gone(query, each, to))
+            back.setdefault(query, {}).setdefault(each.topic, {})[each.partition] = each.first
+            records[each.topic] = records.get(each.topic, 0) + each.committed - each.first
+        lines += [f"{query}: {count(number, 'record')} of {topic}." for topic, number in sorted(records.items())]
+    return FoundRewind(WantedRewind(to, back) if back else None, tuple(lines))
+
+
+def at(moment: float) -> str:
+    """Return a time in seconds since 1970 for a person, in UTC."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def read_rewind(text: str) -> WantedRewind | None:
+    """Return what the form of ``NAME__upgrade`` says is to be read again; None: nothing.
+
+    :raises SpecError: it is not what `airflow streams rewind` makes of a time.
+    """
+    if not text:
+        return None
+    try:
+        data: Any = json.loads(text)
+    except ValueError:
+        data = None
+    return WantedRewind.from_json(data)
+
+
+def _gone(query: str, each: PartitionPast, to: float) -> str:
+    return (
+        f"Kafka may have deleted records since {at(to)} that the query {query} would read again: the first one that is "
+        f"left of {each.topic}-{each.partition} is offset {each.log_start}, of {at(each.first_at)}. Give a later time."
+    )

@@ -1,0 +1,193 @@
+"""Real drivers on a real broker read records again: each exactly once more, and only once, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+
+from airflow_stream_provider.checkpoint import boundary, read
+from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from devstack.drivers import HandRunStream, SubmittedDriver, hand_run_stream, wait_for
+from devstack.jars import fetch, spark_connector
+from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import create_topics
+from devstack.spark import bundled_spark
+from tests.support.hand_run import show
+
+APP = Path(__file__).parents[2] / "support" / "app_lines_kafka.py"
+PARTITIONS = 2
+# In each partition; number N of all orders is in partition N % 2, at offset N // 2.
+BACK = {0: 30, 1: 50}
+WANTED = WantedRewind(1764000000.0, {"lines": {"orders": BACK}})
+
+
+class Orders:
+    """What was sent to the topic, and what came out of the query `lines`."""
+
+    def __init__(self, servers: str, root: Path) -> None:
+        self.servers, self.root, self.sent = servers, root, 0
+
+    def send(self, count: int) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.servers)
+        numbers = range(self.sent, self.sent + count)
+        sent = [producer.send("orders", str(number).encode(), partition=number % PARTITIONS) for number in numbers]
+        for each in sent:
+            each.get(60)
+        producer.close()
+        self.sent += count
+
+    def delete_until(self, partition: int, offset: int) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=self.servers)
+        admin.delete_records({TopicPartition("orders", partition): offset})
+        admin.close()
+
+    def delivered(self) -> Counter[int]:
+        """How often each order is in the sink, as Spark reads it: in the files that the sink's log names."""
+        lines = (line for batch in self._log() for line in batch.read_text().split("\n")[1:] if line)
+        files = {json.loads(line)["path"].removeprefix("file://") for line in lines}  # a compacted log names them again
+        return Counter(int(json.loads(line)["id"]) for file in files for line in Path(file).read_text().splitlines())
+
+    def batches(self) -> list[int]:
+        """The numbers of the batches that the sink has got."""
+        return sorted(int(path.name.partition(".")[0]) for path in self._log())
+
+    def _log(self) -> list[Path]:
+        log = self.root / "lines" / "_spark_metadata"
+        return [path for path in log.iterdir() if not path.name.startswith(".")] if log.exists() else []
+
+    def wait_for(self, wanted: Counter[int]) -> None:
+        wait_for("all of them in the sink", lambda: self.delivered() == wanted)
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[HandRunStream]:
+    with hand_run_stream(tmp_path) as found:
+        jars = fetch(spark_connector(bundled_spark()))
+        found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        yield found
+    show(found)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Orders]:
+    with KafkaCluster(tmp_path / "kafka") as brokers:
+        with brokers.client() as client:
+            create_topics(client, {"orders": PARTITIONS})
+        yield Orders(brokers.servers, tmp_path / "data")
+
+
+def die(stream: HandRunStream, driver: SubmittedDriver, incarnation: str) -> None:
+    """Kill a driver, and let the log say so."""
+    driver.signal(signal.SIGKILL)
+    driver.popen.wait(60)
+    stream.append("fenced", incarnation=incarnation, reason="test", evidence={"cluster": "test"})
+
+
+def another_standby(stream: HandRunStream, deployment: str) -> str:
+    def found() -> str | None:
+        return next((i.id for i in stream.state.standbys() if i.deployment == deployment), None)
+
+    return str(wait_for("another standby", found))
+
+
+def read_again(counted: Counter[int]) -> Counter[int]:
+    """What the sink has once all from BACK on was read again."""
+    return counted + Counter(n for n in counted if n // PARTITIONS >= BACK[n % PARTITIONS])
+
+
+@pytest.mark.system
+def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
+    stream: HandRunStream, orders: Orders
+) -> None:
+    orders.send(200)
+    stream.deploy("orders-1", APP, orders.servers, str(orders.root))
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    once = Counter(range(200))
+    orders.wait_for(once)
+    before = orders.batches()
+
+    # A query with state is refused before anything is touched.
+    counts = WantedRewind(WANTED.to, {"counts": {"orders": BACK}})
+    stream.deploy("orders-2", APP, orders.servers, str(orders.root), rewind=counts)
+    wait_for("the refusal", lambda: stream.state.deployments["orders-2"].ended)
+    assert "the query keeps state" in stream.state.deployments["orders-2"].reason
+    assert stream.state.holder == one
+
+    driver = stream.deploy("orders-3", APP, orders.servers, str(orders.root), rewind=WANTED)
+    three = stream.standby("orders-3")
+    assert orders.delivered() == once, "a standby reads nothing again"
+    stream.hand_over(three)
+    twice = read_again(once)
+    orders.wait_for(twice)
+    assert orders.batches()[: len(before)] == before
+    assert orders.batches() == list(range(len(orders.batches()))), "no number is missing, which the file sink needs"
+
+    # Another driver of the same deployment takes over, as of one that was relaunched.
+    die(stream, driver, three)
+    stream.launch("orders-3", APP.name, orders.servers, str(orders.root))
+    again = another_standby(stream, "orders-3")
+    stream.hand_over(again)
+    orders.send(20)
+    orders.wait_for(twice + Counter(range(200, 220)))
+    # And the release before, which was warm all the time.
+    stream.hand_over(one)
+    orders.send(20)
+    orders.wait_for(twice + Counter(range(200, 240)))
+    assert orders.batches() == list(range(len(orders.batches())))
+    assert [record["incarnation"] for record in stream.records("acquired")] == [one, three, again, one]
+
+    # Kafka deletes some of it, after somebody has looked and before the driver holds.
+    stream.deploy("orders-4", APP, orders.servers, str(orders.root), rewind=WANTED)
+    four = stream.standby("orders-4")
+    orders.delete_until(0, 60)
+    stream.request(four)
+    wait_for("the driver to give up", lambda: stream.state.deployments["orders-4"].ended)
+    reason = stream.state.deployments["orders-4"].reason
+    assert "Kafka has deleted what lines is to read again: orders-0 begins at offset 60 by now" in reason
+    assert orders.delivered() == twice + Counter(range(200, 240))
+    assert read(orders.root / "checkpoints" / "lines").committed == {"orders": {0: 120, 1: 120}}
+
+
+@pytest.mark.system
+def test_a_driver_that_is_killed_between_the_two_files_leaves_the_query_where_it_was(
+    stream: HandRunStream, orders: Orders
+) -> None:
+    checkpoint = orders.root / "checkpoints" / "lines"
+    orders.send(100)
+    stream.deploy("orders-1", APP, orders.servers, str(orders.root))
+    stream.hand_over(stream.standby("orders-1"))
+    orders.wait_for(Counter(range(100)))
+    wait_for("the last commit", lambda: boundary(checkpoint).completed)
+    ends = boundary(checkpoint)
+    committed = read(checkpoint).committed
+    assert ends.commit is not None
+
+    back = WantedRewind(WANTED.to, {"lines": {"orders": {0: 10, 1: 10}}})
+    driver = stream.deploy("orders-2", APP, orders.servers, str(orders.root), "--dies", rewind=back)
+    two = stream.standby("orders-2")
+    stream.request(two)
+    driver.exit_code()
+    assert stream.state.holder == two
+    assert (boundary(checkpoint), read(checkpoint).committed) == (ends, committed)
+    former = read_offsets(checkpoint / "offsets" / str(ends.commit - 1)).sources.values()
+    assert [kafka_offsets(text) for text in former] == [{"orders": {0: 10, 1: 10}}], "it was killed after the first"
+
+    die(stream, driver, two)
+    stream.launch("orders-2", APP.name, orders.servers, str(orders.root))
+    again = str(
+        wait_for(
+            "another standby", lambda: next((i.id for i in stream.state.standbys() if i.deployment == "orders-2"), None)
+        )
+    )
+    stream.hand_over(again)
+    orders.send(20)
+    orders.wait_for(Counter(range(120)))
+    assert orders.batches() == list(range(len(orders.batches())))

@@ -1,0 +1,167 @@
+"""What is read again since a time, by a control log, real checkpoints, and a Kafka that answers what a test says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+
+from airflow_stream_provider.hooks import rewind as module
+from airflow_stream_provider.hooks.look_ahead import look_ahead
+from airflow_stream_provider.hooks.rewind import find_rewind
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.hooks.stream_releases import StreamReleases
+from airflow_stream_provider.kafka import client
+from airflow_stream_provider.kafka.answers import Answers, Problem
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import load_spec
+from devstack import checkpoint_trees as trees
+from tests.support.story import OLD, OLD_DEPLOYMENT, acquired, declared, ready, record, requested, submitted, write
+
+TO = 1764000000.5
+
+
+class Kafka:
+    """Has records at and after TO from offset 40 on in every partition; implements what is asked of `KafkaClient`."""
+
+    addresses = ("broker:9092",)
+    problem = ""
+
+    def __init__(self, conn_id: str, extra: Mapping[str, Any]) -> None:
+        self.conn_id = conn_id
+
+    def __enter__(self) -> Kafka:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return {"brokers": [{"host": "broker", "port": 9092}]}
+
+    def offsets(self, specs: Mapping[TopicPartition, int]) -> Answers[TopicPartition, Any]:
+        found: Answers[TopicPartition, Any] = Answers()
+        for partition, spec in specs.items():
+            assert spec in (-2, 1764000000500)
+            found[partition] = SimpleNamespace(offset=0 if spec == -2 else 40, timestamp=1764000001000)
+            if self.problem:
+                found.problems[partition] = Problem(5, self.problem)
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "KafkaClient", Kafka)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    root = trees.new(tmp_path / "checkpoints" / "out")
+    for number in (0, 1):
+        trees.plan(root, number, trees.kafka(orders={0: 60 + number, 1: 90 + number}))
+        trees.commit(root, number)
+    return root
+
+
+def described(checkpoint: object, **more: Any) -> dict[str, Any]:
+    sources = {"sources": ["kafka:subscribe=orders"], "fingerprint": []}
+    return {"name": "out", "checkpoint": str(checkpoint), **sources, **more}
+
+
+def holding(hook: StreamHook, *queries: Mapping[str, Any], format: int = 2) -> None:
+    first = declared(OLD_DEPLOYMENT)
+    release = {**first["release"], "format": format}
+    stands_by = record("standby", deployment=OLD_DEPLOYMENT, incarnation=OLD, queries=[*queries], rehearsal={})
+    write(hook.control_log, record("declared", deployment=OLD_DEPLOYMENT, release=release, policy={}, reason=""))
+    write(hook.control_log, submitted(OLD_DEPLOYMENT), stands_by, requested("start", OLD), ready("start", OLD))
+    write(hook.control_log, acquired(OLD, "start", 1))
+
+
+def found(hook: StreamHook, to: float | None = TO, query: str = "") -> Any:
+    return find_rewind(hook, hook.observe(), to, query)
+
+
+def test_the_first_records_since_then_and_how_many_they_are(hook: StreamHook, checkpoint: Path) -> None:
+    holding(hook, described(checkpoint))
+    assert found(hook).wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 40}}})
+    assert found(hook).lines == ("out: 72 records of orders.",)
+    assert found(hook, query="out") == found(hook)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"sources": ["kafka:subscribe=orders", "file:/in"]}, "it does not read Kafka alone (file:/in)"),
+        ({"sources": []}, "it does not read Kafka alone (no source)"),
+        ({"fingerprint": ["dedup"]}, "it keeps state, which has these records already"),
+        ({"checkpoint": "hdfs://namenode/cp"}, "its checkpoint hdfs://namenode/cp is in no mounted folder"),
+        ({"checkpoint": "/no/such/folder"}, "out"),
+        (
+            {"kafka_sources": [{"option": "subscribe", "topics": "orders", "servers": ["other:9092"]}]},
+            "reads the Kafka at other:9092, which seems not to be the one of the connection",
+        ),
+    ],
+)
+def test_what_cannot_go_back_is_refused(hook: StreamHook, checkpoint: Path, more: dict[str, Any], why: str) -> None:
+    holding(hook, {**described(checkpoint), **more})
+    assert why in found(hook).problem
+    assert found(hook).wanted is None
+
+
+def test_a_checkpoint_with_state_is_refused_though_nobody_has_described_it(hook: StreamHook, checkpoint: Path) -> None:
+    trees.operator(checkpoint, 0, "stateStoreSave", 1)
+    holding(hook, described(checkpoint))
+    assert "the query keeps state" in found(hook).problem
+
+
+def test_of_several_queries_the_one_that_can_is_named(hook: StreamHook, checkpoint: Path) -> None:
+    holding(hook, described(checkpoint), described("/cp/counts", name="counts", fingerprint=["count"]))
+    assert "counts cannot be rewound" in found(hook).problem
+    assert found(hook).problem.endswith("Or name one that can, with `--query`.")
+    assert found(hook, query="out").lines == ("out: 72 records of orders.",)
+    assert found(hook, query="other").problem == "There is no query 'other'. There are: counts, out."
+
+
+def test_without_a_time_a_kafka_or_its_answer_nothing_is_read_again(
+    hook: StreamHook, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding(hook, described(checkpoint))
+    assert "No time was given" in found(hook, None).problem
+    monkeypatch.setattr(Kafka, "problem", "no leader")
+    assert found(hook).problem == "Kafka does not say where that time is: no leader"
+    hook.kafka_conn_id = None
+    assert "names no connection `kafka`" in found(hook).problem
+
+
+def spec_of(yaml: Path) -> RequestedRelease:
+    return RequestedRelease.of(load_spec(yaml))
+
+
+def test_a_look_ahead_tells_it_all(
+    hook: StreamHook, checkpoint: Path, yaml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: {})
+    holding(hook, described(checkpoint))
+    looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
+    assert looked.parts == (Operation.UPGRADE,), looked
+    assert json.loads(json.dumps(looked.to_json()))["rewind"] == found(hook).wanted.to_json()
+    assert "out: 72 records of orders." in looked.reads_again
+    with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
+        look_ahead(hook, Operation.UPGRADE, spec_of(yaml), to=TO, lag=False)
+    with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
+        look_ahead(hook, Operation.STOP, query="out", lag=False)
+
+
+def test_a_release_whose_runtime_would_leave_it_out_is_refused(hook: StreamHook, checkpoint: Path, yaml: Path) -> None:
+    holding(hook, described(checkpoint), format=1)
+    looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
+    assert "knows format 1 only. Upgrade the stream with this version of the provider first" in looked.refused
+    assert module.find_rewind(hook, hook.observe(), TO, "").wanted is not None

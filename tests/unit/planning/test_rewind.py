@@ -1,0 +1,100 @@
+"""Which time is meant, and where it is in Kafka."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.planning.rewind import PartitionPast, at, find, moment, read_rewind
+
+NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC).timestamp()
+TO = datetime(2026, 11, 25, 2, 0, tzinfo=UTC).timestamp()
+
+
+def past(partition: int = 0, committed: int = 100, first: int | None = 40, **more: Any) -> PartitionPast:
+    return PartitionPast(
+        **{
+            "topic": "orders",
+            "first_at": TO + 1.0,
+            "log_start": 0,
+            **more,
+            "partition": partition,
+            "committed": committed,
+            "first": first,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("10h", TO),
+        ("9h60m", TO),
+        ("2026-11-25T02:00", TO),
+        (" 2026-11-25T02:00:00 ", TO),
+        ("2026-11-25 03:00+01:00", TO),
+        ("2026-11-25T02:00:00.250Z", TO + 0.25),
+        ("2026-11-25", TO - 7200),
+    ],
+)
+def test_a_time_is_a_duration_before_now_or_one_in_utc_unless_it_says_otherwise(text: str, found: float) -> None:
+    assert moment(text, NOW) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0s", "2026-11-25T12:00", "2027-01-01", "1764000000", "30000d", "-2h"])
+def test_what_is_no_time_in_the_past_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match=r"is no time in the past\. Write it like"):
+        moment(text, NOW)
+
+
+def test_queries_go_back_to_the_first_record_since_then_and_never_forward() -> None:
+    found = find(
+        TO,
+        {
+            "out": [
+                past(0),
+                past(1, committed=2_050, first=50),
+                past(2, first=None),
+                past(3, first=100),
+                past(4, first=170),
+                past(0, topic="returns", committed=9, first=8),
+            ],
+            "late": [past(0, committed=20)],
+        },
+    )
+    assert found.wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 50}, "returns": {0: 8}}})
+    assert found.lines == ("out: 2,060 records of orders.", "out: 1 record of returns.")
+    assert found.problem == ""
+    assert find(TO, {"late": [past(0, committed=20)]}).wanted is None
+
+
+def test_records_that_kafka_has_deleted_cannot_be_read_again() -> None:
+    """Without any before it, nobody can tell whether the first record that is left was the first since then."""
+    gone = find(TO, {"out": [past(1, first=40, log_start=40, first_at=TO + 3600.0)]})
+    assert gone.problem == (
+        "Kafka may have deleted records since 2026-11-25 02:00:00 UTC that the query out would read again: the first "
+        "one that is left of orders-1 is offset 40, of 2026-11-25 03:00:00 UTC. Give a later time."
+    )
+    assert gone.wanted is None
+    assert find(TO, {"out": [past(1, first=40, log_start=39)]}).wanted is not None, "there is one of before"
+    assert find(TO, {"out": [past(1, first=40, log_start=40, first_at=TO)]}).wanted is not None, "it is of that time"
+    assert find(TO, {"out": [past(1, first=0, log_start=0)]}).wanted is not None, "nothing was ever deleted"
+    assert find(TO, {"out": [past(1, first=200, log_start=200)]}).problem == "", "it is not read again"
+
+
+def test_the_form_of_an_upgrade_takes_what_a_rewind_has_made_and_nothing_else() -> None:
+    wanted = WantedRewind(TO, {"out": {"orders": {0: 40}}})
+    assert read_rewind(json.dumps(wanted.to_json())) == wanted
+    assert read_rewind("") is None
+    for text in ("2h", "{}", "[]", "null", '{"to": 1}'):
+        with pytest.raises(SpecError, match="fill in nothing by hand"):
+            read_rewind(text)
+
+
+def test_a_time_for_people() -> None:
+    assert at(TO) == "2026-11-25 02:00:00 UTC"
