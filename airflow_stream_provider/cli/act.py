@@ -37,6 +37,7 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 if TYPE_CHECKING:
     from airflow_stream_provider.cli.upgrade_run import UpgradeRun
+    from airflow_stream_provider.hooks.stream import StreamHook
 
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
 _TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
@@ -106,7 +107,7 @@ class _Command:
             query=getattr(self.args, "query", None) or "",
         )
         if self.operation in (Operation.UPGRADE, Operation.REDEPLOY, Operation.REWIND):
-            run = self.run_of_airflow = self._upgrade_run()
+            run = self.run_of_airflow = self._upgrade_run(_seq(hook))
             if run.run_id:
                 found = found.followed(Operation.UPGRADE, f"Run {run.run_id} of {run.dag_id}")
             elif found.parts and run.problem:
@@ -127,8 +128,7 @@ class _Command:
         if foreseen.parts and not self.args.yes:
             foreseen = self._confirmed(foreseen)
         self.begun = True
-        before = self._operator(Operation.STOP, "").hook
-        seq = before.observe(history=False).state.seq if before.exists() else 0
+        seq = _seq(self._operator(Operation.STOP, "").hook)
         ran = self._carry_out(foreseen)
         if ran.code is Exit.FAILED:
             self._tell(ran.said, to_act=True)
@@ -239,13 +239,13 @@ class _Command:
     def _digits(self) -> str:
         return getattr(self.args, "release", None) or ""
 
-    def _upgrade_run(self) -> UpgradeRun:
+    def _upgrade_run(self, seq: int) -> UpgradeRun:
         # Imported here: the other commands need nothing of Airflow's database.
         from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 
         who = person(getpass.getuser(), socket.gethostname())
         rewinds = self.operation is Operation.REWIND
-        return UpgradeRun.of(self.spec.name, who, self.reason, self._digits, rewinds=rewinds)
+        return UpgradeRun.of(self.spec.name, who, self.reason, self._digits, seq=seq, rewinds=rewinds)
 
     def _operator(self, part: Operation, deployment: str) -> StreamOperator:
         return operator_of(
@@ -257,6 +257,11 @@ class _Command:
             confirmed_by=self.confirmed_by,
             job=self.job,
         )
+
+
+def _seq(hook: StreamHook) -> int:
+    """Return the number of the last record of the control log; 0: there is none."""
+    return hook.observe(history=False).state.seq if hook.exists() else 0
 
 
 def _end(

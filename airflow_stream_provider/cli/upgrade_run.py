@@ -54,11 +54,14 @@ class UpgradeRun:
     next_id: str = ""
 
     @classmethod
-    def of(cls, stream: str, who: str, reason: str, digits: str, *, rewinds: bool = False) -> UpgradeRun:
+    def of(cls, stream: str, who: str, reason: str, digits: str, *, seq: int, rewinds: bool = False) -> UpgradeRun:
         """Return the run that is under way for this command, or whether one can be started.
 
         :param reason: that the person gives; empty: none yet, as for a dry run.
         :param digits: of the hash of a stored release; empty: the YAML's is asked for.
+        :param seq: of the last record of the control log. It is part of the name of a new run: Airflow gives the number
+            of a run again once its runs were cleaned or its database is a new one, and a run that is called as an earlier
+            one takes what that has deployed for its own.
         :param rewinds: whether the release that holds is to read records again.
         :raises StreamError: Airflow's database does not answer.
         """
@@ -70,7 +73,7 @@ class UpgradeRun:
             last = session.scalar(select(func.max(DagRun.id)).where(DagRun.dag_id == dag.dag_id))
             under_way = select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.state.in_(_UNDER_WAY))
             runs = list(session.scalars(under_way.order_by(DagRun.run_after)))
-            found = cls(dag.dag_id, who, next_id=f"command__{(last or 0) + 1}")
+            found = cls(dag.dag_id, who, next_id=f"command__{seq}_{(last or 0) + 1}")
             if len(runs) == 1 and _same(runs[0], who, reason, digits, rewinds):
                 return replace(found, run_id=runs[0].run_id)
             if runs:

@@ -280,8 +280,10 @@ class PlayedRun:
         self.ran = ran or Ran(Exit.DONE, {"run": "r", "state": "success"})
         self.asked: list[tuple[str, ...]] = []
         self.conf: dict[str, str] = {}
+        self.seq = -1
 
-    def of(self, stream: str, who: str, reason: str, digits: str, *, rewinds: bool = False) -> PlayedRun:
+    def of(self, stream: str, who: str, reason: str, digits: str, *, seq: int, rewinds: bool = False) -> PlayedRun:
+        self.seq = seq
         self.asked.append((stream, reason, digits, *(("rewinds",) if rewinds else ())))
         return self
 
@@ -315,6 +317,7 @@ def test_an_upgrade_is_a_run_of_airflow(
     assert call("upgrade", dry_run=True, reason=None) == Exit.DONE
     assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
     assert run.conf == {}
+    assert run.seq == log.refresh().seq
     assert call("upgrade") == Exit.DONE
     assert run.asked == [("orders", "", ""), ("orders", "disk of w3", "")], "what was shown is what is carried out"
     assert run.conf == {"release": "", "reason": "disk of w3"}

@@ -59,10 +59,16 @@ class Database:
 
 
 def found(
-    monkeypatch: pytest.MonkeyPatch, dags: list[Any], *runs: Any, digits: str = "", reason: str = "why", **more: bool
+    monkeypatch: pytest.MonkeyPatch,
+    dags: list[Any],
+    *runs: Any,
+    digits: str = "",
+    reason: str = "why",
+    seq: int = 4,
+    **more: bool,
 ) -> Any:
     Database(monkeypatch, dags, list(runs))
-    return UpgradeRun.of("orders", "anna@edge", reason, digits, **more)
+    return UpgradeRun.of("orders", "anna@edge", reason, digits, seq=seq, **more)
 
 
 def test_a_rewind_follows_its_own_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,10 +80,17 @@ def test_a_rewind_follows_its_own_run_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_run_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(monkeypatch, [dag()]) == UpgradeRun(DAG, "anna@edge", next_id="command__7")
+    assert found(monkeypatch, [dag()]) == UpgradeRun(DAG, "anna@edge", next_id="command__4_7")
     assert found(monkeypatch, [dag("shop.orders__upgrade")]).dag_id == "shop.orders__upgrade"
     others = [dag("my_orders__upgrade", tags=("stream", "my_orders")), dag()]
     assert found(monkeypatch, others).dag_id == DAG
+
+
+def test_a_run_is_not_called_as_one_that_airflow_has_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    # `airflow db clean` keeps no run that was triggered, and a new database counts from 1: the number comes again.
+    # Each run writes records, so the log is longer then.
+    first, later = (found(monkeypatch, [dag()], seq=seq).next_id for seq in (4, 19))
+    assert first != later
 
 
 @pytest.mark.parametrize(
@@ -120,7 +133,7 @@ def test_a_database_that_does_not_answer_is_said_without_its_address(monkeypatch
     database = Database(monkeypatch, [], [])
     database.error = OperationalError("postgresql://airflow:hunter2@db", {}, Exception())
     with pytest.raises(StreamError, match=r"Airflow's database does not answer \(OperationalError\)") as caught:
-        UpgradeRun.of("orders", "anna@edge", "why", "")
+        UpgradeRun.of("orders", "anna@edge", "why", "", seq=4)
     assert "hunter2" not in str(caught.value)
 
 
