@@ -61,19 +61,19 @@ class Row:
         return f"{self.verb}-{self.task}"
 
 
-_NO_HOLDER = frozenset({Victim.HOLDER})
-_NO_STANDBY = frozenset({Victim.STANDBY})
+_HOLDER = frozenset({Victim.HOLDER})
+_STANDBY = frozenset({Victim.STANDBY})
 _DRIVERS = frozenset({Victim.HOLDER, Victim.STANDBY})
 _UPGRADE: Mapping[str, Any] = {"verb": "upgrade", "conf": {"version": "2"}}
 # While these run, the new release stands by: without it the upgrade fails, and the old one runs on.
-_READY: Mapping[str, Any] = {**_UPGRADE, "lost": _NO_STANDBY}
+_READY: Mapping[str, Any] = {**_UPGRADE, "lost": _STANDBY}
 _SOAK: Mapping[str, Any] = {"soak": "15s"}
 # A bad release, which the soak finds out.
 _BAD: Mapping[str, Any] = {**_UPGRADE, "version": "1", "ends": "failed"}
 
 
 # Nobody has deployed it, and no job runs beside it: what watches a job's logs is Spark's half of the driver.
-_ADOPTED: Mapping[str, Any] = {"stream": {"releases": 0}, "nobody": _NO_HOLDER, "lost": _NO_STANDBY}
+_ADOPTED: Mapping[str, Any] = {"stream": {"releases": 0}, "nobody": _HOLDER, "lost": _STANDBY}
 
 
 def _operate(task: str, operation: str, version: str = "1", **more: Any) -> Row:
@@ -90,7 +90,8 @@ ROWS = (
         verb="upgrade",
         conf={"version": "2", "strategy": "restart"},
         waits="deferred",
-        nobody=_NO_STANDBY,
+        nobody=_STANDBY,
+        lost=_HOLDER,
     ),
     Row(task="submit", waits="deferred", **_READY),
     Row(task="judge", **_READY),
@@ -103,7 +104,7 @@ ROWS = (
         waits="deferred",
         verb="upgrade",
         conf={"version": "2"},
-        lost=_NO_HOLDER,
+        lost=_HOLDER,
     ),
     Row(task="retire", **_UPGRADE),
     Row(task="report", **_UPGRADE),
@@ -111,10 +112,10 @@ ROWS = (
     Row(task="discard", stream={"behaviour": "die-running"}, **_BAD),
     _operate("look", "roll-back", "0", stream={"releases": 2}),
     _operate("confirm", "roll-back", "0", stream={"releases": 2}, waits="awaiting_input"),
-    _operate("stop", "restart", waits="deferred", nobody=_NO_STANDBY),
+    _operate("stop", "restart", waits="deferred", nobody=_STANDBY),
     _operate("roll-back", "roll-back", "0", stream={"releases": 2}, waits="deferred"),
     _operate("abort", "abort", stream={"standby": True}),
-    _operate("fence", "fence", waits="deferred", nobody=_NO_STANDBY, cuts=True),
+    _operate("fence", "fence", waits="deferred", nobody=_STANDBY, cuts=True),
     _operate(
         "promote",
         "promote",
@@ -125,17 +126,18 @@ ROWS = (
         cure=("upgrade", {"version": "s"}),
     ),
     # It is stopped then, so the new run has only to start it.
-    _operate("start", "restart", waits="deferred", nobody=_NO_HOLDER, lost=_NO_STANDBY),
+    _operate("start", "restart", waits="deferred", nobody=_HOLDER, lost=_STANDBY),
     # What it starts goes on by itself.
-    _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_NO_STANDBY),
+    _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_STANDBY),
     _operate("stand_by", "adopt", waits="deferred", **_ADOPTED),
     _operate("job_ended", "adopt", waits="awaiting_input", **_ADOPTED),
-    _operate("adopt", "adopt", waits="deferred", **_ADOPTED),
+    # It hardly waits where no job has left logs: who stands by holds a moment later.
+    _operate("adopt", "adopt", **_ADOPTED),
     _operate("discard", "adopt", "", answer="Reject", ends="failed", **_ADOPTED),
     _operate("tell", "roll-back", "0", stream={"releases": 2}),
     Row("retire", "retire", stream={"releases": 2}, version="1"),
     # Its holder is dead already, and nobody stands by until it has started one.
-    Row("revive", "revive", waits="deferred", version="1", nobody=_NO_HOLDER, cuts=True),
+    Row("revive", "revive", waits="deferred", version="1", nobody=_HOLDER, cuts=True),
 )
 
 # Tasks without a row: the look of the watch is killed in `test_scheduled_watch.py`, and what it triggers is `revive`.

@@ -40,6 +40,8 @@ DELAY = 1.5
 LOST = ("failed", "upstream_failed")
 QUESTIONS = ("approve", "confirm", "job_ended")
 ASKS = ("deferred", "awaiting_input")
+# A task whose trigger fires at once loses a try: Airflow takes it for killed (apache/airflow#71580). People are slower.
+ANSWER_AFTER = 6.0
 States = Mapping[tuple[str, str, str], Task]
 
 
@@ -53,7 +55,7 @@ class Strike:
         self.problems: list[str] = []
         self._seen: float | None = None
         self._states = cell.states
-        self._answered = 0.0
+        self._asked: dict[tuple[str, str, int], float] = {}
         self._delay = random.Random(cell.name).uniform(0, DELAY)
 
     def begin(self, fleet: Fleet) -> None:
@@ -89,8 +91,11 @@ class Strike:
             asks = tasks.get((member.dag, member.run, name))
             # The question that is to be struck while it waits is answered after that.
             early = name == row.task and not self.hit and asks is not None and asks.state in self._states
-            if asks is not None and asks.state in ASKS and not early and time.monotonic() > self._answered + 2.0:
-                self._answered = time.monotonic()
+            if asks is None or asks.state not in ASKS or early:
+                continue
+            asked = self._asked.setdefault((member.run, name, asks.tries), time.monotonic())
+            if time.monotonic() > asked + ANSWER_AFTER:
+                self._asked[member.run, name, asks.tries] = time.monotonic()
                 fleet.answer(member, name, row.answer)
 
 

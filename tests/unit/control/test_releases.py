@@ -69,10 +69,10 @@ def test_a_release_says_which_format_its_runtime_knows(
     script: Path, stream: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = publish(stream, version="2", application=script)
-    assert plain.format == FORMAT == 1
-    monkeypatch.setattr(releases, "FORMAT", 2)
+    assert plain.format == FORMAT
+    monkeypatch.setattr(releases, "FORMAT", FORMAT + 1)
     later, _ = releases.make_release(version="2", application=script)
-    assert (later.to_json()["format"], later.hash) == (2, plain.hash)
+    assert (later.to_json()["format"], later.hash) == (FORMAT + 1, plain.hash)
     verify(plain.folder(stream), later)
 
 
