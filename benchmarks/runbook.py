@@ -68,14 +68,20 @@ def _at(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+def run_to_its_end(site: DemoEnvironment, version: str) -> str:
+    """Trigger the DAG, and return the id of the run when it has succeeded."""
+    run: str = site.airflow.trigger(DAG, {"version": version})
+    if site.airflow.wait_for_run(DAG, run, 1800) != "success":
+        raise SystemExit(f"The upgrade has failed: {site.airflow.task_states(DAG, run)}")
+    return run
+
+
 def upgrade(site: DemoEnvironment, version: str, soak: float) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Upgrade once; return the seconds by part, and by task."""
     log = open_log(site.spec.control, site.spec.name)
     seq = log.refresh().seq
     began = time.time()
-    run = site.airflow.trigger(DAG, {"version": version})
-    if site.airflow.wait_for_run(DAG, run, 1800) != "success":
-        raise SystemExit(f"The upgrade has failed: {site.airflow.task_states(DAG, run)}")
+    run = run_to_its_end(site, version)
     whole = _at(site.airflow.call("GET", f"dags/{DAG}/dagRuns/{run}")["end_date"]) - began
     log.refresh()
     parts = stream_seconds([record for record in log.records() if record.seq > seq], soak)
@@ -113,7 +119,7 @@ def main() -> int:
             site.airflow.unpause(DAG)
             with Producer(site.brokers, "orders", RATE):
                 # The first release has nobody to take over from.
-                upgrade(site, "0", options.soak)
+                run_to_its_end(site, "0")
                 for number in range(options.rounds):
                     found, by_task = upgrade(site, str(number + 1), options.soak)
                     for side, seconds in found.items():

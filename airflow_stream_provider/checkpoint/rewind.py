@@ -25,6 +25,7 @@ from airflow_stream_provider.checkpoint.logs import (
     boundary,
     damaged,
     kafka_offsets,
+    kind_of,
     numeric_names,
     read_offsets,
     text,
@@ -95,7 +96,12 @@ def apply_rewind(rewind: Rewind) -> None:
         try:
             _replace(path, data)
         except OSError as error:
-            raise unreadable(error.filename or path, error) from error
+            raise kind_of(error)(
+                f"{path} cannot be replaced: {error.strerror or error}. Queries named before it may have gone back.",
+                next_step="Check that the checkpoint's storage is up, not full, and open to the driver's user. "
+                "Look how far the queries are; then rewind those that have not gone back.",
+                path=str(path),
+            ) from error
 
 
 def _plan(root: Path, to: KafkaOffsets, mark: str) -> Rewind:

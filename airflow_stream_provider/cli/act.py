@@ -29,7 +29,8 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.command_identity import command_identity, person
 from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
-from airflow_stream_provider.planning.rewind import moment
+from airflow_stream_provider.planning.rewind import at, moment
+from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -212,13 +213,27 @@ class _Command:
         if self.operation is Operation.UPGRADE:
             as_asked = compare(self.spec).same
         elif self.operation is Operation.REWIND:
-            as_asked = ran.snapshot.state.deployments[ran.result["deployment"]].rewind is not None
+            return self._unless_another_time(ran, ran.snapshot)
         else:
             as_asked = ran.snapshot.state.deployments[ran.result["deployment"]].release.hash == foreseen.release
         if as_asked:
             return ran
         said = f"Run {ran.result['run']} has deployed something else than was asked for. {ran.snapshot.holder_sentence}"
         return replace(ran, code=Exit.FAILED, said=f"{said} Give the command again.")
+
+    def _unless_another_time(self, ran: Ran, snapshot: Snapshot) -> Ran:
+        """Return that it has failed if the run has gone back to another time, or with other queries.
+
+        One that had begun before is followed by who has asked for it and why alone.
+        """
+        found = snapshot.state.deployments[ran.result["deployment"]].rewind
+        query = getattr(self.args, "query", None)
+        if found is not None and found.to == self.to and (not query or set(found.queries) == {query}):
+            return ran
+        what = f"{', '.join(found.queries)} read again since {at(found.to)}" if found else "nothing was read again"
+        said = f"Run {ran.result['run']} has done something else than was asked for: {what}."
+        again = "If that does not do, give the command again: what was read again already is read once more then."
+        return replace(ran, code=Exit.FAILED, said=f"{said} {again}")
 
     @property
     def _digits(self) -> str:

@@ -59,9 +59,9 @@ class UpgradeRun:
 
         :param reason: that the person gives; empty: none yet, as for a dry run.
         :param digits: of the hash of a stored release; empty: the YAML's is asked for.
-        :param seq: of the last record of the control log, part of a new run's name: Airflow gives the number of a
-            run again once runs were cleaned or its database is a new one, and a run that is called as an earlier one
-            takes what that has deployed for its own.
+        :param seq: of the last record of the control log, a part of the name of a new run. Airflow gives the number of
+            a run again once its runs were cleaned or its database is a new one, and a run that is called as an earlier
+            one takes what that has deployed for its own.
         :param rewinds: whether the release that holds is to read records again.
         :raises StreamError: Airflow's database does not answer.
         """

@@ -11,6 +11,9 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 # By topic and partition, the next offset to read.
 Offsets = Mapping[str, Mapping[int, int]]
 
+# The end of what a `datetime` holds, in seconds since 1970.
+YEAR_9999 = 253402300799.0
+
 
 @dataclass(frozen=True)
 class WantedRewind:
@@ -47,7 +50,10 @@ class WantedRewind:
             }
             if not queries:
                 raise ValueError("no query")
-            return cls(float(data["to"]), queries)
+            to = float(data["to"])
+            if not 0 <= to < YEAR_9999:  # whoever shows it, for as long as the log is kept, writes it as a date
+                raise ValueError(to)
+            return cls(to, queries)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise SpecError(
                 "What is to be read again is not what `airflow streams rewind` makes of a time.",

@@ -39,9 +39,12 @@ def foresee_rewind(asked: Asked) -> Foreseen:
             "to stop at a batch boundary first. See that it runs; then ask again."
         )
     if found.wanted is None:
-        return asked.done("No query has read a record of Kafka since then.")
+        return asked.done("Kafka has no record since then that a query has read; what it has deleted is not counted.")
     if held.declared.get("rewind") and held.rewind == found.wanted:
-        return asked.done(f"{held.id} has gone back to there when it came to hold. Give another time to do so again.")
+        return asked.done(
+            f"{held.id} was to go back to there when it came to hold, and does so once. Give another time to go back "
+            "again, or because its first driver was lost before its log said `goes back after batch`."
+        )
     deploys = _deploy(asked, "the same")
     if not deploys.parts:
         return deploys

@@ -203,10 +203,19 @@ class Acts:
 
         Whatever happens after that, nobody goes back once more: what declares its release again does not say so.
         """
-        before = any(i.epoch and i.id != self._incarnation for i in state.of_deployment(self._deployment))
-        if before or self._heartbeat.started_at is not None:
+        wanted = state.deployments[self._deployment].rewind
+        if self._heartbeat.started_at is not None:
             return None
-        return state.deployments[self._deployment].rewind
+        others = (i for i in state.of_deployment(self._deployment) if i.id != self._incarnation)
+        former = next((other.id for other in others if other.epoch), "")
+        if former and wanted is not None:
+            log.warning(
+                "No query goes back now: %s has held the stream for %s before. Whether it came to that, its log says "
+                "(`goes back after batch`).",
+                former,
+                self._deployment,
+            )
+        return None if former else wanted
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""

@@ -184,7 +184,7 @@ def test_an_upgrade_by_the_form_is_a_run_of_its_own_dag_and_a_redeployment_too(w
     (run,) = [
         each for each in asked.other_runs if each["dag"] == f"{world.name}__upgrade" and each["conf"].get("release")
     ]
-    assert run["conf"] == {"release": run["conf"]["release"], "reason": "to redeploy"}
+    assert run["conf"] == {"release": run["conf"]["release"], "reason": "to redeploy", "rewind": ""}
     assert run["conf"]["release"].startswith(digits)
     assert asked.result("tell").startswith("Asked to redeploy: to redeploy. Run operate__")
     world.application.unlink()

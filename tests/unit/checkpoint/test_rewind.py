@@ -134,7 +134,7 @@ def test_a_disk_that_takes_no_file_leaves_nothing_behind(root: Path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(CheckpointError, match="No space left on device"):
+    with pytest.raises(CheckpointError, match="cannot be replaced: No space left on device"):
         apply_rewind(plan_rewind(root, BACK, MARK))
     assert [name for name in contents(root) if name.endswith(".tmp")] == []
     assert offsets(root, 4) == [kafka_offsets(batch(4))]

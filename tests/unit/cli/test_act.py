@@ -387,7 +387,20 @@ def test_a_stored_release_is_redeployed(
 WANTED = {"to": 1767323040.0, "queries": {"a": {"orders": {"0": 7}}}}
 
 
+@pytest.mark.parametrize(
+    ("text", "to", "query", "code", "said"),
+    [
+        ("2026-01-02T03:04", 1767323040.0, None, Exit.DONE, "Rewound: disk of w3. Run r ended well."),
+        ("2026-01-02T03:04", 1767323040.0, "b", Exit.FAILED, "a read again since 2026-01-02 03:04:00 UTC"),
+        ("2026-01-02T03:05", 1767323100.0, None, Exit.FAILED, "a read again since 2026-01-02 03:04:00 UTC"),
+    ],
+)
 def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
+    text: str,
+    to: float,
+    query: str | None,
+    code: Exit,
+    said: str,
     call: Run,
     log: ControlLog,
     play: Callable[..., PlayedRun],
@@ -416,15 +429,15 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
     assert call("rewind", to="2h", query="a", dry_run=True, reason=None) == Exit.DONE
     assert "Read again: a: 3 records of orders." in capsys.readouterr().out
     assert run.conf == {}
-    assert call("rewind", to="2026-01-02T03:04", query=None) == Exit.DONE
-    assert looked[-1] == (1767323040.0, "")
+    assert call("rewind", to=text, query=query) == code, "the run has done what WANTED says"
+    assert looked[-1] == (to, query or "")
     assert run.asked[-1] == ("orders", "disk of w3", "", "rewinds")
     assert run.conf == {
         "release": first["release"]["hash"],
         "reason": "disk of w3",
-        "rewind": json.dumps(WANTED),
+        "rewind": json.dumps({**WANTED, "to": to}),
     }
-    assert "Rewound: disk of w3. Run r ended well." in capsys.readouterr().out
+    assert said in "".join(capsys.readouterr())
 
 
 def test_a_run_that_has_deployed_another_stored_release_is_no_success(

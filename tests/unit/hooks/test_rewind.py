@@ -122,6 +122,18 @@ def test_a_checkpoint_with_state_is_refused_though_nobody_has_described_it(hook:
     assert "the query keeps state" in found(hook).problem
 
 
+def test_a_checkpoint_that_only_the_drivers_may_enter_is_left_to_them(
+    hook: StreamHook, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    holding(hook, described(checkpoint))
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "local_path", lambda location: SimpleNamespace(is_dir=lambda: denied(checkpoint)))
+        assert found(hook).wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 40}}})
+
+
 def test_of_several_queries_the_one_that_can_is_named(hook: StreamHook, checkpoint: Path) -> None:
     holding(hook, described(checkpoint), described("/cp/counts", name="counts", fingerprint=["count"]))
     assert "counts cannot be rewound" in found(hook).problem

@@ -185,7 +185,7 @@ def test_so_does_one_that_learns_late_that_it_holds() -> None:
     assert driver.did == ["hold", f"rewind {NEW_DEPLOYMENT}", "start"]
 
 
-def test_nobody_goes_back_twice() -> None:
+def test_nobody_goes_back_twice(caplog: pytest.LogCaptureFixture) -> None:
     """Neither when it holds again, nor in another driver."""
     driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
     work(driver)
@@ -203,6 +203,7 @@ def test_nobody_goes_back_twice() -> None:
     driver = FakeDriver(TWIN, reads_again(*HANDED_OVER, *twin))
     work(driver)
     assert driver.did == ["acquired", "hold", "start"]
+    assert f"{NEW} has held the stream for {NEW_DEPLOYMENT} before" in caplog.text, "nobody knows how far that came"
 
 
 def test_a_rehearsal_begins_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
