@@ -98,7 +98,7 @@ def _that_holds(state: StreamState, spec: StreamSpec) -> Wanted:
     if spec.problem or held is None:  # the second is refused later, in its own words
         return Wanted(problem=spec.problem)
     try:
-        check_release(held.release.to_json(), ["rewind"])
+        check_release(held.release, ["rewind"])
     except RuleBroken as error:
         return Wanted(problem=str(error))
     return Wanted(held.release.version, held.release.hash, spec.upgrade.approval)

@@ -8,7 +8,6 @@ not know. So nobody writes a kind that a driver who may read it does not know. W
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.record import Kind, Record
@@ -59,22 +58,21 @@ def check_format(state: StreamState, record: Record) -> None:
             kind=record.kind,
             deployments=[d.id for d in older],
         )
-    if record.kind == Kind.DECLARED:
-        check_release(record.get("release"), [name for name in FORMAT_OF_DECLARED if record.get(name) is not None])
+    asked = [name for name in FORMAT_OF_DECLARED if record.get(name) is not None]
+    if record.kind == Kind.DECLARED and asked:
+        check_release(Release.from_json(record["release"]), asked)
 
 
-def check_release(release: Any, asked: Iterable[str]) -> None:
+def check_release(release: Release, asked: Iterable[str]) -> None:
     """Check that the runtime of a release obeys these fields of `declared`.
 
-    :param release: as `declared` carries it.
     :raises RuleBroken: it would leave one out without a word.
     """
-    known = Release.from_json(release).format if isinstance(release, Mapping) and "version" in release else 1
     for name in asked:
-        if FORMAT_OF_DECLARED[name] > known:
+        if FORMAT_OF_DECLARED[name] > release.format:
             raise RuleBroken(
                 f"{Kind.DECLARED!r} with `{name}` refused by rule 'known-to-all': it came with format "
-                f"{FORMAT_OF_DECLARED[name]}, and the runtime of that release knows format {known} only.",
+                f"{FORMAT_OF_DECLARED[name]}, and the runtime of that release knows format {release.format} only.",
                 next_step="Upgrade the stream with this version of the provider first: its release gets a newer "
                 "runtime, though nothing else of it changes. Then ask again.",
                 rule="known-to-all",

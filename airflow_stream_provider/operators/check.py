@@ -127,7 +127,7 @@ class CheckReleaseOperator(ReleaseOperator):
                 "Records are read again by a stored release alone, and none is named.",
                 next_step="Use `airflow streams rewind`, or the operation `rewind` of the form.",
             )
-        check_release(stored.to_json(), ["rewind"])
+        check_release(stored, ["rewind"])
 
     def _chosen(self) -> Strategy:
         """Return the strategy that the task was given.

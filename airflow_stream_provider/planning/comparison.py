@@ -5,7 +5,7 @@ as slower only where its batches take longer, its rows take longer, and so does 
 the sizes, one that is at most TWICE as slow is then never taken for a slower one. And being slower is no fault of one
 that has time to spare: it is held against the rows that come in, and not against the old release, which may have been
 much faster than it had to be. Where already the old release runs one batch after the other without a pause, its batches
-have the rows that came in during the one before. Larger batches may then make up for a longer one, and it is not failed.
+have the rows that came in during the one before: larger ones may make up for longer ones, and nobody is failed for it.
 """
 
 from __future__ import annotations
@@ -260,7 +260,8 @@ def _speed(new: Pace, old: Pace, slower: float | None) -> tuple[Compared, str]:
         return Compared.PASS, "the new release is about as fast as the old one."
     says = f"the new release is {slower:.1f} times slower than the old one"
     capacity, usual_rate, arriving = new.capacity, old.rows_per_second, old.arriving
-    assert capacity is not None and usual_rate is not None, "both have read rows"
+    assert capacity is not None, "both have read rows"
+    assert usual_rate is not None, "both have read rows"
     if arriving is not None:
         says += f": it processes {_number(capacity)} rows a second, and {_number(arriving)} come in"
         if capacity >= SPARE * arriving:
