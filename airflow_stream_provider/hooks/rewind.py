@@ -9,6 +9,7 @@ from airflow_stream_provider.checkpoint import check_rewindable, local_path
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
 from airflow_stream_provider.lag.other_cluster import refuse_others
+from airflow_stream_provider.lag.partition_offsets import EARLIEST
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.planning.rewind import FoundRewind, PartitionPast, find
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.kafka.client import KafkaClient
 
-_START = -2  # of a log, for `KafkaClient.offsets`
 _SCRIPT = "Give it a new checkpoint instead, in a release whose script says where it begins (startingOffsets)."
 
 
@@ -93,7 +93,7 @@ def _find(client: KafkaClient, to: float, queries: Mapping[str, Committed]) -> F
         for number in numbers
     }
     firsts = client.offsets(dict.fromkeys(partitions, int(to * 1000)))
-    starts = client.offsets(dict.fromkeys(partitions, _START))
+    starts = client.offsets(dict.fromkeys(partitions, EARLIEST))
     for problem in (*firsts.problems.values(), *starts.problems.values()):
         return FoundRewind(problem=f"Kafka does not say where that time is: {problem.reason}")
     past: dict[str, list[PartitionPast]] = {}

@@ -18,7 +18,7 @@ from airflow_stream_provider.runtime.managed_query import ManagedQuery
 CONNECTION = ("bootstrap.servers", "client.dns.lookup", "security.", "sasl.", "ssl.")
 # Kafka's client times out before our wait does, so no commit is still running when we give up.
 CLIENT_SECONDS, GIVE_UP_SECONDS = 10, 15
-PATIENCE = {
+_PATIENCE = {
     "default.api.timeout.ms": str(CLIENT_SECONDS * 1000),
     "request.timeout.ms": str(CLIENT_SECONDS * 500),
     "reconnect.backoff.max.ms": "10000",
@@ -85,15 +85,12 @@ class ConsumerGroup:
     def _admin(self, cluster: ConnectionOptions) -> Any:
         with self._lock:
             if cluster not in self._admins:
-                properties = jvm().java.util.Properties()
-                for key, value in (*PATIENCE.items(), *cluster):
-                    properties.setProperty(key, value)
-                self._admins[cluster] = jvm().org.apache.kafka.clients.admin.AdminClient.create(properties)
+                self._admins[cluster] = open_admin(cluster)
             return self._admins[cluster]
 
     def _cluster(self, query: ManagedQuery) -> ConnectionOptions | None:
         relations = kafka_relations(query)
-        found = {connection_options(dict(relation.extraOptions())) for relation in relations}
+        found = connections(relations)
         if len(found) > 1:
             log.warning(
                 "%s reads from several Kafka clusters; its offsets are not committed to the group %s.",
@@ -104,6 +101,22 @@ class ConsumerGroup:
             return None
         self._loader = relations[0].table().getClass().getClassLoader()
         return found.pop()
+
+
+def connections(relations: Sequence[Any]) -> set[ConnectionOptions]:
+    """Return the connection options of a query's Kafka sources, one for each Kafka; they may contain secrets.
+
+    :param relations: see `describe.kafka_relations`.
+    """
+    return {connection_options(dict(relation.extraOptions())) for relation in relations}
+
+
+def open_admin(cluster: ConnectionOptions) -> Any:
+    """Return an admin client of the JVM, to be closed. Its classes are found by the thread's context class loader."""
+    properties = jvm().java.util.Properties()
+    for key, value in (*_PATIENCE.items(), *cluster):
+        properties.setProperty(key, value)
+    return jvm().org.apache.kafka.clients.admin.AdminClient.create(properties)
 
 
 def connection_options(options: Mapping[str, str]) -> ConnectionOptions:

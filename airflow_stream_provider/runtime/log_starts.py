@@ -8,7 +8,13 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.rewind import Offsets
-from airflow_stream_provider.runtime.consumer_group import GIVE_UP_SECONDS, PATIENCE, connection_options, root_cause
+from airflow_stream_provider.runtime.consumer_group import (
+    GIVE_UP_SECONDS,
+    ConnectionOptions,
+    connections,
+    open_admin,
+    root_cause,
+)
 from airflow_stream_provider.runtime.describe import kafka_relations
 from airflow_stream_provider.runtime.jvm import jvm
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
@@ -22,8 +28,8 @@ def check_still_there(query: ManagedQuery, wanted: Offsets) -> None:
     :raises StreamError: it has, or does not say.
     """
     relations = kafka_relations(query)
-    connections = {connection_options(dict(relation.extraOptions())) for relation in relations}
-    if len(connections) != 1:
+    found = connections(relations)
+    if len(found) != 1:
         raise StreamError(
             f"The query {query.label} reads several Kafka clusters, and nobody knows of which one the records are.",
             next_step=_AGAIN,
@@ -31,11 +37,8 @@ def check_still_there(query: ManagedQuery, wanted: Offsets) -> None:
     java = jvm()
     # py4j finds classes through it, and Kafka its plug-ins.
     java.java.lang.Thread.currentThread().setContextClassLoader(relations[0].table().getClass().getClassLoader())
-    properties = java.java.util.Properties()
-    for key, value in (*PATIENCE.items(), *connections.pop()):
-        properties.setProperty(key, value)
     try:
-        starts = _ask(java, properties, wanted)
+        starts = _ask(java, found.pop(), wanted)
     except Py4JJavaError as error:
         raise StreamError(
             f"Kafka does not say whether it still has what {query.label} is to read again: "
@@ -51,14 +54,14 @@ def check_still_there(query: ManagedQuery, wanted: Offsets) -> None:
             )
 
 
-def _ask(java: Any, properties: Any, wanted: Offsets) -> dict[tuple[str, int], int]:
+def _ask(java: Any, cluster: ConnectionOptions, wanted: Offsets) -> dict[tuple[str, int], int]:
     kafka = java.org.apache.kafka
     earliest, places = java.java.util.HashMap(), {}
     for topic, partitions in wanted.items():
         for partition in partitions:
             place = places[topic, partition] = kafka.common.TopicPartition(topic, partition)
             earliest.put(place, kafka.clients.admin.OffsetSpec.earliest())
-    admin = kafka.clients.admin.AdminClient.create(properties)
+    admin = open_admin(cluster)
     try:
         found = admin.listOffsets(earliest).all().get(GIVE_UP_SECONDS, java.java.util.concurrent.TimeUnit.SECONDS)
         return {key: int(found.get(place).offset()) for key, place in places.items()}
