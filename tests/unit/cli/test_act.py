@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli import act, upgrade_run
-from airflow_stream_provider.cli.run_here import Exit, Ran
+from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.hooks import look_ahead
-from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning import requests
-from airflow_stream_provider.planning.rewind import FoundRewind
 from tests.support.control_root import new_log, published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
@@ -35,9 +25,7 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     PREPARED,
     RUNNING,
-    declared,
     fenced,
-    requested,
     write,
 )
 
@@ -270,184 +258,6 @@ def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(
     with PlayedDrivers(control):
         assert call("stop") == Exit.DONE
     assert log.refresh().holder is None
-
-
-class PlayedRun:
-    """The run of an upgrade, as Airflow would carry it out; see `UpgradeRun`."""
-
-    def __init__(self, run_id: str = "", problem: str = "", ran: Ran | None = None) -> None:
-        self.dag_id, self.run_id, self.problem = "orders__upgrade", run_id, problem
-        self.ran = ran or Ran(Exit.DONE, {"run": "r", "state": "success"})
-        self.asked: list[tuple[str, ...]] = []
-        self.conf: dict[str, str] = {}
-        self.seq = -1
-
-    def of(self, stream: str, who: str, reason: str, digits: str, *, seq: int, rewinds: bool = False) -> PlayedRun:
-        self.seq = seq
-        self.asked.append((stream, reason, digits, *(("rewinds",) if rewinds else ())))
-        return self
-
-    def carry_out(self, hook: StreamHook, conf: dict[str, str], say: Callable[..., None]) -> Ran:
-        self.conf = conf
-        assert hook.append(
-            "retired", "airflow:orders__upgrade/r/make_room", hook.observe().state.seq, deployment=NEW_DEPLOYMENT
-        )
-        return dataclasses.replace(self.ran, snapshot=hook.observe())
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PlayedRun]:
-    """Play a run; with `same`, what holds after it is what the YAML says."""
-
-    def play(*, same: bool | None = None, **how: Any) -> PlayedRun:
-        run = PlayedRun(**how)
-        monkeypatch.setattr(upgrade_run, "UpgradeRun", run)
-        if same is not None:
-            monkeypatch.setattr(act, "compare", lambda spec: SimpleNamespace(same=same))
-        return run
-
-    return play
-
-
-def test_an_upgrade_is_a_run_of_airflow(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *PREPARED)
-    run = play(same=True)
-    assert call("upgrade", dry_run=True, reason=None) == Exit.DONE
-    assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
-    assert run.conf == {}
-    assert run.seq == log.refresh().seq
-    assert call("upgrade") == Exit.DONE
-    assert run.asked == [("orders", "", ""), ("orders", "disk of w3", "")], "what was shown is what is carried out"
-    assert run.conf == {"release": "", "reason": "disk of w3"}
-    assert "Upgraded: disk of w3. Run r ended well. It was driver" in capsys.readouterr().out
-
-
-def test_an_upgrade_that_fails_has_begun(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *PREPARED)
-    play(ran=Ran(Exit.FAILED, {"run": "r", "state": "failed"}, "Run r failed (soak)."))
-    assert call("upgrade", json=True) == Exit.FAILED
-    found = json.loads(capsys.readouterr().out)
-    assert (found["outcome"], found["said"]) == ("failed", "Run r failed (soak).")
-    assert found["results"] == {"upgrade": {"run": "r", "state": "failed"}}
-
-
-def test_what_an_earlier_command_has_started_is_followed(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also in the middle of its hand-over, where nothing new may begin."""
-    write(log, *PREPARED, declared("orders-3-cccc"), requested("up", NEW))
-    play(run_id="r")
-    assert call("upgrade", dry_run=True) == Exit.DONE
-    assert "Run r of orders__upgrade, which was asked for before, is under way." in capsys.readouterr().out
-    play(problem="An upgrade is under way already: run x.")
-    assert call("upgrade", dry_run=True) == Exit.REFUSED
-    assert "The request for" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("followed", ["r", ""])
-def test_a_run_that_has_deployed_something_else_than_the_yaml_says_is_no_success(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str], followed: str
-) -> None:
-    """One that is followed had begun before; one that is started goes by the form as Airflow has read it last."""
-    write(log, *PREPARED)
-    play(run_id=followed)
-    assert call("upgrade") == Exit.FAILED
-    said = "Run r has deployed something else than was asked for. orders-1-aaaa (release 1) holds the stream."
-    assert said in capsys.readouterr().err
-
-
-def test_what_airflow_cannot_start_is_refused(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
-    play(problem="The DAG orders__upgrade is paused.")
-    assert call("upgrade") == Exit.REFUSED
-    assert "Refused: The DAG orders__upgrade is paused." in capsys.readouterr().out
-    assert len(log.records()) == len(RUNNING)
-
-
-def test_a_stored_release_is_redeployed(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    stored = published(log, "orders-1-dddd")
-    write(log, stored, *PREPARED)
-    release = stored["release"]["hash"]
-    run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": "orders-1-dddd"}))
-    assert call("redeploy", release="ffff") == Exit.REFUSED
-    assert f"Those that are there, newest first: 1 ({release[:12]})" in capsys.readouterr().out
-    assert call("redeploy", release=release[:7]) == Exit.DONE
-    assert run.conf == {"release": release, "reason": "disk of w3"}
-    assert "Redeployed: disk of w3. Run r ended well." in capsys.readouterr().out
-
-
-WANTED = {"to": 1767323040.0, "queries": {"a": {"orders": {"0": 7}}}}
-
-
-@pytest.mark.parametrize(
-    ("text", "to", "query", "code", "said"),
-    [
-        ("2026-01-02T03:04", 1767323040.0, None, Exit.DONE, "Rewound: disk of w3. Run r ended well."),
-        ("2026-01-02T03:04", 1767323040.0, "b", Exit.FAILED, "a read again since 2026-01-02 03:04:00 UTC"),
-        ("2026-01-02T03:05", 1767323100.0, None, Exit.FAILED, "a read again since 2026-01-02 03:04:00 UTC"),
-    ],
-)
-def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
-    text: str,
-    to: float,
-    query: str | None,
-    code: Exit,
-    said: str,
-    call: Run,
-    log: ControlLog,
-    play: Callable[..., PlayedRun],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    first = PREPARED[0]
-    newer = {"release": {**first["release"], "format": 2}}
-    for each in PREPARED:
-        if each.kind == "declared":  # the second one is what the run has declared
-            more = {"rewind": WANTED} if each is not first else {}
-            each = dataclasses.replace(each, fields={**each.fields, **newer, **more})
-        write(log, each)
-    looked: list[tuple[float | None, str]] = []
-
-    def find(hook: StreamHook, snapshot: object, to: float | None, query: str) -> FoundRewind:
-        looked.append((to, query))
-        return FoundRewind(WantedRewind(to or 0.0, {"a": {"orders": {0: 7}}}), ("a: 3 records of orders.",))
-
-    monkeypatch.setattr(look_ahead, "find_rewind", find)
-    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: {})
-    log.beat(OLD, Heartbeat(at=time.time()))
-    run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
-    assert call("rewind", to="soon", query=None) == Exit.REFUSED
-    assert "'soon' is no time in the past." in capsys.readouterr().err
-    assert call("rewind", to="2h", query="a", dry_run=True, reason=None) == Exit.DONE
-    assert "Read again: a: 3 records of orders." in capsys.readouterr().out
-    assert run.conf == {}
-    assert call("rewind", to=text, query=query) == code, "the run has done what WANTED says"
-    assert looked[-1] == (to, query or "")
-    assert run.asked[-1] == ("orders", "disk of w3", "", "rewinds")
-    assert run.conf == {
-        "release": first["release"]["hash"],
-        "reason": "disk of w3",
-        "rewind": json.dumps({**WANTED, "to": to}),
-    }
-    assert said in "".join(capsys.readouterr())
-
-
-def test_a_run_that_has_deployed_another_stored_release_is_no_success(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    stored = published(log, "orders-1-dddd")
-    write(log, stored, *PREPARED)
-    play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
-    assert call("redeploy", release=stored["release"]["hash"]) == Exit.FAILED
-    assert "Run r has deployed something else than was asked for." in capsys.readouterr().err
 
 
 def test_a_standby_is_promoted(call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]) -> None:
