@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 from pyspark.sql import SparkSession
 
@@ -27,7 +28,7 @@ def dies(new: str, old: str) -> None:
 
 started = time.time()
 if "--dies" in sys.argv:
-    os.replace = dies  # type: ignore[assignment]
+    mock.patch.object(os, "replace", dies).start()
 
 spark = SparkSession.builder.getOrCreate()
 records = (

@@ -121,7 +121,7 @@ def test_two_at_once_are_of_two_dags_and_either_may_win(site: Site) -> None:
 
 def test_what_was_stopped_is_started_until_it_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     state = SimpleNamespace(phase=StreamPhase.RUNNING, holding_deployment=None)
-    site.nemesis.events = SimpleNamespace(state=state)  # type: ignore[assignment]
+    monkeypatch.setattr(site.nemesis, "events", SimpleNamespace(state=state))
     asked: list[str] = []
 
     def trigger(dag: str, conf: Mapping[str, Any]) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -204,7 +205,8 @@ def test_what_would_lose_or_mix_up_something_is_refused(
 
 
 def test_a_checkpoint_that_is_not_mounted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = RemotePath("hdfs://namenode", Path("/cp"), SimpleNamespace())  # type: ignore[arg-type]
+    files: Any = SimpleNamespace()
+    remote = RemotePath("hdfs://namenode", PurePosixPath("/cp"), files)
     monkeypatch.setattr(module, "locate", lambda location: remote)
     with pytest.raises(CheckpointError, match="only in a mounted folder"):
         check_rewindable("hdfs://namenode/cp")

@@ -325,7 +325,8 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
 ) -> None:
     group, other = group_of(rewindable), Query(tmp_path / "other")
     other.label = "other"
-    group._gate.queries.append(other)  # type: ignore[arg-type]
+    gate: Any = group._gate
+    gate.queries.append(other)
     both = WantedRewind(1764000000.0, {**WANTED.queries, "other": {"orders": {0: 3}}})
     with pytest.raises(StreamError, match="There is no checkpoint at"):
         group.check_rewind(both)
