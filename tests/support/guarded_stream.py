@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
@@ -51,6 +52,10 @@ class GuardedStream:
     def hook(self) -> StreamHook:
         """A hook of the stream."""
         return StreamHook.of(self.spec)
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Let the YAML say something else."""
+        self.file.write_text(yaml.safe_dump(dict(fields)))
 
     def with_conf(self, **conf: str) -> StreamSpec:
         """The stream with other Spark conf; `__` stands for a dot."""
