@@ -14,6 +14,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
+from airflow_stream_provider.cli.status import status_of
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.plugin import app as page
 from airflow_stream_provider.plugin.looks import answer
@@ -144,7 +145,7 @@ def test_a_store_that_hangs_is_a_sentence_and_others_are_shown_meanwhile(
     client: TestClient, shown: list[Visible], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown.append(visible("hangs", f"file://{tmp_path}/dead"))
-    ended, status_of = threading.Event(), page.status_of
+    ended = threading.Event()
 
     def read(spec: StreamSpec) -> object:
         return ended.wait(60) if spec.name == "hangs" else status_of(spec)
