@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -14,11 +14,13 @@ from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, Response
 
 from airflow_stream_provider.cli.status import StreamStatus, status_of
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.plugin.bounded_reads import BoundedReads
 from airflow_stream_provider.plugin.looks import answer, look_at_life
 from airflow_stream_provider.plugin.templates import STYLE, render
 from airflow_stream_provider.plugin.visible import Visible, visible_streams
+from airflow_stream_provider.spec.control_url import TopicAddress
 from airflow_stream_provider.spec.stream import StreamSpec
 
 T = TypeVar("T")
@@ -55,6 +57,7 @@ def make_app() -> FastAPI:
     @app.get("/")
     async def streams(visible: VisibleDep) -> HTMLResponse:
         """List the streams."""
+        await _reopen(reads, visible)
         found = await asyncio.gather(*(_status(reads, each) for each in visible))
         return _html("list", now=time.time(), streams=list(zip(visible, found, strict=True)))
 
@@ -65,6 +68,7 @@ def make_app() -> FastAPI:
         if shown is None:
             # Also where there is one that this user may not see.
             return _html("missing", 404)
+        await _reopen(reads, [shown])
         status, life, back = await asyncio.gather(
             _status(reads, shown),
             _known(reads, shown, "life", look_at_life, LIFE_SECONDS),
@@ -80,6 +84,15 @@ def make_app() -> FastAPI:
     return app
 
 
+async def _reopen(reads: BoundedReads, visible: Iterable[Visible]) -> None:
+    """Have the connections of control logs in Kafka read: this process lives for long, and they may have changed."""
+    specs = [each.stream.spec for each in visible if each.stream.spec is not None]
+    urls = {spec.control for spec in specs if TopicAddress.parse(spec.control) is not None}
+    calls = (reads.read(url, url, partial(control_root, url, fresh=True), STATUS_SECONDS) for url in urls)
+    # Whoever reads a stream there says what is wrong.
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
 async def _status(reads: BoundedReads, shown: Visible) -> StreamStatus:
     found = await _known(reads, shown, "status", status_of, STATUS_SECONDS)
     return StreamStatus(shown.stream.name, problem=found) if isinstance(found, str) else found
@@ -93,7 +106,7 @@ async def _known(
     if spec is None:
         return "It cannot be looked at: it is not known where its control log is."
     try:
-        return await reads.read(spec.control, (shown.form, what), partial(read, spec), seconds)
+        return await reads.read(spec.control, (shown.form, spec.control, what), partial(read, spec), seconds)
     except StreamError as error:
         return str(error)
     except Exception as error:  # what lies in a control folder may break this in ways not thought of

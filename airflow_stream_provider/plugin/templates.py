@@ -53,7 +53,8 @@ _LIST = """\
 </tr>
 {% for shown, status in streams %}
 <tr>
-<td><a href="stream?dag_id={{ shown.form | urlencode }}">{{ shown.stream.name }}</a></td>
+<td><a href="stream?dag_id={{ shown.form | urlencode }}">{{ shown.stream.name }}</a>
+<div class="small">{{ shown.form }}</div></td>
 <td class="code{{ status.code.value }}">{{ status | state }}</td>
 <td>{{ status.holder or "-" }}</td>
 <td>{{ status.version or "-" }}</td>
@@ -61,7 +62,7 @@ _LIST = """\
 <td>{% if status.sample %}{{ status.sample.records | count }}, {{ status.sample.seconds | duration }}
 <div class="small">{{ (now - status.sample.at) | duration }} ago</div>{% else %}-{% endif %}</td>
 <td>{% if status.event %}{{ status.event.what.words }}: {{ status.event | why or "no reason given" }}
-<div class="small">{{ status.event.at | at }}, by <span class="lines">{{ status.event | who }}</span></div>
+<div class="small">{{ status.event.at | at }}, by <span class="lines">{{ status.event | who or "?" }}</span></div>
 {% else %}-{% endif %}</td>
 </tr>
 {% for problem in (shown.stream.problem, status.problem) if problem %}
@@ -118,7 +119,7 @@ Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }
 <tr><th>at</th><th>what</th><th>release</th><th>driver</th><th>who</th><th>why</th><th>gap</th></tr>
 {% for event in life.events %}
 <tr><td>{{ event.at | at }}</td><td>{{ event.what.words }}</td><td>{{ event.version or "-" }}</td>
-<td>{{ event.incarnation or event.deployment or "-" }}</td><td class="lines">{{ event | who }}</td>
+<td>{{ event.incarnation or event.deployment or "-" }}</td><td class="lines">{{ event | who or "?" }}</td>
 <td>{{ event | why }}</td><td>{{ event | gap }}</td></tr>
 {% endfor %}
 </table>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from airflow_stream_provider.cli.status import status_of
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.plugin import app as page
 from airflow_stream_provider.plugin.looks import answer
 from airflow_stream_provider.plugin.visible import Visible
@@ -158,6 +160,24 @@ def test_a_store_that_hangs_is_a_sentence_and_others_are_shown_meanwhile(
         assert "It did not answer the API server within" in text
     finally:
         ended.set()
+
+
+def test_a_connection_that_has_changed_counts_from_the_next_page_on(
+    client: TestClient, shown: list[Visible], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server lives for months."""
+    fields = {"name": "far", "application": "a.py", "version": "1", "cluster": "c", "storage": "file:///nowhere"}
+    spec = StreamSpec.model_validate({**fields, "control": "kafka://far_away/streams"})
+    shown[:] = [Visible("far__operate", Shown("far", spec))]
+    monkeypatch.setattr(page, "STATUS_SECONDS", 1.0)
+    try:
+        for port in (1, 2):
+            extra = {"bootstrap.servers": f"127.0.0.1:{port}"}
+            monkeypatch.setenv("AIRFLOW_CONN_FAR_AWAY", json.dumps({"conn_type": "kafka", "extra": extra}))
+            assert client.get("/").status_code == 200
+            assert control_root(spec.control).driver_arguments()[1] == f"127.0.0.1:{port}"
+    finally:
+        close_roots()
 
 
 def test_an_error_that_nobody_thought_of_is_logged_and_its_text_shown_to_nobody(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.cli.status import status_of
 from airflow_stream_provider.control import ControlLog, make_root
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
@@ -100,6 +101,15 @@ def test_only_the_last_events_are_shown(spec: StreamSpec, log: ControlLog) -> No
     events = look_at_life(spec).events
     assert len(events) == EVENTS
     assert [each.seq for each in events] == sorted((each.seq for each in events), reverse=True)
+
+
+def test_nothing_is_written(spec: StreamSpec, log: ControlLog, tmp_path: Path) -> None:
+    """So that the API server may mount the control folder for reading only."""
+    write(log, *HANDED_OVER, retired(OLD_DEPLOYMENT))
+    before = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+    for look in (answer, look_at_life, status_of):
+        look(spec)
+    assert {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_a_stream_that_was_never_deployed_has_no_life(spec: StreamSpec, control: str) -> None:
