@@ -56,7 +56,7 @@ _LIST = """\
 <td><a href="stream?dag_id={{ shown.form | urlencode }}">{{ shown.stream.name }}</a>
 <div class="small">{{ shown.form }}</div></td>
 <td class="code{{ status.code.value }}">{{ status | state }}</td>
-<td>{{ status.holder or "-" }}</td>
+<td>{{ status | holder }}</td>
 <td>{{ status.version or "-" }}</td>
 <td>{{ status.since | at }}</td>
 <td>{% if status.sample %}{{ status.sample.records | count }}, {{ status.sample.seconds | duration }}
@@ -102,7 +102,7 @@ Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }
 <h2>Who is there</h2>
 <table>
 <tr><th>driver</th><th>release</th><th></th></tr>
-<tr><td>{{ status.holder or "nobody" }}</td><td>{{ status.version or "-" }}</td>
+<tr><td>{{ status | holder }}</td><td>{{ status.version or "-" }}</td>
 <td>holds it{% if status.holder %} since {{ status.since | at }}{% endif %}
 {%- if life is not string and life.ui %} (<a href="{{ life.ui }}" rel="noopener noreferrer">Spark UI</a>){% endif %}
 </td></tr>
@@ -154,7 +154,9 @@ def _environment() -> Environment:
         # As in a terminal: what turns the direction of a text, or steers, is not shown.
         finalize=lambda value: plain(value) if isinstance(value, str) else value,
     )
-    found.filters.update(at=_at, count=count, duration=duration, gap=gap, state=_state, who=who, why=why)
+    found.filters.update(
+        at=_at, count=count, duration=duration, gap=gap, holder=_holder, state=_state, who=who, why=why
+    )
     return found
 
 
@@ -164,6 +166,10 @@ def _at(seconds: float | None) -> str:
         return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (ValueError, OverflowError, OSError):
         return "?"
+
+
+def _holder(status: StreamStatus) -> str:
+    return status.holder or ("nobody" if status.phase else "not known")
 
 
 def _state(status: StreamStatus) -> str:

@@ -81,6 +81,17 @@ def test_the_list_without_a_stream_says_what_right_is_missing() -> None:
     assert "of which you may read the DAG" in render("list", now=9.0, streams=[])
 
 
+@pytest.mark.parametrize(("phase", "holder"), [("", "not known"), ("down", "nobody")])
+def test_nobody_holds_only_where_that_is_known(phase: str, holder: str) -> None:
+    shown, status = Visible("a__operate", Shown("a", None, "")), StreamStatus("a", phase)
+    for page in (
+        render("list", now=9.0, streams=[(shown, status)]),
+        render("stream", now=9.0, shown=shown, status=status, life="It is away.", answer="It is away."),
+    ):
+        assert f"<td>{holder}</td>" in page
+        assert ("nobody" in page) == (holder == "nobody")
+
+
 def test_what_is_not_known_is_not_a_number() -> None:
     shown = Visible("a__operate", Shown("a", None, ""))
     page = render("list", now=9.0, streams=[(shown, StreamStatus("a", since=1e300))])
