@@ -45,6 +45,10 @@ def test_a_read_that_hangs_is_not_waited_for_and_not_begun_again(dead: threading
         for _ in range(3):
             with pytest.raises(ReadHangs, match="did not answer the API server"):
                 await reads.read("root", "a", hang, 0.05)
+        while not begun:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ReadHangs):
+            await reads.read("root", "a", hang, 0.05)
         assert begun == [1]
         assert await reads.read("root", "b", lambda: 7, LONG) == 7
 
@@ -63,7 +67,11 @@ def test_of_one_place_a_few_hang_at_most_and_other_places_answer(dead: threading
         asked = [reads.read("dead", number, lambda number=number: hang(number), 0.2) for number in range(9)]  # type: ignore[misc]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, ReadHangs) for each in found)
-        assert begun == [0, 1]
+        while len(begun) < 2:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ReadHangs):
+            await reads.read("dead", "another", lambda: hang(9), 0.2)
+        assert sorted(begun) == [0, 1]
         assert await reads.read("alive", "a", lambda: 7, LONG) == 7
 
     asyncio.run(run())
@@ -98,7 +106,7 @@ def test_an_answer_from_before_a_mount_came_back_is_nobodys(dead: threading.Even
         with pytest.raises(ReadHangs):
             await reads.read("root", "a", lambda: dead.wait(LONG), 0.05)
         late = asyncio.create_task(reads.read("root", "a", lambda: dead.wait(LONG), LONG))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
         dead.set()
         with pytest.raises(ReadHangs):
             await late
