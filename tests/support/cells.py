@@ -128,8 +128,8 @@ ROWS = (
         lost=_DRIVERS,
         cure=("upgrade", {"version": "s"}),
     ),
-    # It is stopped then, so the new run has only to start it.
-    _operate("start", "restart", waits="deferred", nobody=_HOLDER, lost=_STANDBY),
+    # It starts another driver itself: of a stream that was stopped nobody else would.
+    _operate("start", "restart", waits="deferred", nobody=_HOLDER),
     # What it starts goes on by itself.
     _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_STANDBY),
     _operate("stand_by", "adopt", waits="deferred", **_ADOPTED),
