@@ -71,18 +71,22 @@ def check_rewindable(location: Location) -> None:
         raise _refused(root, "one of its sources is not Kafka, or has no offsets yet", _NEW_CHECKPOINT)
 
 
-def plan_rewind(location: Location, to: KafkaOffsets, mark: str) -> Rewind:
+def plan_rewind(location: Location, to: KafkaOffsets, mark: str, after: int) -> Rewind:
     """Return how a query goes back to these offsets; where it is before them already, it stays there.
+
+    Where that was done already for this mark, nothing is to be replaced.
 
     :param to: by topic and partition, the first record that is read again. What is not in it stays as it is.
     :param mark: id of the deployment that goes back.
+    :param after: the last batch, behind which it goes back. Behind a later one it never does: who has run that had the
+        records read again, or has left that out.
     :raises CheckpointError: that would lose or mix up something; the message says what, and what to do instead.
     """
     check_rewindable(location)
     root = locate(location)
     assert isinstance(root, Path)
     try:
-        return _plan(root, to, mark)
+        return Rewind(after, 0, ()) if _is_done(root, mark, after) else _plan(root, to, mark)
     except OSError as error:
         raise unreadable(error.filename or root, error) from error
 
@@ -102,6 +106,25 @@ def apply_rewind(rewind: Rewind) -> None:
                 "Look how far the queries are; then rewind those that have not gone back.",
                 path=str(path),
             ) from error
+
+
+def _is_done(root: Path, mark: str, after: int) -> bool:
+    """Whether a query went back for this mark after this batch.
+
+    :raises CheckpointError: it did not, and cannot any more.
+    """
+    last = boundary(root).offsets
+    if last is None or last < after:
+        found = f"it ends before batch {after}, as an older copy does"
+        raise _refused(root, found, "Look how far the stream is (`airflow streams lag`), and give the command again.")
+    try:
+        done = read_offsets(root / "offsets" / str(after)).rewound == mark
+    except FileNotFoundError:
+        return True  # purged long ago: whoever ran all these batches has looked at it before
+    if not done and last > after and boundary(root).commit != after:
+        found = f"batches were run after batch {after} without it"
+        raise _refused(root, found, "Give the command again: it goes back from where the stream is then.")
+    return done
 
 
 def _plan(root: Path, to: KafkaOffsets, mark: str) -> Rewind:

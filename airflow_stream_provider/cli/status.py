@@ -121,9 +121,10 @@ def _status(spec: StreamSpec) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    said = (unreadable, illegal_records(state), last.problem if last else "", stale)
+    undone = next((beat.rewind for name, beat in beats.items() if name == state.holder and beat.rewind_undone), "")
+    said = (unreadable, illegal_records(state), undone, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
-    if state.illegal_count:
+    if state.illegal_count or undone:
         code = Code.worst((code, Code.WARN))
     return StreamStatus(spec.name, sign.phase, version, last, " ".join(problems), code, sign.silent_seconds)
 

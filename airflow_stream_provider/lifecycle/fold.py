@@ -196,7 +196,7 @@ def _acquired(draft: _Draft, r: Record) -> None:
     appointed = draft.requests[r["request"]].to == name
     deployment = deployment_of(name)
     if draft.deployments[deployment].previous is None:
-        draft.deployment(deployment, previous=deployment_of(draft.last_holder or ""))
+        draft.deployment(deployment, previous=deployment_of(draft.last_holder or ""), stood=draft.ends)
     draft.request(r["request"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"], proof=_proof_so_far(draft, deployment))
     draft.holder = draft.last_holder = name

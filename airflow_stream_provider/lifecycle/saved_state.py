@@ -32,7 +32,7 @@ from airflow_stream_provider.lifecycle.state import (
 
 # Grows with every change of what `fold` makes of a log, or of which logs are folded: a state of another format is not
 # used.
-FORMAT = 9
+FORMAT = 10
 
 
 def dump(state: StreamState) -> bytes:
@@ -88,7 +88,7 @@ def _state(body: dict[str, Any]) -> StreamState:
 
 
 # What is not in the `declared` record.
-_DEPLOYMENT = ("submission", "cluster", "ended", "reason", "ended_seq", "previous")
+_DEPLOYMENT = ("submission", "cluster", "ended", "reason", "ended_seq", "previous", "stood")
 
 
 def _read_deployment(body: Mapping[str, Any]) -> Deployment:

@@ -165,6 +165,8 @@ class Deployment:
     :param ended_seq: number of the record that ended it; 0 while a driver of it may live.
     :param previous: the deployment that held the stream before this one first did, empty when none did; None while it
         never held.
+    :param stood: where the queries stood when it came to hold first, by query, as the driver before it has said; empty
+        when nobody could say, as after a fence.
     """
 
     id: str
@@ -177,6 +179,7 @@ class Deployment:
     reason: str = ""
     ended_seq: int = 0
     previous: str | None = None
+    stood: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def adopts(self) -> bool:

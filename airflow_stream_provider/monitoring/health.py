@@ -36,6 +36,7 @@ def symptoms(
     found = {
         IncidentKind.DOWN: _down(snapshot, silent_since),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
+        IncidentKind.REWIND: _rewind(snapshot),
         IncidentKind.LOG: _log(snapshot.state, illegal_before),
     }
     if lag is None:
@@ -62,6 +63,13 @@ def _offsets_group(snapshot: Snapshot) -> Symptom:
     heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
     problem = heartbeat.offsets_group.problem if heartbeat else ""
     return Symptom(Health.FAIL if problem else Health.PASS, problem, TRANSIENT_SECONDS)
+
+
+def _rewind(snapshot: Snapshot) -> Symptom:
+    heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    if heartbeat is None:
+        return Symptom(Health.UNKNOWN)
+    return Symptom(Health.FAIL, heartbeat.rewind) if heartbeat.rewind_undone else Symptom(Health.PASS)
 
 
 def _log(state: StreamState, before: int) -> Symptom:

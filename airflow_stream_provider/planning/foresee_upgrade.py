@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.rewind import at
 from airflow_stream_provider.planning.abort import has_held
 from airflow_stream_provider.planning.adopt import follows_a_job
 from airflow_stream_provider.planning.asked import Asked, under_way
@@ -13,7 +14,6 @@ from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
-from airflow_stream_provider.planning.rewind import at
 
 
 def foresee_upgrade(asked: Asked) -> Foreseen:

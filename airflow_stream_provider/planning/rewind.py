@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.spec.fields import seconds
 
 
@@ -89,11 +89,6 @@ def find(to: float, queries: Mapping[str, Iterable[PartitionPast]]) -> FoundRewi
             records[each.topic] = records.get(each.topic, 0) + each.committed - each.first
         lines += [f"{query}: {count(number, 'record')} of {topic}." for topic, number in sorted(records.items())]
     return FoundRewind(WantedRewind(to, back) if back else None, tuple(lines))
-
-
-def at(moment: float) -> str:
-    """Return a time in seconds since 1970 for a person, in UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def read_rewind(text: str) -> WantedRewind | None:

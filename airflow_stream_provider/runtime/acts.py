@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -180,7 +180,8 @@ class Acts:
     def start(self, state: StreamState) -> None:
         """Start all queries in the background; this driver holds the stream."""
         before = ends_before(state)
-        rewind = self._due_rewind(state)
+        # One that has held before has looked then.
+        due = due_rewind(state, self._incarnation) if self._heartbeat.started_at is None else None
         queries = self._queries.hold()
         self.running = True
         self._heartbeat.phase = DriverPhase.RUNNING
@@ -188,8 +189,8 @@ class Acts:
         self._heartbeat.started_at = self._clock.time()
 
         def begin() -> None:
-            if rewind is not None:
-                self._queries.rewind(queries, rewind, self._deployment, before.committed)
+            if due is not None:
+                self._go_back(queries, due, before.committed)
             self._queries.start(queries, before.committed, required=before.required)
 
         try:
@@ -198,24 +199,18 @@ class Acts:
             # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
             self.fail("The queries could not be started", error)
 
-    def _due_rewind(self, state: StreamState) -> WantedRewind | None:
-        """From where queries read again now: only where the deployment holds for the first time, in whichever driver.
+    def _go_back(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> None:
+        """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
-        Whatever happens after that, nobody goes back once more: what declares its release again does not say so.
+        It fails only where its own deployment was asked: the release would never start again otherwise.
         """
-        wanted = state.deployments[self._deployment].rewind
-        if self._heartbeat.started_at is not None:
-            return None
-        others = (i for i in state.of_deployment(self._deployment) if i.id != self._incarnation)
-        former = next((other.id for other in others if other.epoch), "")
-        if former and wanted is not None:
-            log.warning(
-                "No query goes back now: %s has held the stream for %s before. Whether it came to that, its log says "
-                "(`goes back after batch`).",
-                former,
-                self._deployment,
-            )
-        return None if former else wanted
+        try:
+            self._heartbeat.rewind = self._queries.rewind(queries, due, committed)
+        except StreamError as error:
+            if not due.owed:
+                raise
+            self._heartbeat.rewind, self._heartbeat.rewind_undone = due.left_undone(str(error)), True
+            log.error("%s", self._heartbeat.rewind)
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.planning.rewind import PartitionPast, at, find, moment, read_rewind
+from airflow_stream_provider.planning.rewind import PartitionPast, find, moment, read_rewind
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC).timestamp()
 TO = datetime(2026, 11, 25, 2, 0, tzinfo=UTC).timestamp()
@@ -94,7 +94,3 @@ def test_the_form_of_an_upgrade_takes_what_a_rewind_has_made_and_nothing_else() 
     for text in ("2h", "{}", "[]", "null", '{"to": 1}'):
         with pytest.raises(SpecError, match="fill in nothing by hand"):
             read_rewind(text)
-
-
-def test_a_time_for_people() -> None:
-    assert at(TO) == "2026-11-25 02:00:00 UTC"

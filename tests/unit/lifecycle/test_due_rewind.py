@@ -1,0 +1,70 @@
+"""Who lets the queries read again what a person asked for, by the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from tests.support.story import (
+    HANDED_OVER,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    READY,
+    TWIN,
+    acquired,
+    failed,
+    fenced,
+    play,
+    ready,
+    released,
+    requested,
+    standby,
+)
+
+WANTED = WantedRewind(1764000000.0, {"a": {"orders": {0: 5}}})
+ENDS = {"a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"}}
+LET_GO = replace(released(OLD, "up", NEW), fields={**released(OLD, "up", NEW).fields, "ends": ENDS})
+HOLDS = [*READY, LET_GO, acquired(NEW, "up", 2)]
+FOLLOWED = [standby(TWIN), requested("more", TWIN), ready("more", TWIN)]
+
+
+def due(records: Sequence[Record], incarnation: str) -> DueRewind | None:
+    more: dict[str, Any] = {"rewind": WANTED.to_json()}
+    asked = [
+        replace(each, fields={**each.fields, **more, "release": {**each["release"], "format": 2}})
+        if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT
+        else each
+        for each in records
+    ]
+    return due_rewind(play(asked), incarnation)
+
+
+def test_the_first_driver_of_its_deployment_does_it() -> None:
+    assert due(HOLDS, NEW) == DueRewind(WANTED, NEW_DEPLOYMENT, {"/a": 7}, owed=False)
+    assert due(HANDED_OVER, NEW) == DueRewind(WANTED, NEW_DEPLOYMENT, {}, owed=False), "the log says no checkpoint"
+    assert due_rewind(play(HOLDS), NEW) is None, "nobody asked for it"
+
+
+def test_whoever_follows_one_that_was_lost_does_the_rest() -> None:
+    owed = DueRewind(WANTED, NEW_DEPLOYMENT, {"/a": 7}, owed=True)
+    lost = [*HOLDS, *FOLLOWED[:1], fenced(NEW), *FOLLOWED[1:]]
+    assert due([*lost, acquired(TWIN, "more", 3)], TWIN) == owed
+    warm = [requested("back", OLD), ready("back", OLD), acquired(OLD, "back", 3)]
+    assert due([*HOLDS, fenced(NEW), *warm], OLD) == owed, "the release before, which is the same one"
+    assert due([*lost, acquired(TWIN, "more", 3), fenced(TWIN), *_up(OLD, "late", 4)], OLD) == owed
+
+
+@pytest.mark.parametrize("end", [released(NEW, None, None), failed(NEW)], ids=["let go", "failed"])
+def test_one_that_has_let_go_had_done_it_and_one_that_has_failed_has_told_why(end: Record) -> None:
+    assert due([*HOLDS, end, *_up(OLD, "back", 3)], OLD) is None
+
+
+def _up(incarnation: str, request: str, epoch: int) -> list[Record]:
+    return [requested(request, incarnation), ready(request, incarnation), acquired(incarnation, request, epoch)]
