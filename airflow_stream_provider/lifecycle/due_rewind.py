@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import by_checkpoint
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
-from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState
+from airflow_stream_provider.lifecycle.state import StreamState
 
 
 class DueRewind(NamedTuple):
@@ -38,22 +39,9 @@ class DueRewind(NamedTuple):
 
 
 def due_rewind(state: StreamState, incarnation: str) -> DueRewind | None:
-    """Return the rewind that is due when a driver comes to hold first; None: none is.
-
-    Of several, that of the deployment which came to hold last. One whose first driver has failed has told why; one
-    whose first driver has let go had done it before.
-    """
-    me = state.incarnations[incarnation]
-    first_of: dict[str, Incarnation] = {}
-    for each in state.incarnations.values():
-        asked = state.deployments[each.deployment].declared.get("rewind") is not None
-        if asked and each.epoch and each.epoch <= first_of.get(each.deployment, each).epoch:
-            first_of[each.deployment] = each
-    first = max(first_of.values(), key=lambda each: each.epoch, default=None)
-    if first is None or (first.id != me.id and first.state is not IncarnationState.FENCED):
+    """Return the rewind that is due when a driver comes to hold first, or was when it did; None: none is."""
+    deployment = state.deployments.get(deployment_of(state.rewinder or ""))
+    wanted = deployment.rewind if deployment is not None else None
+    if deployment is None or wanted is None:
         return None
-    deployment = state.deployments[first.deployment]
-    wanted = deployment.rewind
-    if wanted is None:
-        return None
-    return DueRewind(wanted, deployment.id, by_checkpoint(deployment.stood), owed=first.id != me.id)
+    return DueRewind(wanted, deployment.id, by_checkpoint(state.stood), owed=state.rewinder != incarnation)

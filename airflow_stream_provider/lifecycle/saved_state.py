@@ -88,7 +88,7 @@ def _state(body: dict[str, Any]) -> StreamState:
 
 
 # What is not in the `declared` record.
-_DEPLOYMENT = ("submission", "cluster", "ended", "reason", "ended_seq", "previous", "stood")
+_DEPLOYMENT = ("submission", "cluster", "ended", "reason", "ended_seq", "previous")
 
 
 def _read_deployment(body: Mapping[str, Any]) -> Deployment:

@@ -165,8 +165,6 @@ class Deployment:
     :param ended_seq: number of the record that ended it; 0 while a driver of it may live.
     :param previous: the deployment that held the stream before this one first did, empty when none did; None while it
         never held.
-    :param stood: where the queries stood when it came to hold first, by query, as the driver before it has said; empty
-        when nobody could say, as after a fence.
     """
 
     id: str
@@ -179,7 +177,6 @@ class Deployment:
     reason: str = ""
     ended_seq: int = 0
     previous: str | None = None
-    stood: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def adopts(self) -> bool:
@@ -248,6 +245,9 @@ class StreamState:
     :param held_from: number of the last `acquired` record of a driver that was asked to hold; not of one that took the
         stream back.
     :param held_to: number of the record that ended the last hold; 0 while somebody holds.
+    :param rewinder: the first driver that holds, or held, of a deployment that reads records again; None once that is
+        over: it had committed, or has failed and told why, or it or who held after it has let go.
+    :param stood: where the queries stood when it came to hold, by query; empty when nobody could say.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     """
 
@@ -266,6 +266,8 @@ class StreamState:
     ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held_from: int = 0
     held_to: int = 0
+    rewinder: str | None = None
+    stood: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def open_request(self) -> Request | None:

@@ -1,14 +1,14 @@
 """A plain PySpark application from Kafka to files: one stateless query, and one that counts.
 
-    app_lines_kafka.py KAFKA ROOT [--dies]
+    app_lines_kafka.py KAFKA ROOT [--dies-first | --dies | --dies-after]
 
-With --dies the driver is killed when it is about to replace the second file of a checkpoint's `offsets`.
+The driver is killed when it is about to replace the first or the second file of a checkpoint's `offsets`, or when both
+are replaced.
 """
 
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -19,15 +19,24 @@ replace = os.replace
 
 
 def dies(new: str, old: str) -> None:
-    folder, name = Path(old).parent, Path(old).name
-    if folder.name == "offsets" and (folder / str(int(name) - 1)).stat().st_mtime > started:
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+    if Path(old).parent.name != "offsets":
+        replace(new, old)
+        return
+    if "--dies-first" in sys.argv or ("--dies" in sys.argv and replaced):
+        kill()
     replace(new, old)
+    replaced.append(old)
+    if len(replaced) == 2:
+        kill()
 
 
-started = time.time()
-if "--dies" in sys.argv:
+def kill() -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+replaced: list[str] = []
+if sys.argv[3:]:
     mock.patch.object(os, "replace", dies).start()
 
 spark = SparkSession.builder.getOrCreate()

@@ -157,37 +157,64 @@ def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
 
 
 @pytest.mark.system
-def test_a_driver_that_is_killed_between_the_two_files_leaves_the_query_where_it_was(
-    stream: HandRunStream, orders: Orders
+@pytest.mark.parametrize(
+    ("dies", "replaced", "by"),
+    [
+        ("--dies-first", 0, "another driver of it"),
+        ("--dies", 1, "the release before"),
+        ("--dies-after", 2, "another driver of it"),
+    ],
+)
+def test_what_a_driver_that_is_killed_has_left_of_it_is_done_once_by_whoever_holds_next(
+    stream: HandRunStream, orders: Orders, dies: str, replaced: int, by: str
 ) -> None:
     checkpoint = orders.root / "checkpoints" / "lines"
     orders.send(100)
     stream.deploy("orders-1", APP, orders.servers, str(orders.root))
-    stream.hand_over(stream.standby("orders-1"))
-    orders.wait_for(Counter(range(100)))
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    once = Counter(range(100))
+    orders.wait_for(once)
     wait_for("the last commit", lambda: boundary(checkpoint).completed)
     ends = boundary(checkpoint)
-    committed = read(checkpoint).committed
     assert ends.commit is not None
 
     back = WantedRewind(WANTED.to, {"lines": {"orders": {0: 10, 1: 10}}})
-    driver = stream.deploy("orders-2", APP, orders.servers, str(orders.root), "--dies", rewind=back)
+    driver = stream.deploy("orders-2", APP, orders.servers, str(orders.root), dies, rewind=back)
     two = stream.standby("orders-2")
     stream.request(two)
     driver.exit_code()
-    assert stream.state.holder == two
-    assert (boundary(checkpoint), read(checkpoint).committed) == (ends, committed)
-    former = read_offsets(checkpoint / "offsets" / str(ends.commit - 1)).sources.values()
-    assert [kafka_offsets(text) for text in former] == [{"orders": {0: 10, 1: 10}}], "it was killed after the first"
+    assert (stream.state.holder, boundary(checkpoint), orders.delivered()) == (two, ends, once)
+    found = [offsets_of(checkpoint, ends.commit - each) for each in range(2)]
+    assert [{"orders": {0: 10, 1: 10}} in each for each in found] == [replaced == 2, replaced >= 1], (
+        "where it was killed"
+    )
 
     die(stream, driver, two)
-    stream.launch("orders-2", APP.name, orders.servers, str(orders.root))
-    again = str(
-        wait_for(
-            "another standby", lambda: next((i.id for i in stream.state.standbys() if i.deployment == "orders-2"), None)
-        )
-    )
-    stream.hand_over(again)
+
+    def takes_over(deployment: str) -> tuple[SubmittedDriver, str]:
+        if deployment == "orders-1":
+            return stream.drivers[0], one
+        launched = stream.launch("orders-2", APP.name, orders.servers, str(orders.root))
+        return launched, another_standby(stream, "orders-2")
+
+    driver, after = takes_over("orders-1" if by == "the release before" else "orders-2")
+    stream.hand_over(after)
+    twice = once + Counter(range(20, 100))
+    orders.wait_for(twice)
+    beat = stream.log.heartbeat(after)
+    assert beat is not None
+    said = "" if replaced == 2 else f"lines goes back after batch {ends.commit}, and reads 80 records again."
+    assert (beat.rewind, beat.rewind_undone) == (said, False)
+
+    # And nobody does it once more when batches have run since.
+    die(stream, driver, after)
+    _, later = takes_over("orders-2" if by == "the release before" else "orders-1")
+    stream.hand_over(later)
     orders.send(20)
-    orders.wait_for(Counter(range(120)))
+    orders.wait_for(twice + Counter(range(100, 120)))
     assert orders.batches() == list(range(len(orders.batches())))
+
+
+def offsets_of(checkpoint: Path, batch: int) -> list[object]:
+    return [kafka_offsets(text) for text in read_offsets(checkpoint / "offsets" / str(batch)).sources.values()]

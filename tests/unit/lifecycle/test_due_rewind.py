@@ -35,6 +35,10 @@ HOLDS = [*READY, LET_GO, acquired(NEW, "up", 2)]
 FOLLOWED = [standby(TWIN), requested("more", TWIN), ready("more", TWIN)]
 
 
+def _up(incarnation: str, request: str, epoch: int) -> list[Record]:
+    return [requested(request, incarnation), ready(request, incarnation), acquired(incarnation, request, epoch)]
+
+
 def due(records: Sequence[Record], incarnation: str) -> DueRewind | None:
     more: dict[str, Any] = {"rewind": WANTED.to_json()}
     asked = [
@@ -61,10 +65,24 @@ def test_whoever_follows_one_that_was_lost_does_the_rest() -> None:
     assert due([*lost, acquired(TWIN, "more", 3), fenced(TWIN), *_up(OLD, "late", 4)], OLD) == owed
 
 
-@pytest.mark.parametrize("end", [released(NEW, None, None), failed(NEW)], ids=["let go", "failed"])
-def test_one_that_has_let_go_had_done_it_and_one_that_has_failed_has_told_why(end: Record) -> None:
-    assert due([*HOLDS, end, *_up(OLD, "back", 3)], OLD) is None
+def test_whoever_is_lost_in_its_place_leaves_it_to_the_next() -> None:
+    """Though it had committed: in an earlier hold."""
+    lost = [*HOLDS, fenced(NEW), *_up(OLD, "back", 3), fenced(OLD, committed=True)]
+    assert due([*lost, standby(TWIN), *_up(TWIN, "more", 4)], TWIN) == DueRewind(
+        WANTED, NEW_DEPLOYMENT, {"/a": 7}, owed=True
+    )
 
 
-def _up(incarnation: str, request: str, epoch: int) -> list[Record]:
-    return [requested(request, incarnation), ready(request, incarnation), acquired(incarnation, request, epoch)]
+ENDS_IT = {
+    "it had let go": [released(NEW, None, None)],
+    "it has failed, and told why": [failed(NEW)],
+    "it had committed": [fenced(NEW, committed=True)],
+    "one in its place had let go": [fenced(NEW), *_up(TWIN, "more", 3), released(TWIN, None, None)],
+}
+
+
+@pytest.mark.parametrize("end", ENDS_IT.values(), ids=ENDS_IT)
+def test_then_it_is_over(end: list[Record]) -> None:
+    """And so it stays, whatever becomes of checkpoints and queries later."""
+    epoch = 3 + sum(record.kind == "acquired" for record in end)
+    assert due([*HOLDS, standby(TWIN), *end, *_up(OLD, "back", epoch)], OLD) is None
