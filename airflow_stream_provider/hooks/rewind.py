@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.checkpoint import check_rewindable, local_path
+from airflow_stream_provider.checkpoint.files import REPLACES
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
 from airflow_stream_provider.lag.moments import Moments
@@ -83,9 +84,11 @@ def _why_not(query: Mapping[str, Any]) -> str:
     try:
         folder = local_path(location)
     except CheckpointError:
+        if location.partition(":")[0].lower() in REPLACES:
+            return ""  # its driver looks at it
         return (
-            f"The query {name} cannot be rewound: its checkpoint {location} is in no mounted folder, and only there a "
-            f"file can be replaced at once. {_SCRIPT}"
+            f"The query {name} cannot be rewound: its checkpoint {location} is neither in a mounted folder nor on HDFS "
+            f"or S3A, where a file can be replaced at once. {_SCRIPT}"
         )
     try:
         if folder.is_dir():

@@ -202,15 +202,17 @@ class Acts:
     def _go_back(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> None:
         """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
-        It fails only where its own deployment was asked: the release would never start again otherwise.
+        It fails for that only where its own deployment was asked: the release would never start again otherwise.
         """
         try:
-            self._heartbeat.rewind = self._queries.rewind(queries, due, committed)
+            plans = self._queries.plan_rewind(queries, due, committed)
         except StreamError as error:
             if not due.owed:
                 raise
             self._heartbeat.rewind, self._heartbeat.rewind_undone = due.left_undone(str(error)), True
             log.error("%s", self._heartbeat.rewind)
+        else:
+            self._heartbeat.rewind = self._queries.rewind(plans)
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""

@@ -131,10 +131,11 @@ class QueryGroup:
         for query in _named(self._gate.queries, wanted):
             checkpoints.check_rewindable(query.checkpoint)
 
-    def rewind(self, queries: Sequence[ManagedQuery], due: DueRewind, committed: Mapping[str, int]) -> str:
-        """Let queries that are not started yet begin at earlier records; none does if one of them cannot go back.
+    def plan_rewind(
+        self, queries: Sequence[ManagedQuery], due: DueRewind, committed: Mapping[str, int]
+    ) -> list[tuple[str, checkpoints.Rewind]]:
+        """Return how queries that are not started yet go back, with their labels; without those that have done so.
 
-        :return: which ones went back, and how far.
         :raises StreamError: one of them cannot, its checkpoint does not show the batch in `committed`, or the log does
             not say where it stood.
         """
@@ -153,13 +154,18 @@ class QueryGroup:
             plan = self._starts.plan_rewind(query, to, due.mark, after, max(after, last.get(place, after)))
             if plan.files:
                 check_still_there(query, to)
-                plans.append((query, plan))
-        said = [
-            f"{query.label} goes back after batch {plan.batch}, and reads {plan.records} records again."
-            for query, plan in plans
-        ]
-        for (_, plan), sentence in zip(plans, said):
-            log.warning("%s", sentence)
+                plans.append((query.label, plan))
+        return plans
+
+    def rewind(self, plans: Sequence[tuple[str, checkpoints.Rewind]]) -> str:
+        """Let queries go back as planned; return which ones, and how far.
+
+        :raises StreamError: the storage fails. Some may have gone back.
+        """
+        said = []
+        for label, plan in plans:
+            said.append(f"{label} goes back after batch {plan.batch}, and reads {plan.records} records again.")
+            log.warning("%s", said[-1])
             checkpoints.apply_rewind(plan)
         return " ".join(said)
 

@@ -1,6 +1,6 @@
 """A plain PySpark application from Kafka to files: one stateless query, and one that counts.
 
-    app_lines_kafka.py KAFKA ROOT [--dies-first | --dies | --dies-after]
+    app_lines_kafka.py KAFKA ROOT CHECKPOINTS [--dies-first | --dies | --dies-after]
 
 The driver is killed when it is about to replace the first or the second file of a checkpoint's `offsets`, or when both
 are replaced.
@@ -9,25 +9,29 @@ are replaced.
 import os
 import signal
 import sys
-from pathlib import Path
 from unittest import mock
 
 from pyspark.sql import SparkSession
 
-kafka, root = sys.argv[1:3]
-replace = os.replace
+kafka, root, checkpoints = sys.argv[1:4]
 
 
-def dies(new: str, old: str) -> None:
-    if Path(old).parent.name != "offsets":
-        replace(new, old)
-        return
-    if "--dies-first" in sys.argv or ("--dies" in sys.argv and replaced):
-        kill()
-    replace(new, old)
-    replaced.append(old)
-    if len(replaced) == 2:
-        kill()
+def dying(files: type, when: str) -> None:
+    replace, replaced = files.replace, []
+
+    def replaces(self: object, path: object, data: bytes) -> None:
+        if len(replaced) == ["--dies-first", "--dies"].index(when):
+            kill()
+        replace(self, path, data)
+        replaced.append(path)
+
+    def and_dies(self: object, path: object, data: bytes) -> None:
+        replace(self, path, data)
+        replaced.append(path)
+        if len(replaced) == 2:
+            kill()
+
+    mock.patch.object(files, "replace", and_dies if when == "--dies-after" else replaces).start()
 
 
 def kill() -> None:
@@ -35,9 +39,12 @@ def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-replaced: list[str] = []
-if sys.argv[3:]:
-    mock.patch.object(os, "replace", dies).start()
+for option in sys.argv[4:]:
+    from airflow_stream_provider.checkpoint.local_files import LocalFiles
+    from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
+
+    for each in (LocalFiles, HadoopFiles):
+        dying(each, option)
 
 spark = SparkSession.builder.getOrCreate()
 records = (
@@ -50,9 +57,9 @@ records = (
     .selectExpr("CAST(value AS STRING) AS id")
 )
 records.writeStream.queryName("lines").format("json").option("path", f"{root}/lines").option(
-    "checkpointLocation", f"{root}/checkpoints/lines"
+    "checkpointLocation", f"{checkpoints}/lines"
 ).start()
 records.groupBy("id").count().writeStream.queryName("counts").format("noop").outputMode("update").option(
-    "checkpointLocation", f"{root}/checkpoints/counts"
+    "checkpointLocation", f"{checkpoints}/counts"
 ).start()
 spark.streams.awaitAnyTermination()

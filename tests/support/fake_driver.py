@@ -123,9 +123,12 @@ class FakeQueries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._did.append("check the way back")
 
-    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def plan_rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> Sequence[Any]:
         self.committed = committed
-        self._did.append(f"rewind {due.mark}")
+        return [due.mark]
+
+    def rewind(self, plans: Sequence[Any]) -> str:
+        self._did.append(f"rewind {plans[0]}")
         return "It went back."
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

@@ -93,7 +93,10 @@ class Queries:
     def check_rewind(self, wanted: Any) -> None:
         return
 
-    def rewind(self, queries: Sequence[Any], due: Any, committed: Mapping[str, int]) -> str:
+    def plan_rewind(self, queries: Sequence[Any], due: Any, committed: Mapping[str, int]) -> Sequence[Any]:
+        return []
+
+    def rewind(self, plans: Sequence[Any]) -> str:
         return ""
 
     def stop(self, seconds: float) -> tuple[Mapping[str, Any], None]:

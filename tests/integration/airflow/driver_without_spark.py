@@ -148,7 +148,10 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         raise StreamError("It reads no Kafka.")
 
-    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def plan_rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> Sequence[Any]:
+        raise StreamError("It reads no Kafka.")
+
+    def rewind(self, plans: Sequence[Any]) -> str:
         raise StreamError("It reads no Kafka.")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

@@ -87,21 +87,24 @@ class Data:
         batch.runs.append(Run(number, driver))
         return batch.runs[-1]
 
-    def rewind(self, driver: Driver, deployment: str, after: int) -> None:
-        """Let the next batch begin earlier, as the checkpoint says where the last one has ended.
+    def is_rewound(self, driver: Driver, deployment: str, after: int) -> bool:
+        """Whether the stream was set back for a deployment, by the mark in the batch behind which that is done.
 
-        What was done is marked there, and is not done behind a batch that was run since.
+        It is not done behind a batch that was run since.
         """
-        # Whom a person has wrongly said to be dead may not have read that yet.
-        if driver.incarnation != self.holder and not driver.said_dead:
-            driver.world.violation = Broken("rewinds-once", f"{driver.incarnation}, {self.holder} holds")
         seen = self.seen(driver)
         if self.batches[after].rewound == deployment:
-            return
+            return True
         if seen != after + 1 or seen != len(self.batches):
             raise CheckpointError("Batches were run or planned since.")
-        if deployment in self.rewound:
-            driver.world.violation = Broken("rewinds-once", f"{driver.incarnation} for {deployment} again")
+        return False
+
+    def rewind(self, driver: Driver, deployment: str, after: int) -> None:
+        """Let the next batch begin earlier, as the checkpoint says where the last one has ended."""
+        # Whom a person has wrongly said to be dead may not have read that yet.
+        holds = driver.incarnation == self.holder or driver.said_dead
+        if not holds or (deployment in self.rewound and not driver.said_dead):
+            driver.world.violation = Broken("rewinds-once", f"{driver.incarnation} for {deployment}")
         self.rewound.add(deployment)
         self.batches[after].ends = tuple(max(0, end - 10) for end in self.batches[after].ends)
         self.batches[after].rewound = deployment

@@ -105,20 +105,28 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._driver.here.point()
 
-    def rewind(self, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def plan_rewind(
+        self, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]
+    ) -> Sequence[tuple[str, int]]:
         driver, data = self._driver, self._driver.world.data
         driver.here.point()
         if self.over or data is None:
-            return ""
+            return []
         after = due.stood.get(CHECKPOINT)
         if after is None:
             raise StreamError("The log does not say where it stood.")
         if not self._sees({CHECKPOINT: max(after, committed.get(CHECKPOINT, after))}):
             raise CheckpointError("The last commit has not appeared, or the storage is away.")
-        driver.here.point()
-        data.rewind(driver, due.mark, after)
-        driver.here.point()
-        return "It went back."
+        return [] if data.is_rewound(driver, due.mark, after) else [(due.mark, after)]
+
+    def rewind(self, plans: Sequence[tuple[str, int]]) -> str:
+        driver, data = self._driver, self._driver.world.data
+        for mark, after in plans:
+            assert data is not None
+            driver.here.point()
+            data.rewind(driver, mark, after)
+            driver.here.point()
+        return ""
 
     def _sees(self, committed: Mapping[str, int]) -> bool:
         """Wait for the last commit of the former holder; not for a storage that is away."""

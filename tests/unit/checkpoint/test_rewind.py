@@ -232,12 +232,13 @@ def test_what_would_lose_or_mix_up_something_is_refused(
         check_rewindable(root)
 
 
-def test_a_checkpoint_that_is_not_mounted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_replaces_no_file_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are in `tests/integration/runtime`."""
     files: Any = SimpleNamespace()
-    remote = RemotePath("hdfs://namenode", PurePosixPath("/cp"), files)
+    remote = RemotePath("abfss://c@a.example", PurePosixPath("/cp"), files)
     monkeypatch.setattr(module, "locate", lambda location: remote)
-    with pytest.raises(CheckpointError, match="only in a mounted folder"):
-        check_rewindable("hdfs://namenode/cp")
+    with pytest.raises(CheckpointError, match="on this storage no file can be replaced at once"):
+        check_rewindable("abfss://c@a.example/cp")
 
 
 def test_whoever_judges_the_pace_looks_at_the_commits_since(root: Path) -> None:

@@ -116,7 +116,10 @@ def test_what_kafka_is_about_to_delete_of_it_is_told(
         ({"sources": ["kafka:subscribe=orders", "file:/in"]}, "it does not read Kafka alone (file:/in)"),
         ({"sources": []}, "it does not read Kafka alone (no source)"),
         ({"fingerprint": ["dedup"]}, "it keeps state, which has these records already"),
-        ({"checkpoint": "hdfs://namenode/cp"}, "its checkpoint hdfs://namenode/cp is in no mounted folder"),
+        (
+            {"checkpoint": "abfss://c@a.example/cp"},
+            "abfss://c@a.example/cp is neither in a mounted folder",
+        ),
         ({"checkpoint": "/no/such/folder"}, "out"),
         (
             {"kafka_sources": [{"option": "subscribe", "topics": "orders", "servers": ["other:9092"]}]},

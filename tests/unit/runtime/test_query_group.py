@@ -320,12 +320,14 @@ def test_a_query_goes_back_once_its_former_holder_is_seen_and_the_checkpoint_is_
     queries = group.hold()
     group.check_rewind(WANTED)
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}, "a check changes nothing"
-    said = group.rewind(queries, due(rewindable), {rewindable.checkpoint: 1})
+    plans = group.plan_rewind(queries, due(rewindable), {rewindable.checkpoint: 1})
+    assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}, "a plan changes nothing"
+    said = group.rewind(plans)
     assert said == "orders goes back after batch 1, and reads 6 records again."
     assert (checkpoint.read(rewindable.checkpoint).committed, claimed) == ({"orders": {0: 3}}, [rewindable.checkpoint])
     assert rewindable.starts == 0
     monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: pytest.fail("nobody reads them again"))
-    assert group.rewind(queries, due(rewindable, owed=True), {}) == "", "it was done before"
+    assert group.plan_rewind(queries, due(rewindable, owed=True), {}) == [], "it was done before"
     group.start(queries, {rewindable.checkpoint: 1})
     assert rewindable.starts == 1
 
@@ -334,7 +336,7 @@ def test_where_the_log_does_not_say_where_it_stood_a_query_does_not_go_back(rewi
     group = group_of(rewindable)
     unknown = due(rewindable)._replace(stood={"/another": 1})
     with pytest.raises(StreamError, match="does not say after which batch orders stood when orders-2 came to hold"):
-        group.rewind(group.hold(), unknown, {})
+        group.plan_rewind(group.hold(), unknown, {})
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}
 
 
@@ -349,7 +351,7 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
     with pytest.raises(StreamError, match="There is no checkpoint at"):
         group.check_rewind(both)
     with pytest.raises(StreamError, match="does not say after which batch other stood"):
-        group.rewind(group.hold(), due(rewindable)._replace(wanted=both), {})
+        group.plan_rewind(group.hold(), due(rewindable)._replace(wanted=both), {})
     gone = WantedRewind(1764000000.0, {"gone": {"orders": {0: 3}}})
     with pytest.raises(StreamError, match="There is no query gone that could read records again"):
         group.check_rewind(gone)
@@ -359,7 +361,7 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
 
     monkeypatch.setattr(query_group, "check_still_there", deleted)
     with pytest.raises(StreamError, match="Kafka has deleted it"):
-        group.rewind(group.hold(), due(rewindable), {})
+        group.plan_rewind(group.hold(), due(rewindable), {})
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}
 
 
