@@ -9,6 +9,7 @@ are replaced.
 import os
 import signal
 import sys
+from typing import Any
 from unittest import mock
 
 from pyspark.sql import SparkSession
@@ -16,22 +17,20 @@ from pyspark.sql import SparkSession
 kafka, root, checkpoints = sys.argv[1:4]
 
 
-def dying(files: type, when: str) -> None:
-    replace, replaced = files.replace, []
+def dying(files: Any, when: str) -> None:
+    replace = files.replace
+    replaced: list[object] = []
+    last = ["--dies-first", "--dies", "--dies-after"].index(when)
 
-    def replaces(self: object, path: object, data: bytes) -> None:
-        if len(replaced) == ["--dies-first", "--dies"].index(when):
+    def dies(self: object, path: object, data: bytes) -> None:
+        if len(replaced) == last:
             kill()
         replace(self, path, data)
         replaced.append(path)
-
-    def and_dies(self: object, path: object, data: bytes) -> None:
-        replace(self, path, data)
-        replaced.append(path)
-        if len(replaced) == 2:
+        if len(replaced) == last == 2:
             kill()
 
-    mock.patch.object(files, "replace", and_dies if when == "--dies-after" else replaces).start()
+    mock.patch.object(files, "replace", dies).start()
 
 
 def kill() -> None:
