@@ -136,11 +136,7 @@ class _Draft:
         found = self.incarnations[name]
         self.incarnations[name] = replace(found, proof=found.proof.after(r.kind, r.get("committed")))
         self.holder, self.last_end = None, how
-        if name == self.rewinder:
-            lost = how is HoldEnd.FENCED and r.get("committed") is not True
-        else:  # what that one had committed may be of an earlier hold
-            lost = how in (HoldEnd.FENCED, HoldEnd.FAILED)
-        if not lost:
+        if name == self.rewinder and (how is not HoldEnd.FENCED or r.get("committed") is True):
             self.rewinder, self.stood = None, {}
         # No rule is about the `ends` of a failure: a record of an older version may hold anything there.
         self.ends = ends if isinstance(ends, dict) else {}

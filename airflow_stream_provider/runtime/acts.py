@@ -11,7 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.errors import (
+    ControlLogReplaced,
+    ControlUnavailable,
+    RehearsalRefused,
+    StreamError,
+)
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
@@ -202,17 +207,17 @@ class Acts:
     def _go_back(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> None:
         """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
-        It fails for that only where its own deployment was asked: the release would never start again otherwise.
+        It fails for that only where its own deployment was asked: no driver would ever start again otherwise.
         """
         try:
-            plans = self._queries.plan_rewind(queries, due, committed)
-        except StreamError as error:
+            self._heartbeat.rewind = self._queries.rewind(queries, due, committed)
+        except ControlLogReplaced:
+            raise
+        except Exception as error:
             if not due.owed:
                 raise
-            self._heartbeat.rewind, self._heartbeat.rewind_undone = due.left_undone(str(error)), True
-            log.error("%s", self._heartbeat.rewind)
-        else:
-            self._heartbeat.rewind = self._queries.rewind(plans)
+            log.exception("What %s was to read again is left undone", due.mark)
+            self._heartbeat.rewind, self._heartbeat.rewind_undone = due.left_undone(message_of(error)), True
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""

@@ -126,17 +126,12 @@ class Queries(Protocol):
         :raises StreamError: one of them cannot, or there is none of that name.
         """
 
-    def plan_rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> Sequence[Any]:
-        """Return what `rewind` is to do so that queries which are not started yet begin at earlier records.
+    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
+        """Let queries that are not started yet begin at earlier records; all of them, or none unless a storage fails.
 
         :param committed: as in `start`.
-        :raises StreamError: one of them cannot go back; nothing was changed.
-        """
-
-    def rewind(self, plans: Sequence[Any]) -> str:
-        """Let queries go back as planned; return which ones, and how far, for a person.
-
-        :raises StreamError: the storage fails. Some may have gone back.
+        :return: which ones go back, and how far, for a person; empty: none has to.
+        :raises StreamError: one of them cannot go back.
         """
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

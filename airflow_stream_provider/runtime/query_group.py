@@ -131,19 +131,22 @@ class QueryGroup:
         for query in _named(self._gate.queries, wanted):
             checkpoints.check_rewindable(query.checkpoint)
 
-    def plan_rewind(
-        self, queries: Sequence[ManagedQuery], due: DueRewind, committed: Mapping[str, int]
-    ) -> list[tuple[str, checkpoints.Rewind]]:
-        """Return how queries that are not started yet go back, with their labels; without those that have done so.
+    def rewind(self, queries: Sequence[ManagedQuery], due: DueRewind, committed: Mapping[str, int]) -> str:
+        """Let queries that are not started yet begin at earlier records; none does if one of them cannot go back.
 
-        :raises StreamError: one of them cannot, its checkpoint does not show the batch in `committed`, or the log does
-            not say where it stood.
+        Where it is owed, those are left out that have other checkpoints by now, or are gone.
+
+        :return: which ones go back, and how far; empty: none has to.
+        :raises StreamError: one of them cannot, its checkpoint does not show the batch in `committed`, the log does not
+            say where it stood, or the storage fails: then some may have gone back.
         """
         last, stood = _by_place(committed), _by_place(due.stood)
         plans = []
-        for query in _named(queries, due.wanted):
+        for query in _named(queries, due.wanted, all_of_them=not due.owed):
             place, to = checkpoints.real_form(query.checkpoint), due.wanted.queries[query.label]
             after = stood.get(place)
+            if after is None and due.owed and stood:
+                continue
             if after is None:
                 raise StreamError(
                     f"The control log does not say after which batch {query.label} stood when {due.mark} came to hold: "
@@ -155,13 +158,6 @@ class QueryGroup:
             if plan.files:
                 check_still_there(query, to)
                 plans.append((query.label, plan))
-        return plans
-
-    def rewind(self, plans: Sequence[tuple[str, checkpoints.Rewind]]) -> str:
-        """Let queries go back as planned; return which ones, and how far.
-
-        :raises StreamError: the storage fails. Some may have gone back.
-        """
         said = []
         for label, plan in plans:
             said.append(f"{label} goes back after batch {plan.batch}, and reads {plan.records} records again.")
@@ -319,10 +315,10 @@ def _by_place(batches: Mapping[str, int]) -> dict[str, int]:
     return {checkpoints.real_form(location): batch for location, batch in batches.items()}
 
 
-def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind) -> list[ManagedQuery]:
+def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind, *, all_of_them: bool = True) -> list[ManagedQuery]:
     found = [query for query in queries if query.label in wanted.queries]
     missing = sorted(set(wanted.queries) - {query.label for query in found})
-    if missing:
+    if missing and all_of_them:
         raise StreamError(
             f"There is no query {missing[0]} that could read records again.",
             next_step="Rewind the queries that this release has, by their names.",

@@ -123,12 +123,9 @@ class FakeQueries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._did.append("check the way back")
 
-    def plan_rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> Sequence[Any]:
+    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
         self.committed = committed
-        return [due.mark]
-
-    def rewind(self, plans: Sequence[Any]) -> str:
-        self._did.append(f"rewind {plans[0]}")
+        self._did.append(f"rewind {due.mark}")
         return "It went back."
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

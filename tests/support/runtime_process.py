@@ -93,10 +93,7 @@ class Queries:
     def check_rewind(self, wanted: Any) -> None:
         return
 
-    def plan_rewind(self, queries: Sequence[Any], due: Any, committed: Mapping[str, int]) -> Sequence[Any]:
-        return []
-
-    def rewind(self, plans: Sequence[Any]) -> str:
+    def rewind(self, queries: Sequence[Any], due: Any, committed: Mapping[str, int]) -> str:
         return ""
 
     def stop(self, seconds: float) -> tuple[Mapping[str, Any], None]:

@@ -148,10 +148,7 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         raise StreamError("It reads no Kafka.")
 
-    def plan_rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> Sequence[Any]:
-        raise StreamError("It reads no Kafka.")
-
-    def rewind(self, plans: Sequence[Any]) -> str:
+    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
         raise StreamError("It reads no Kafka.")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

@@ -210,16 +210,14 @@ def a_partition_is_left_out(patch: pytest.MonkeyPatch) -> None:
 
 @MUTANTS.found_as("rewinds-once")
 def a_rewind_goes_back_from_wherever_the_stream_is(patch: pytest.MonkeyPatch) -> None:
-    plan_rewind = Queries.plan_rewind
+    rewind = Queries.rewind
 
-    def wherever(
-        self: Queries, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]
-    ) -> Sequence[tuple[str, int]]:
+    def wherever(self: Queries, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]) -> str:
         data = self._driver.world.data
         assert data is not None
-        return plan_rewind(self, queries, due._replace(stood={CHECKPOINT: data.seen(self._driver) - 1}), committed)
+        return rewind(self, queries, due._replace(stood={CHECKPOINT: data.seen(self._driver) - 1}), committed)
 
-    patch.setattr(Queries, "plan_rewind", wherever)
+    patch.setattr(Queries, "rewind", wherever)
 
 
 @MUTANTS.found_as("rewinds-or-tells")

@@ -105,26 +105,19 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._driver.here.point()
 
-    def plan_rewind(
-        self, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]
-    ) -> Sequence[tuple[str, int]]:
+    def rewind(self, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]) -> str:
         driver, data = self._driver, self._driver.world.data
         driver.here.point()
         if self.over or data is None:
-            return []
+            return ""
         after = due.stood.get(CHECKPOINT)
         if after is None:
             raise StreamError("The log does not say where it stood.")
         if not self._sees({CHECKPOINT: max(after, committed.get(CHECKPOINT, after))}):
             raise CheckpointError("The last commit has not appeared, or the storage is away.")
-        return [] if data.is_rewound(driver, due.mark, after) else [(due.mark, after)]
-
-    def rewind(self, plans: Sequence[tuple[str, int]]) -> str:
-        driver, data = self._driver, self._driver.world.data
-        for mark, after in plans:
-            assert data is not None
+        if not data.is_rewound(driver, due.mark, after):
             driver.here.point()
-            data.rewind(driver, mark, after)
+            data.rewind(driver, due.mark, after)
             driver.here.point()
         return ""
 

@@ -65,19 +65,18 @@ def test_whoever_follows_one_that_was_lost_does_the_rest() -> None:
     assert due([*lost, acquired(TWIN, "more", 3), fenced(TWIN), *_up(OLD, "late", 4)], OLD) == owed
 
 
-def test_whoever_is_lost_in_its_place_leaves_it_to_the_next() -> None:
-    """Though it had committed: in an earlier hold."""
-    lost = [*HOLDS, fenced(NEW), *_up(OLD, "back", 3), fenced(OLD, committed=True)]
-    assert due([*lost, standby(TWIN), *_up(TWIN, "more", 4)], TWIN) == DueRewind(
-        WANTED, NEW_DEPLOYMENT, {"/a": 7}, owed=True
-    )
+@pytest.mark.parametrize("end", [fenced(OLD, committed=True), released(OLD, None, None), failed(OLD)])
+def test_whoever_was_in_its_place_leaves_it_to_the_next_to_see_whether_it_is_done(end: Record) -> None:
+    """What that one had committed may be of an earlier hold, and what it has told may not have been heard."""
+    lost = [*HOLDS, fenced(NEW), *_up(OLD, "back", 3), end]
+    owed = DueRewind(WANTED, NEW_DEPLOYMENT, {"/a": 7}, owed=True)
+    assert due([*lost, standby(TWIN), *_up(TWIN, "more", 4)], TWIN) == owed
 
 
 ENDS_IT = {
     "it had let go": [released(NEW, None, None)],
     "it has failed, and told why": [failed(NEW)],
     "it had committed": [fenced(NEW, committed=True)],
-    "one in its place had let go": [fenced(NEW), *_up(TWIN, "more", 3), released(TWIN, None, None)],
 }
 
 

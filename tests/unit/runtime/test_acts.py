@@ -220,12 +220,15 @@ def test_who_follows_a_driver_that_was_lost_finds_out_whether_it_is_done() -> No
     assert (found.rewind, found.rewind_undone) == ("It went back.", False)
 
 
-def test_where_that_is_not_possible_any_more_it_starts_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [CheckpointError, ValueError])
+def test_where_that_is_not_possible_any_more_it_starts_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
     def refuse(*arguments: object) -> None:
-        raise CheckpointError("Batches were run after batch 4.")
+        raise kind("Batches were run after batch 4.")
 
     driver = FakeDriver(TWIN, AFTER_ITS_LOSS)
-    monkeypatch.setattr(driver.queries, "plan_rewind", refuse)
+    monkeypatch.setattr(driver.queries, "rewind", refuse)
     work(driver)
     assert driver.did == ["acquired", "hold", "start"]
     found = beat(driver, TWIN)
@@ -234,19 +237,6 @@ def test_where_that_is_not_possible_any_more_it_starts_and_says_so(monkeypatch: 
         f"{NEW_DEPLOYMENT} was to read records since 2025-11-24 16:00:00 UTC again, and was lost before it was seen to "
         "do so. Nobody does it any more. Batches were run after batch 4."
     )
-
-
-def test_a_storage_that_fails_in_the_middle_of_it_ends_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody knows how far it came, and it may arrive late: the next driver looks again, and does the rest."""
-
-    def fail(plans: object) -> None:
-        raise CheckpointError("offsets/4 cannot be replaced.")
-
-    driver = FakeDriver(TWIN, AFTER_ITS_LOSS)
-    monkeypatch.setattr(driver.queries, "rewind", fail)
-    work(driver)
-    assert driver.did[-2:] == ["failed", "halt"]
-    assert "start" not in driver.did
 
 
 def test_a_rehearsal_begins_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +258,7 @@ def test_a_driver_that_cannot_go_back_fails_and_starts_nothing(monkeypatch: pyte
         raise CheckpointError("Batch 8 is not committed.")
 
     driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
-    monkeypatch.setattr(driver.queries, "plan_rewind", refuse)
+    monkeypatch.setattr(driver.queries, "rewind", refuse)
     work(driver)
     assert driver.did == ["hold", "let go", QUICK_STOP, "failed", "halt"]
     assert (driver.record()["boundary"], driver.record()["reason"]) == ("completed", "Batch 8 is not committed.")

@@ -320,23 +320,26 @@ def test_a_query_goes_back_once_its_former_holder_is_seen_and_the_checkpoint_is_
     queries = group.hold()
     group.check_rewind(WANTED)
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}, "a check changes nothing"
-    plans = group.plan_rewind(queries, due(rewindable), {rewindable.checkpoint: 1})
-    assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}, "a plan changes nothing"
-    said = group.rewind(plans)
+    said = group.rewind(queries, due(rewindable), {rewindable.checkpoint: 1})
     assert said == "orders goes back after batch 1, and reads 6 records again."
     assert (checkpoint.read(rewindable.checkpoint).committed, claimed) == ({"orders": {0: 3}}, [rewindable.checkpoint])
     assert rewindable.starts == 0
     monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: pytest.fail("nobody reads them again"))
-    assert group.plan_rewind(queries, due(rewindable, owed=True), {}) == [], "it was done before"
+    assert group.rewind(queries, due(rewindable, owed=True), {}) == "", "it was done before"
     group.start(queries, {rewindable.checkpoint: 1})
     assert rewindable.starts == 1
 
 
 def test_where_the_log_does_not_say_where_it_stood_a_query_does_not_go_back(rewindable: Query) -> None:
     group = group_of(rewindable)
-    unknown = due(rewindable)._replace(stood={"/another": 1})
-    with pytest.raises(StreamError, match="does not say after which batch orders stood when orders-2 came to hold"):
-        group.plan_rewind(group.hold(), unknown, {})
+    elsewhere = due(rewindable)._replace(stood={"/another": 1})
+    unknown = due(rewindable, owed=True)._replace(stood={})
+    for each in (elsewhere, unknown):
+        with pytest.raises(StreamError, match="does not say after which batch orders stood when orders-2 came to hold"):
+            group.rewind(group.hold(), each, {})
+    gone = WantedRewind(WANTED.to, {"gone": {"orders": {0: 3}}})
+    for each in (elsewhere, due(rewindable)._replace(wanted=gone)):
+        assert group.rewind(group.hold(), each._replace(owed=True), {}) == "", "it is another query by now"
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}
 
 
@@ -351,7 +354,7 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
     with pytest.raises(StreamError, match="There is no checkpoint at"):
         group.check_rewind(both)
     with pytest.raises(StreamError, match="does not say after which batch other stood"):
-        group.plan_rewind(group.hold(), due(rewindable)._replace(wanted=both), {})
+        group.rewind(group.hold(), due(rewindable)._replace(wanted=both), {})
     gone = WantedRewind(1764000000.0, {"gone": {"orders": {0: 3}}})
     with pytest.raises(StreamError, match="There is no query gone that could read records again"):
         group.check_rewind(gone)
@@ -361,7 +364,7 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
 
     monkeypatch.setattr(query_group, "check_still_there", deleted)
     with pytest.raises(StreamError, match="Kafka has deleted it"):
-        group.plan_rewind(group.hold(), due(rewindable), {})
+        group.rewind(group.hold(), due(rewindable), {})
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}
 
 
