@@ -21,6 +21,7 @@ from airflow_stream_provider.kafka import client
 from airflow_stream_provider.kafka.answers import Answers, Problem
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.spec.requested_release import RequestedRelease
@@ -149,6 +150,15 @@ def test_a_checkpoint_that_only_the_drivers_may_enter_is_left_to_them(
     with monkeypatch.context() as patched:
         patched.setattr(module, "local_path", lambda location: SimpleNamespace(is_dir=lambda: denied(checkpoint)))
         assert found(hook).wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 40}}})
+
+
+@pytest.mark.parametrize("location", ["hdfs://namenode/cp", "s3a://bucket/cp"])
+def test_so_is_one_on_hdfs_or_s3a_of_which_the_heartbeat_tells_how_far_it_is(hook: StreamHook, location: str) -> None:
+    holding(hook, described(location))
+    ends = {"orders": {"0": 61, "1": 91}}
+    progress = QueryProgress("out", checkpoint=location, batch=1, committed=(ends,))
+    hook.control_log.beat(OLD, Heartbeat(counter=1, at=time.time(), queries=(progress,)))
+    assert found(hook).wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 40}}}), found(hook)
 
 
 def test_of_several_queries_the_one_that_can_is_named(hook: StreamHook, checkpoint: Path) -> None:
