@@ -185,13 +185,13 @@ class Acts:
     def start(self, state: StreamState) -> None:
         """Start all queries in the background; this driver holds the stream."""
         before = ends_before(state)
-        # One that has held before has looked then.
-        due = due_rewind(state, self._incarnation) if self._heartbeat.started_at is None else None
+        due = due_rewind(state, self._incarnation)
         queries = self._queries.hold()
         self.running = True
         self._heartbeat.phase = DriverPhase.RUNNING
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
+        self._heartbeat.rewind, self._heartbeat.rewind_undone = "", False
 
         def begin() -> None:
             if due is not None:

@@ -44,6 +44,7 @@ from tests.support.story import (
     STARTED,
     STOPPING,
     TWIN,
+    acquired,
     failed,
     fenced,
     ready,
@@ -193,7 +194,7 @@ def beat(driver: FakeDriver, incarnation: str) -> Heartbeat:
     return found
 
 
-def test_one_that_holds_again_has_looked_before() -> None:
+def test_one_that_has_let_go_had_done_it() -> None:
     driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
     work(driver)
     assert beat(driver, NEW).rewind == "It went back."
@@ -218,6 +219,20 @@ def test_who_follows_a_driver_that_was_lost_finds_out_whether_it_is_done() -> No
     assert driver.did == ["acquired", "hold", f"rewind {NEW_DEPLOYMENT}", "start"]
     found = beat(driver, TWIN)
     assert (found.rewind, found.rewind_undone) == ("It went back.", False)
+
+
+def test_so_does_one_that_was_warm_and_had_held_before() -> None:
+    driver = FakeDriver(OLD, reads_again(*REQUESTED)).running()
+    write(driver.log, ready("up", NEW))
+    driver.turn()
+    driver.moves(NEW, 1)
+    work(driver)
+    assert driver.did[-1] == "released"
+    write(driver.log, acquired(NEW, "up", 2), fenced(NEW), requested("back", OLD))
+    driver.did.clear()
+    driver.turn()
+    work(driver)
+    assert driver.did[-3:] == ["hold", f"rewind {NEW_DEPLOYMENT}", "start"]
 
 
 @pytest.mark.parametrize("kind", [CheckpointError, ValueError])
