@@ -61,7 +61,9 @@ def foresee_rewind(asked: Asked) -> Foreseen:
         "hand-over comes on top. A sink gets these records once more, in batches with new numbers: what it has of them "
         "already is there twice then, unless it tells by their contents."
     )
-    again = " ".join((again, *found.near))
+    beat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    before = (f"It was asked for before: {beat.rewind}",) if beat is not None and beat.rewind else ()
+    again = " ".join((again, *found.near, *before))
     return replace(
         asked.will(*will, reads_again=again, release=held.release.hash),
         parts=(Operation.UPGRADE,),

@@ -281,4 +281,7 @@ def test_a_rewind_that_is_done_is_not_done_again() -> None:
     beat = {OLD: replace(ALIVE[OLD], rewind="Nobody does it any more.", rewind_undone=True)}
     assert seen(Operation.REWIND, rewound, *rest, beats=beat, wanted=SAME).parts, "it was left undone"
     later = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to + 1, BACK.queries)))
-    assert seen(Operation.REWIND, rewound, *rest, wanted=later).parts
+    beat = {OLD: replace(ALIVE[OLD], rewind="a goes back after batch 7.")}
+    once_more = seen(Operation.REWIND, rewound, *rest, beats=beat, wanted=later)
+    assert once_more.parts
+    assert once_more.reads_again.endswith("It was asked for before: a goes back after batch 7.")
