@@ -2,19 +2,21 @@
 
     app_lines_kafka.py KAFKA ROOT CHECKPOINTS [--dies-first | --dies | --dies-after]
 
-The driver is killed when it is about to replace the first or the second file of a checkpoint's `offsets`, or when both
-are replaced.
+The first driver is killed when it is about to replace the first or the second file of a checkpoint's `offsets`, or when
+both are replaced.
 """
 
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from pyspark.sql import SparkSession
 
 kafka, root, checkpoints = sys.argv[1:4]
+died = Path(root, "died")
 
 
 def dying(files: Any, when: str) -> None:
@@ -34,11 +36,12 @@ def dying(files: Any, when: str) -> None:
 
 
 def kill() -> None:
+    died.touch()
     os.kill(os.getppid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-for option in sys.argv[4:]:
+for option in sys.argv[4:] if not died.exists() else ():
     from airflow_stream_provider.checkpoint.local_files import LocalFiles
     from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
 
