@@ -262,7 +262,7 @@ class _Command:
 
 def _seq(hook: StreamHook) -> int:
     """Return the number of the last record of the control log; 0: there is none."""
-    return hook.observe(history=False).state.seq if hook.exists() else 0
+    return hook.control_log.refresh().seq if hook.exists() else 0
 
 
 def _end(

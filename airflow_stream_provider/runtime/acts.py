@@ -365,6 +365,9 @@ class Acts:
             deployment = state.deployments.get(self._deployment)
             if deployment is None or deployment.ended:
                 return None
+            if state.holder == self._incarnation:
+                # It has acquired, and knew that not yet above: the answer to that append was late.
+                fields.setdefault("committed", self._has_committed())
             found = state.incarnations.get(self._incarnation)
             return None if found and found.state.terminal else self._control.record(Kind.FAILED, **fields)
 

@@ -37,6 +37,7 @@ class Row:
     :param version: that holds when all is over; empty: nobody does, and no driver is left.
     :param ends: how the run ends where nobody is killed.
     :param nobody: victims of whom there is none while it runs.
+    :param ended: victims whom the task itself ends: they are killed while it starts, as it does not wait long for them.
     :param lost: with these victims the run may fail, and the release before holds; a new run then goes well.
     :param cure: verb and conf of that new run, where it is another one.
     :param cuts: whether the run itself ends a holder by force, so that a batch may be written twice.
@@ -51,6 +52,7 @@ class Row:
     version: str = "2"
     ends: str = "success"
     nobody: frozenset[Victim] = frozenset()
+    ended: frozenset[Victim] = frozenset()
     lost: frozenset[Victim] = frozenset()
     cure: tuple[str, Mapping[str, Any]] | None = None
     cuts: bool = False
@@ -109,13 +111,14 @@ ROWS = (
     Row(task="retire", **_UPGRADE),
     Row(task="report", **_UPGRADE),
     Row(task="roll_back", stream={"behaviour": "die-running"}, waits="deferred", **_BAD),
-    Row(task="discard", stream={"behaviour": "die-running"}, **_BAD),
+    # The bad release is dead, and the one before holds again.
+    Row(task="discard", stream={"behaviour": "die-running"}, nobody=_STANDBY, **_BAD),
     _operate("look", "roll-back", "0", stream={"releases": 2}),
     _operate("confirm", "roll-back", "0", stream={"releases": 2}, waits="awaiting_input"),
     _operate("stop", "restart", waits="deferred", nobody=_STANDBY),
     _operate("roll-back", "roll-back", "0", stream={"releases": 2}, waits="deferred"),
     _operate("abort", "abort", stream={"standby": True}),
-    _operate("fence", "fence", waits="deferred", nobody=_STANDBY, cuts=True),
+    _operate("fence", "fence", waits="deferred", nobody=_STANDBY, ended=_HOLDER, cuts=True),
     _operate(
         "promote",
         "promote",
@@ -125,19 +128,19 @@ ROWS = (
         lost=_DRIVERS,
         cure=("upgrade", {"version": "s"}),
     ),
-    # It is stopped then, so the new run has only to start it.
-    _operate("start", "restart", waits="deferred", nobody=_HOLDER, lost=_STANDBY),
+    # It starts another driver itself: of a stream that was stopped nobody else would.
+    _operate("start", "restart", waits="deferred", nobody=_HOLDER),
     # What it starts goes on by itself.
     _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_STANDBY),
     _operate("stand_by", "adopt", waits="deferred", **_ADOPTED),
-    _operate("job_ended", "adopt", waits="awaiting_input", **_ADOPTED),
+    _operate("job_ended", "adopt", waits="deferred", **_ADOPTED),
     # It hardly waits where no job has left logs: who stands by holds a moment later.
     _operate("adopt", "adopt", **_ADOPTED),
     _operate("discard", "adopt", "", answer="Reject", ends="failed", **_ADOPTED),
     _operate("tell", "roll-back", "0", stream={"releases": 2}),
     Row("retire", "retire", stream={"releases": 2}, version="1"),
-    # Its holder is dead already, and nobody stands by until it has started one.
-    Row("revive", "revive", waits="deferred", version="1", nobody=_HOLDER, cuts=True),
+    # Its holder is dead already, and nobody stands by until it has started one. The watch runs it once more.
+    Row("revive", "revive", waits="deferred", version="1", nobody=_HOLDER, lost=_STANDBY, cuts=True),
 )
 
 # Tasks without a row: the look of the watch is killed in `test_scheduled_watch.py`, and what it triggers is `revive`.
@@ -159,7 +162,7 @@ class Cell:
     @property
     def states(self) -> frozenset[str]:
         """The states of the task in which the victim is killed."""
-        if self.victim is Victim.WORKER or not self.row.waits:
+        if self.victim is Victim.WORKER or not self.row.waits or self.victim in self.row.ended:
             return frozenset({"running"})
         return frozenset({self.row.waits})
 

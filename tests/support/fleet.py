@@ -18,6 +18,7 @@ from typing import Any, cast
 
 import psutil
 import pytest
+import requests
 
 from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.clusters import local_spark
@@ -182,9 +183,9 @@ class Fleet:
         self.api.call("PATCH", f"dags/{member.dag}/dagRuns/{member.run}", json={"state": "failed"})
 
     def answer(self, member: Member, task: str, answer: str) -> None:
-        """Answer what a task asks; one that asks not yet, or has its answer, is left alone."""
+        """Answer what a task asks; one that asks not yet or has its answer is left alone, and so is a busy Airflow."""
         path = f"dags/{member.dag}/dagRuns/{member.run}/taskInstances/{task}/-1/hitlDetails"
-        with contextlib.suppress(StackError):
+        with contextlib.suppress(StackError, requests.Timeout):
             self.api.call("PATCH", path, json={"chosen_options": [answer], "params_input": {}})
 
     def workers(self, task: Task) -> list[psutil.Process]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.control import ControlLog
@@ -18,6 +19,7 @@ from airflow_stream_provider.lifecycle.record import Kind
 from demo.environment import DemoEnvironment, create_topics, lay_out
 from devstack.audit import count, deliveries, end_offsets
 from devstack.drivers import wait_for
+from devstack.errors import StackError
 from devstack.producer import Producer
 from devstack.stack import LocalStack
 from tests.support.control_root import new_log
@@ -119,6 +121,31 @@ def test_a_task_cleared_afterwards_changes_nothing(world: World, task: str) -> N
 
     after = world.log.refresh()
     assert (after.holder, after.epoch, set(after.deployments)) == (before.holder, before.epoch, set(before.deployments))
+
+
+def test_an_approval_by_nobody_is_a_no_and_the_stream_goes_on(world: World) -> None:
+    """Those who may answer are named, and none of them does; somebody else tries."""
+    file, before = world.site.spec.source, world.log.refresh()
+    text = file.read_text()
+    fields = yaml.safe_load(text)
+    fields["upgrade"].update(approval=True, approvers=["night-shift"], approval_timeout="60s")
+    file.write_text(yaml.safe_dump(fields, sort_keys=False))
+    try:
+        run = world.upgrade("3")
+        tasks = f"dags/{DAG}/dagRuns/{run}/taskInstances"
+        wait_for("the question", lambda: world.site.airflow.task_states(DAG, run)["approve"] == "deferred", 600)
+        answer = {"chosen_options": ["Approve"], "params_input": {}}
+        with pytest.raises(StackError) as refused:
+            world.site.airflow.call("PATCH", f"{tasks}/approve/-1/hitlDetails", json=answer)
+        assert refused.value.fields["status"] == 403
+        world.ends(run, "failed")
+    finally:
+        file.write_text(text)
+    said = world.site.airflow.task_log(DAG, run, "approve")
+    assert "Nobody answered within 0:01:00, which counts as a no: the standby is ended. Trigger it again." in said
+    after = world.log.refresh()
+    assert (after.holder, after.epoch) == (before.holder, before.epoch)
+    assert [d.id for d in after.deployments.values() if not d.ended] == [deployment_of(before.holder or "")]
 
 
 def test_a_task_cleared_while_it_waits_ends_the_same(world: World) -> None:
