@@ -80,6 +80,8 @@ class Acts:
         self._clock = ports.clock
         self._deployment = control.deployment
         self._incarnation = control.incarnation
+        # The rewind that this driver has seen done, and in which epoch: it may start again in place.
+        self._went_back: tuple[str, int] | None = None
         self._last_tend = 0.0
         self._unable_since: float | None = None
 
@@ -186,16 +188,19 @@ class Acts:
         """Start all queries in the background; this driver holds the stream."""
         before = ends_before(state)
         due = due_rewind(state, self._incarnation)
+        gone_back = due is not None and (due.mark, state.epoch) == self._went_back
         queries = self._queries.hold()
         self.running = True
         self._heartbeat.phase = DriverPhase.RUNNING
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
-        self._heartbeat.rewind, self._heartbeat.rewind_undone = "", False
+        if not gone_back:
+            self._heartbeat.rewind, self._heartbeat.rewind_undone = "", False
 
         def begin() -> None:
-            if due is not None:
+            if due is not None and not gone_back:
                 self._go_back(queries, due, before.committed)
+                self._went_back = None if self._heartbeat.rewind_undone else (due.mark, state.epoch)
             self._queries.start(queries, before.committed, required=before.required)
 
         try:

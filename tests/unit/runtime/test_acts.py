@@ -209,6 +209,28 @@ def test_one_that_has_let_go_had_done_it() -> None:
     assert driver.did == ["acquired", "hold", "start"], "it has taken the stream back"
 
 
+def test_one_that_starts_again_in_place_looks_no_more_whether_it_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: with its storage away, or a query over by then, a holder of weeks failed instead."""
+    driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
+    work(driver)
+    write(driver.log, requested("back", OLD), ready("back", OLD))
+    driver.turn()
+    driver.moves(OLD, 1)
+    driver.turn()
+    write(driver.log, failed(OLD))
+    driver.work()
+
+    def away(*arguments: object) -> None:
+        raise CheckpointError("The storage is away.")
+
+    monkeypatch.setattr(driver.queries, "rewind", away)
+    driver.did.clear()
+    driver.turn()
+    driver.work()
+    assert driver.did == ["hold", "start"]
+    assert beat(driver, NEW).rewind == "It went back."
+
+
 AFTER_ITS_LOSS = [*reads_again(*HANDED_OVER), standby(TWIN), fenced(NEW), requested("more", TWIN), ready("more", TWIN)]
 
 
