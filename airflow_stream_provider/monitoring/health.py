@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -69,7 +70,8 @@ def _rewind(snapshot: Snapshot) -> Symptom:
     heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
     if heartbeat is None:
         return Symptom(Health.UNKNOWN)
-    return Symptom(Health.FAIL, heartbeat.rewind) if heartbeat.rewind_undone else Symptom(Health.PASS)
+    problem = undone(snapshot.state, heartbeat)
+    return Symptom(Health.FAIL if problem else Health.PASS, problem)
 
 
 def _log(state: StreamState, before: int) -> Symptom:

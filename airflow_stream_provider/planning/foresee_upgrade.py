@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lifecycle.due_rewind import due_rewind
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.planning.abort import has_held
@@ -78,7 +78,7 @@ def _rewound(snapshot: Snapshot, wanted: WantedRewind) -> str:
     beat = snapshot.heartbeats.get(holder or "")
     if due is None or due.wanted.to != wanted.to or not wanted.queries.keys() <= due.wanted.queries.keys():
         return ""
-    if beat is not None and beat.rewind_undone:
+    if undone(snapshot.state, beat):
         return ""
     said = f" {beat.rewind}" if beat is not None and beat.rewind else ""
     return f"{due.mark} was to go back to there, and that is done once.{said} Give another time to go back again."

@@ -22,8 +22,7 @@ def after_fence(snapshot: Snapshot, driver: str) -> str:
     which = f" (by its last heartbeat {batches}, or a later one)" if batches else ""
     return (
         f"the batch that is cut off, if one is under way{which}, as a whole and with the same records. What it has "
-        "written already is there twice then, unless the sink skips batches that it has seen."
-        + _owed(snapshot, driver)
+        "written already is there twice then, unless the sink skips batches that it has seen." + _owed(snapshot, driver)
     )
 
 

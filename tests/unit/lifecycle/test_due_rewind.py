@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind, undone
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from tests.support.story import (
@@ -40,14 +41,17 @@ def _up(incarnation: str, request: str, epoch: int) -> list[Record]:
 
 
 def due(records: Sequence[Record], incarnation: str) -> DueRewind | None:
+    return due_rewind(play(asked(records)), incarnation)
+
+
+def asked(records: Sequence[Record]) -> list[Record]:
     more: dict[str, Any] = {"rewind": WANTED.to_json()}
-    asked = [
+    return [
         replace(each, fields={**each.fields, **more, "release": {**each["release"], "format": 2}})
         if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT
         else each
         for each in records
     ]
-    return due_rewind(play(asked), incarnation)
 
 
 def test_the_first_driver_of_its_deployment_does_it() -> None:
@@ -85,3 +89,18 @@ def test_then_it_is_over(end: list[Record]) -> None:
     """And so it stays, whatever becomes of checkpoints and queries later."""
     epoch = 3 + sum(record.kind == "acquired" for record in end)
     assert due([*HOLDS, standby(TWIN), *end, *_up(OLD, "back", epoch)], OLD) is None
+
+
+def test_a_runtime_that_does_not_know_of_it_leaves_it_undone() -> None:
+    """Found by a review: nobody was told, and the command said that it was done, and would not do it again."""
+    warm = [*HOLDS, standby(TWIN), fenced(NEW)]
+    older, newer = (play(asked([*warm, *_up(name, "back", 3)])) for name in (OLD, TWIN))
+    says = undone(older, Heartbeat())
+    assert says.startswith(f"{NEW_DEPLOYMENT} was to read records since 2025-11-24 16:00:00 UTC again, and was lost")
+    assert says.endswith("The runtime of orders-1-aaaa is of an earlier version, and does not know of it.")
+    between = play(asked([*warm, *_up(TWIN, "back", 3), released(TWIN, None, None), *_up(OLD, "late", 4)]))
+    assert undone(between, Heartbeat()) == "", "another one has looked"
+    assert undone(newer, Heartbeat()) == undone(newer, None) == "", "it looks"
+    assert undone(newer, Heartbeat(rewind="Too late.", rewind_undone=True)) == "Too late."
+    assert undone(play(asked(warm)), None) == "", "nobody holds yet"
+    assert undone(play(asked(HOLDS)), Heartbeat()) == undone(play(HOLDS), Heartbeat()) == ""
