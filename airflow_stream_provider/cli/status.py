@@ -15,6 +15,7 @@ from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
+from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
@@ -136,9 +137,10 @@ def _status(spec: StreamSpec) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    said = (unreadable, illegal_records(state), last.problem if last else "", stale)
+    left = undone(state, beats.get(state.holder or ""))
+    said = (unreadable, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
-    if state.illegal_count:
+    if state.illegal_count or left:
         code = Code.worst((code, Code.WARN))
     return StreamStatus(
         spec.name,

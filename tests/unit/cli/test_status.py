@@ -210,6 +210,14 @@ def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
     assert f"{first} (acquired: only-the-appointed), {first + 1} (unreadable: readable)" in found.problem
 
 
+def test_a_rewind_that_was_left_undone_is_a_warning(spec: StreamSpec) -> None:
+    log = new_log(spec.control)
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(at=time.time(), rewind="orders-2 was lost. Nobody does it any more.", rewind_undone=True))
+    found = status_of(spec.model_copy(update={"kafka": None}))
+    assert (found.problem, found.code) == ("orders-2 was lost. Nobody does it any more.", Code.WARN)
+
+
 def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:
     log = new_log(spec.control)
     write(log, *RUNNING)
