@@ -41,7 +41,8 @@ class GuardedStream:
         self.drag = folder / "drag"
         arguments = [*orders.arguments(), "--drag", str(self.drag)]
         connections = {"cluster": "spark_under_test", "kafka": "kafka_under_test"}
-        self.file = yaml_of(orders, folder, arguments=arguments, **connections)
+        upgrade = {"rehearse_seconds": "10m"}  # a busy machine is no reason to refuse
+        self.file = yaml_of(orders, folder, arguments=arguments, upgrade=upgrade, **connections)
 
     @property
     def spec(self) -> StreamSpec:
