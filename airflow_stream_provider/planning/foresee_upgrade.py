@@ -45,6 +45,9 @@ def foresee_rewind(asked: Asked) -> Foreseen:
     done = _rewound(snapshot, found.wanted)
     if done:
         return asked.done(done)
+    unknown = _rewinds_still(snapshot)
+    if unknown:
+        return asked.refused(unknown)
     deploys = _deploy(asked, "the same")
     if not deploys.parts:
         return deploys
@@ -82,6 +85,18 @@ def _rewound(snapshot: Snapshot, wanted: WantedRewind) -> str:
         return ""
     said = f" {beat.rewind}" if beat is not None and beat.rewind else ""
     return f"{due.mark} was to go back to there, and that is done once.{said} Give another time to go back again."
+
+
+def _rewinds_still(snapshot: Snapshot) -> str:
+    """Return why no other rewind is asked for yet: were it lost now, one of the two would be forgotten."""
+    holder = snapshot.state.holder
+    due, beat = due_rewind(snapshot.state, holder or ""), snapshot.heartbeats.get(holder or "")
+    if holder is None or due is None or (beat is not None and beat.rewind) or undone(snapshot.state, beat):
+        return ""
+    return (
+        f"{holder} was to go back to {at(due.wanted.to)}, and has not said yet what became of that. Wait until it has "
+        "(`airflow streams history`, and its log), or roll it back; then ask again."
+    )
 
 
 def foresee_promote(asked: Asked) -> Foreseen:

@@ -215,7 +215,8 @@ class Acts:
         It fails for that only where its own deployment was asked: no driver would ever start again otherwise.
         """
         try:
-            self._heartbeat.rewind = self._queries.rewind(queries, due, committed)
+            # Never empty: who asks for another one waits for what became of this.
+            self._heartbeat.rewind = self._queries.rewind(queries, due, committed) or "No query had to go back."
         except ControlLogReplaced:
             raise
         except Exception as error:

@@ -285,3 +285,13 @@ def test_a_rewind_that_is_done_is_not_done_again() -> None:
     once_more = seen(Operation.REWIND, rewound, *rest, beats=beat, wanted=later)
     assert once_more.parts
     assert once_more.reads_again.endswith("It was asked for before: a goes back after batch 7.")
+
+
+def test_no_other_rewind_is_asked_for_while_one_is_carried_out() -> None:
+    """Lost now, the second would take the place of the first, of which nobody would hear again."""
+    first, *rest = RUNNING
+    rewound = replace(first, fields={**first.fields, "rewind": BACK.to_json()})
+    later = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to + 1, BACK.queries)))
+    found = seen(Operation.REWIND, rewound, *rest, wanted=later)
+    assert found.parts == ()
+    assert f"{OLD} was to go back to 2025-11-24 16:00:00 UTC, and has not said yet" in found.refused
