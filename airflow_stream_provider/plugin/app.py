@@ -13,7 +13,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, Response
 
-from airflow_stream_provider.cli.status import StreamStatus, status_of
+from airflow_stream_provider.cli.status import StreamStatus, read_status
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.plugin.bounded_reads import BoundedReads
@@ -51,7 +51,8 @@ VisibleDep = Annotated[list[Visible], Depends(_visible)]
 
 def make_app() -> FastAPI:
     """Return the application: a list of streams, a page for each one, and the style of both. All of it is read only."""
-    app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None)
+    # A redirect would be sent to whoever asks, logged in or not, and to the host that he names.
+    app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     reads = BoundedReads()
 
     @app.get("/")
@@ -94,7 +95,7 @@ async def _reopen(reads: BoundedReads, visible: Iterable[Visible]) -> None:
 
 
 async def _status(reads: BoundedReads, shown: Visible) -> StreamStatus:
-    found = await _known(reads, shown, "status", status_of, STATUS_SECONDS)
+    found = await _known(reads, shown, "status", read_status, STATUS_SECONDS)
     return StreamStatus(shown.stream.name, problem=found) if isinstance(found, str) else found
 
 

@@ -15,7 +15,8 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
-from airflow_stream_provider.cli.status import status_of
+from airflow_stream_provider.cli import status
+from airflow_stream_provider.cli.status import read_status
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.plugin import app as page
@@ -110,6 +111,13 @@ def test_without_a_user_nothing_is_shown_and_nobody_looks(client: TestClient, mo
         assert client.get(path).status_code == 401
 
 
+@pytest.mark.parametrize("path", ["/stream/", "/page.css/", "/other"])
+def test_nobody_is_sent_elsewhere(client: TestClient, path: str) -> None:
+    said = client.get(path, headers={"host": "evil.example"}, follow_redirects=False)
+    assert said.status_code == 404
+    assert "location" not in said.headers
+
+
 def test_every_route_asks_for_the_user_and_only_reads() -> None:
     app = page.make_app()
     for route in app.routes:
@@ -150,10 +158,10 @@ def test_a_store_that_hangs_is_a_sentence_and_others_are_shown_meanwhile(
     ended = threading.Event()
 
     def read(spec: StreamSpec) -> object:
-        return ended.wait(60) if spec.name == "hangs" else status_of(spec)
+        return ended.wait(60) if spec.name == "hangs" else read_status(spec)
 
     monkeypatch.setattr(page, "STATUS_SECONDS", 0.5)
-    monkeypatch.setattr(page, "status_of", read)
+    monkeypatch.setattr(page, "read_status", read)
     try:
         text = text_of(client.get("/").text)
         assert NEW in text
@@ -186,8 +194,11 @@ def test_an_error_that_nobody_thought_of_is_logged_and_its_text_shown_to_nobody(
     def fail(spec: StreamSpec) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(page, "answer", fail)
-    text = client.get("/stream?dag_id=orders__operate").text
-    assert "RuntimeError" in text
-    assert "hunter2" not in text
-    assert "hunter2" in caplog.text
+    for module, name, path in ((page, "answer", "/stream?dag_id=orders__operate"), (status, "control_root", "/")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, fail)
+            text = client.get(path).text
+        assert "RuntimeError" in text
+        assert "hunter2" not in text
+        assert "hunter2" in caplog.text
+        caplog.clear()
