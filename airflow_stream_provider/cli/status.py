@@ -68,7 +68,7 @@ class StreamStatus:
     :param silent_seconds: age of the driver's last sign of life; None = unknown.
     :param holder: the driver that holds; empty for nobody.
     :param since: when it came to hold, in seconds since 1970 by its clock; None while nobody holds.
-    :param event: the last one of the stream's life; None: there was none.
+    :param event: the last one of the stream's life; None: there was none lately, among the last records.
     """
 
     stream: str

@@ -46,7 +46,12 @@ def _visible(user: GetUserDep) -> list[Visible]:
     return visible_streams(user)
 
 
+def _asked_for(user: GetUserDep, dag_id: str) -> Visible | None:
+    return next((each for each in visible_streams(user, dag_id) if each.form == dag_id), None)
+
+
 VisibleDep = Annotated[list[Visible], Depends(_visible)]
+AskedForDep = Annotated[Visible | None, Depends(_asked_for)]
 
 
 def make_app() -> FastAPI:
@@ -63,9 +68,8 @@ def make_app() -> FastAPI:
         return _html("list", now=time.time(), streams=list(zip(visible, found, strict=True)))
 
     @app.get("/stream")
-    async def stream(dag_id: str, visible: VisibleDep) -> HTMLResponse:
+    async def stream(shown: AskedForDep) -> HTMLResponse:
         """Show one stream: who holds, whether it can be rolled back, and what has happened."""
-        shown = next((each for each in visible if each.form == dag_id), None)
         if shown is None:
             # Also where there is one that this user may not see.
             return _html("missing", 404)
@@ -107,7 +111,9 @@ async def _known(
     if spec is None:
         return "It cannot be looked at: it is not known where its control log is."
     try:
-        return await reads.read(spec.control, (shown.form, spec.control, what), partial(read, spec), seconds)
+        # What waits for Kafka or a checkpoint keeps nobody from reading control logs.
+        place = spec.control, what
+        return await reads.read(place, (shown.form, place), partial(read, spec), seconds)
     except StreamError as error:
         return str(error)
     except Exception as error:  # what lies in a control folder may break this in ways not thought of

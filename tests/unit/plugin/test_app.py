@@ -20,6 +20,7 @@ from airflow_stream_provider.cli.status import read_status
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.plugin import app as page
+from airflow_stream_provider.plugin import bounded_reads
 from airflow_stream_provider.plugin.looks import answer
 from airflow_stream_provider.plugin.visible import Visible
 from airflow_stream_provider.spec.shown import Shown
@@ -52,7 +53,7 @@ def shown(tmp_path: Path, log: ControlLog) -> list[Visible]:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, shown: list[Visible]) -> Iterator[TestClient]:
-    monkeypatch.setattr(page, "visible_streams", lambda user: shown)
+    monkeypatch.setattr(page, "visible_streams", lambda user, form=None: shown)
     app = page.make_app()
     app.dependency_overrides[get_user] = lambda: SimpleNamespace(name="anna")
     with TestClient(app) as found:
@@ -86,6 +87,17 @@ def test_a_stream_says_what_a_roll_back_would_do_in_the_words_of_the_command(
         assert f'href="../dags/{dag}"' in said.text
 
 
+def test_for_one_stream_airflow_is_asked_for_one_dag(
+    client: TestClient, shown: list[Visible], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be a thousand, each of which is some 25 kB of JSON in the database."""
+    asked: list[str | None] = []
+    monkeypatch.setattr(page, "visible_streams", lambda user, form=None: asked.append(form) or shown)
+    client.get("/stream", params={"dag_id": "orders__operate"})
+    client.get("/")
+    assert asked == ["orders__operate", None]
+
+
 def test_each_answer_forbids_scripts_and_frames_and_is_kept_nowhere(client: TestClient) -> None:
     for path in ("/", "/stream?dag_id=orders__operate", "/stream?dag_id=none", "/page.css"):
         headers = client.get(path).headers
@@ -105,9 +117,9 @@ def test_without_a_user_nothing_is_shown_and_nobody_looks(client: TestClient, mo
     def refuse() -> None:
         raise HTTPException(401)
 
-    monkeypatch.setattr(page, "visible_streams", lambda user: pytest.fail("nobody was asked who it is"))
+    monkeypatch.setattr(page, "visible_streams", lambda *asked: pytest.fail("nobody was asked who it is"))
     client.app.dependency_overrides[get_user] = refuse  # type: ignore[attr-defined]
-    for path in ("/", "/stream?dag_id=orders__operate", "/page.css"):
+    for path in ("/", "/stream?dag_id=orders__operate", "/stream", "/page.css"):
         assert client.get(path).status_code == 401
 
 
@@ -166,6 +178,24 @@ def test_a_store_that_hangs_is_a_sentence_and_others_are_shown_meanwhile(
         text = text_of(client.get("/").text)
         assert NEW in text
         assert "It did not answer the API server within" in text
+    finally:
+        ended.set()
+
+
+def test_answers_that_wait_for_kafka_keep_nobody_from_reading_the_control_logs_beside_them(
+    client: TestClient, shown: list[Visible], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown += [visible(f"other-{number}", f"file://{tmp_path}") for number in range(bounded_reads.WIDTH)]
+    ended = threading.Event()
+    monkeypatch.setattr(page, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(page, "STATUS_SECONDS", 3.0)
+    monkeypatch.setattr(page, "answer", lambda spec: ended.wait(60))
+    try:
+        for each in shown[1:]:
+            assert "That is not known." in client.get("/stream", params={"dag_id": each.form}).text
+        text = text_of(client.get("/").text)
+        assert NEW in text
+        assert "did not answer" not in text
     finally:
         ended.set()
 

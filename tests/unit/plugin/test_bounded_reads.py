@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_stream_provider.lag.guarded_reads import ReadHangs
+from airflow_stream_provider.plugin import bounded_reads
 from airflow_stream_provider.plugin.bounded_reads import BoundedReads
 
 LONG = 60.0
@@ -72,6 +73,34 @@ def test_of_one_place_a_few_hang_at_most_and_other_places_answer(dead: threading
         with pytest.raises(ReadHangs):
             await reads.read("dead", "another", lambda: hang(9), 0.2)
         assert sorted(begun) == [0, 1]
+        assert await reads.read("alive", "a", lambda: 7, LONG) == 7
+
+    asyncio.run(run())
+
+
+def test_of_many_places_a_few_are_read_at_once_and_those_that_are_slow_do_not_count(
+    dead: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stream may have a control root of its own, and each read opens files in Airflow's own process."""
+    monkeypatch.setattr(bounded_reads, "BRISK", 3)
+    monkeypatch.setattr(bounded_reads, "SLOW_SECONDS", LONG)
+    begun: list[int] = []
+
+    def hang(number: int) -> None:
+        begun.append(number)
+        dead.wait(LONG)
+
+    async def run() -> None:
+        reads = BoundedReads()
+        asked = [reads.read(number, number, lambda number=number: hang(number), 1.0) for number in range(9)]  # type: ignore[misc]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(each, ReadHangs) for each in found)
+        assert sorted(begun) == [0, 1, 2]
+
+        monkeypatch.setattr(bounded_reads, "SLOW_SECONDS", 0.01)
+        reads = BoundedReads()
+        asked = [reads.read(number, number, lambda: dead.wait(LONG), 0.05) for number in range(9)]
+        await asyncio.gather(*asked, return_exceptions=True)
         assert await reads.read("alive", "a", lambda: 7, LONG) == 7
 
     asyncio.run(run())
