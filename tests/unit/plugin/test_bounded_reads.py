@@ -99,7 +99,7 @@ def test_of_many_places_a_few_are_read_at_once_and_those_that_are_slow_do_not_co
 
         monkeypatch.setattr(bounded_reads, "SLOW_SECONDS", 0.01)
         reads = BoundedReads()
-        asked = [reads.read(number, number, lambda: dead.wait(LONG), 0.05) for number in range(9)]
+        asked = [reads.read(number, number, lambda: hang(0), 0.05) for number in range(9)]
         await asyncio.gather(*asked, return_exceptions=True)
         assert await reads.read("alive", "a", lambda: 7, LONG) == 7
 
