@@ -16,6 +16,8 @@ T = TypeVar("T")
 WIDTH = 4
 # Threads of all places, however many these are; one that takes longer than SLOW_SECONDS does not count any more.
 BRISK, SLOW_SECONDS = 32, 2.0
+# A read that had no turn for so long is begun for nobody: whoever asked for it was told so long ago.
+TURN_SECONDS = 60.0
 
 
 class BoundedReads:
@@ -49,8 +51,11 @@ class BoundedReads:
         return found
 
     async def _run(self, place: Hashable, call: Callable[[], T], seconds: float) -> T:
+        asked = time.monotonic()
         async with self._slots.setdefault(place, asyncio.Semaphore(self._width)):
             async with self._brisk:
+                if time.monotonic() - asked > TURN_SECONDS:
+                    raise _hangs(seconds)
                 began = time.monotonic()
                 reading = asyncio.ensure_future(in_daemon_thread("airflow-stream-page", call))
                 await asyncio.wait({reading}, timeout=SLOW_SECONDS)

@@ -106,6 +106,31 @@ def test_of_many_places_a_few_are_read_at_once_and_those_that_are_slow_do_not_co
     asyncio.run(run())
 
 
+def test_what_had_no_turn_for_long_is_not_begun_for_nobody(
+    dead: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Kafka that is away takes ten seconds for each of a thousand streams, one after the other."""
+    monkeypatch.setattr(bounded_reads, "TURN_SECONDS", 0.05)
+    begun: list[int] = []
+
+    async def run() -> None:
+        reads = BoundedReads(width=1)
+        asked = [reads.read("root", "first", lambda: dead.wait(LONG), 0.2)]
+        asked += [reads.read("root", number, lambda: bool(begun.append(1)), 0.2) for number in range(3)]
+        await asyncio.gather(*asked, return_exceptions=True)
+        dead.set()
+        # What is asked for now has its turn, after those before it.
+        while True:
+            try:
+                assert await reads.read("root", "now", lambda: 7, LONG) == 7
+                break
+            except ReadHangs:
+                pass
+        assert begun == []
+
+    asyncio.run(run())
+
+
 def test_who_asks_for_the_same_meanwhile_gets_the_same_answer() -> None:
     begun: list[int] = []
     go = threading.Event()
