@@ -69,7 +69,7 @@ class StreamStatus:
     :param silent_seconds: age of the driver's last sign of life; None = unknown.
     :param holder: the driver that holds; empty for nobody.
     :param since: when it came to hold, in seconds since 1970 by its clock; None while nobody holds.
-    :param event: the last one of the stream's life; None: there was none.
+    :param event: the last one of the stream's life; None: there was none lately, among the last records.
     """
 
     stream: str
@@ -107,12 +107,16 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
     if isinstance(spec, SpecError):
         return StreamStatus(Path(str(spec.fields.get("file", "?"))).stem, problem=str(spec))
     try:
-        return _status(spec)
+        return read_status(spec)
     except Exception as error:  # noqa: BLE001 - what lies in a control folder may break this in ways not thought of
         return StreamStatus(spec.name, problem=f"Its status is unknown: {error!r}.")
 
 
-def _status(spec: StreamSpec) -> StreamStatus:
+def read_status(spec: StreamSpec) -> StreamStatus:
+    """Return what `status_of` does of a stream that is known; where the API server asks, whose log has other readers.
+
+    :raises Exception: whatever nobody has thought of, with a text in which nobody has looked for secrets.
+    """
     try:
         root = control_root(spec.control)
         log = ControlLog(root.store(spec.name), spec.name)

@@ -13,7 +13,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, Response
 
-from airflow_stream_provider.cli.status import StreamStatus, status_of
+from airflow_stream_provider.cli.status import StreamStatus, read_status
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.plugin.bounded_reads import BoundedReads
@@ -46,12 +46,18 @@ def _visible(user: GetUserDep) -> list[Visible]:
     return visible_streams(user)
 
 
+def _asked_for(user: GetUserDep, dag_id: str) -> Visible | None:
+    return next((each for each in visible_streams(user, dag_id) if each.form == dag_id), None)
+
+
 VisibleDep = Annotated[list[Visible], Depends(_visible)]
+AskedForDep = Annotated[Visible | None, Depends(_asked_for)]
 
 
 def make_app() -> FastAPI:
     """Return the application: a list of streams, a page for each one, and the style of both. All of it is read only."""
-    app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None)
+    # A redirect would be sent to whoever asks, logged in or not, and to the host that he names.
+    app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     reads = BoundedReads()
 
     @app.get("/")
@@ -62,9 +68,8 @@ def make_app() -> FastAPI:
         return _html("list", now=time.time(), streams=list(zip(visible, found, strict=True)))
 
     @app.get("/stream")
-    async def stream(dag_id: str, visible: VisibleDep) -> HTMLResponse:
+    async def stream(shown: AskedForDep) -> HTMLResponse:
         """Show one stream: who holds, whether it can be rolled back, and what has happened."""
-        shown = next((each for each in visible if each.form == dag_id), None)
         if shown is None:
             # Also where there is one that this user may not see.
             return _html("missing", 404)
@@ -94,7 +99,7 @@ async def _reopen(reads: BoundedReads, visible: Iterable[Visible]) -> None:
 
 
 async def _status(reads: BoundedReads, shown: Visible) -> StreamStatus:
-    found = await _known(reads, shown, "status", status_of, STATUS_SECONDS)
+    found = await _known(reads, shown, "status", read_status, STATUS_SECONDS)
     return StreamStatus(shown.stream.name, problem=found) if isinstance(found, str) else found
 
 
@@ -106,7 +111,9 @@ async def _known(
     if spec is None:
         return "It cannot be looked at: it is not known where its control log is."
     try:
-        return await reads.read(spec.control, (shown.form, spec.control, what), partial(read, spec), seconds)
+        # What waits for Kafka or a checkpoint keeps nobody from reading control logs.
+        place = spec.control, what
+        return await reads.read(place, (shown.form, place), partial(read, spec), seconds)
     except StreamError as error:
         return str(error)
     except Exception as error:  # what lies in a control folder may break this in ways not thought of

@@ -14,6 +14,10 @@ T = TypeVar("T")
 
 # Threads of one place: so many may hang, and those of other places answer all the same.
 WIDTH = 4
+# Threads of all places, however many these are; one that takes longer than SLOW_SECONDS does not count any more.
+BRISK, SLOW_SECONDS = 32, 2.0
+# A read that had no turn for so long is begun for nobody: whoever asked for it was told so long ago.
+TURN_SECONDS = 60.0
 
 
 class BoundedReads:
@@ -24,10 +28,11 @@ class BoundedReads:
 
     def __init__(self, width: int = WIDTH) -> None:
         self._width = width
-        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._slots: dict[Hashable, asyncio.Semaphore] = {}
+        self._brisk = asyncio.Semaphore(BRISK)
         self._running: dict[Hashable, asyncio.Task[Any]] = {}
 
-    async def read(self, place: str, key: Hashable, call: Callable[[], T], seconds: float) -> T:
+    async def read(self, place: Hashable, key: Hashable, call: Callable[[], T], seconds: float) -> T:
         """Return what a call returns; whoever asks for the same meanwhile gets the same answer.
 
         :param place: what may hang, such as a control root.
@@ -45,10 +50,16 @@ class BoundedReads:
         found: T = task.result()
         return found
 
-    async def _run(self, place: str, call: Callable[[], T], seconds: float) -> T:
+    async def _run(self, place: Hashable, call: Callable[[], T], seconds: float) -> T:
+        asked = time.monotonic()
         async with self._slots.setdefault(place, asyncio.Semaphore(self._width)):
-            began = time.monotonic()
-            found = await in_daemon_thread("airflow-stream-page", call)
+            async with self._brisk:
+                if time.monotonic() - asked > TURN_SECONDS:
+                    raise _hangs(seconds)
+                began = time.monotonic()
+                reading = asyncio.ensure_future(in_daemon_thread("airflow-stream-page", call))
+                await asyncio.wait({reading}, timeout=SLOW_SECONDS)
+            found = await reading
         # What was read before a mount came back is of long ago.
         if time.monotonic() - began > seconds:
             raise _hangs(seconds)
@@ -63,6 +74,6 @@ class BoundedReads:
 def _hangs(seconds: float) -> ReadHangs:
     return ReadHangs(
         f"It did not answer the API server within {seconds:.0f} s.",
-        next_step="Load the page again. If that stays so, look at the mount, or at Kafka, from the API server; "
-        "`airflow streams` asks from where it is run.",
+        next_step="Load the page again: of many streams, some may only have had no turn. If that stays so, look at the "
+        "mount, or at Kafka, from the API server; `airflow streams` asks from where it is run.",
     )

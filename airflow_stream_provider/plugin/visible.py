@@ -32,8 +32,11 @@ class Visible:
         return f"{self.form.removesuffix(FORM)}__upgrade"
 
 
-def visible_streams(user: BaseUser) -> list[Visible]:
-    """Return the streams whose form this user may read, by its id. Blocks: it reads Airflow's database."""
+def visible_streams(user: BaseUser, form: str | None = None) -> list[Visible]:
+    """Return the streams whose form this user may read, by its id. Blocks: it reads Airflow's database.
+
+    :param form: id of the one that is wanted; default: all.
+    """
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.models.dag import DagModel
     from airflow.models.serialized_dag import SerializedDagModel
@@ -47,7 +50,7 @@ def visible_streams(user: BaseUser) -> list[Visible]:
     with create_session() as session:
         allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
         files = {dag: (bundle, file) for dag, bundle, file in session.execute(rows) if dag in allowed}
-        forms = [dag for dag in files if dag.endswith(FORM)]
+        forms = [dag for dag in files if dag.endswith(FORM) and form in (None, dag)]
         found = SerializedDagModel.get_latest_serialized_dags(dag_ids=forms, session=session) if forms else []
         return visible_of({each.dag_id: each.data or {} for each in found}, files)
 

@@ -45,8 +45,10 @@ def read_shown(text: str) -> Shown | None:
         said = json.loads(text)
         fields, problem = dict(said["stream"]), str(said["problem"])
         name = str(fields["name"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
+    # Whoever writes a DAG writes this: it says where to look, and nothing else.
+    fields = {key: value for key, value in fields.items() if key in _FIELDS}
     try:
         # A connection that could not be read is none that there is.
         spec = StreamSpec.model_validate({"cluster": "none", **fields, **PLACEHOLDERS})

@@ -47,7 +47,7 @@ def look_while_a_root_hangs() -> None:
     shown = [_stream(scratch / "alive", "alive"), *(_stream(scratch / "dead", f"dead-{n}") for n in range(DEAD))]
     app = page.make_app()
     app.dependency_overrides[get_user] = lambda: SimpleNamespace(name="anna")
-    page.visible_streams = lambda user: shown  # type: ignore[attr-defined]
+    page.visible_streams = lambda user, form=None: shown  # type: ignore[attr-defined]
     page.LIFE_SECONDS = page.ANSWER_SECONDS = page.STATUS_SECONDS
     with TestClient(app) as client:
         assert client.get("/").text.count(NEW) == len(shown)

@@ -15,10 +15,12 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
-from airflow_stream_provider.cli.status import status_of
+from airflow_stream_provider.cli import status
+from airflow_stream_provider.cli.status import read_status
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.plugin import app as page
+from airflow_stream_provider.plugin import bounded_reads
 from airflow_stream_provider.plugin.looks import answer
 from airflow_stream_provider.plugin.visible import Visible
 from airflow_stream_provider.spec.shown import Shown
@@ -51,7 +53,7 @@ def shown(tmp_path: Path, log: ControlLog) -> list[Visible]:
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, shown: list[Visible]) -> Iterator[TestClient]:
-    monkeypatch.setattr(page, "visible_streams", lambda user: shown)
+    monkeypatch.setattr(page, "visible_streams", lambda user, form=None: shown)
     app = page.make_app()
     app.dependency_overrides[get_user] = lambda: SimpleNamespace(name="anna")
     with TestClient(app) as found:
@@ -85,6 +87,17 @@ def test_a_stream_says_what_a_roll_back_would_do_in_the_words_of_the_command(
         assert f'href="../dags/{dag}"' in said.text
 
 
+def test_for_one_stream_airflow_is_asked_for_one_dag(
+    client: TestClient, shown: list[Visible], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be a thousand, each of which is some 25 kB of JSON in the database."""
+    asked: list[str | None] = []
+    monkeypatch.setattr(page, "visible_streams", lambda user, form=None: asked.append(form) or shown)
+    client.get("/stream", params={"dag_id": "orders__operate"})
+    client.get("/")
+    assert asked == ["orders__operate", None]
+
+
 def test_each_answer_forbids_scripts_and_frames_and_is_kept_nowhere(client: TestClient) -> None:
     for path in ("/", "/stream?dag_id=orders__operate", "/stream?dag_id=none", "/page.css"):
         headers = client.get(path).headers
@@ -104,10 +117,17 @@ def test_without_a_user_nothing_is_shown_and_nobody_looks(client: TestClient, mo
     def refuse() -> None:
         raise HTTPException(401)
 
-    monkeypatch.setattr(page, "visible_streams", lambda user: pytest.fail("nobody was asked who it is"))
+    monkeypatch.setattr(page, "visible_streams", lambda *asked: pytest.fail("nobody was asked who it is"))
     client.app.dependency_overrides[get_user] = refuse  # type: ignore[attr-defined]
-    for path in ("/", "/stream?dag_id=orders__operate", "/page.css"):
+    for path in ("/", "/stream?dag_id=orders__operate", "/stream", "/page.css"):
         assert client.get(path).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/stream/", "/page.css/", "/other"])
+def test_nobody_is_sent_elsewhere(client: TestClient, path: str) -> None:
+    said = client.get(path, headers={"host": "evil.example"}, follow_redirects=False)
+    assert said.status_code == 404
+    assert "location" not in said.headers
 
 
 def test_every_route_asks_for_the_user_and_only_reads() -> None:
@@ -150,14 +170,32 @@ def test_a_store_that_hangs_is_a_sentence_and_others_are_shown_meanwhile(
     ended = threading.Event()
 
     def read(spec: StreamSpec) -> object:
-        return ended.wait(60) if spec.name == "hangs" else status_of(spec)
+        return ended.wait(60) if spec.name == "hangs" else read_status(spec)
 
     monkeypatch.setattr(page, "STATUS_SECONDS", 0.5)
-    monkeypatch.setattr(page, "status_of", read)
+    monkeypatch.setattr(page, "read_status", read)
     try:
         text = text_of(client.get("/").text)
         assert NEW in text
         assert "It did not answer the API server within" in text
+    finally:
+        ended.set()
+
+
+def test_answers_that_wait_for_kafka_keep_nobody_from_reading_the_control_logs_beside_them(
+    client: TestClient, shown: list[Visible], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown += [visible(f"other-{number}", f"file://{tmp_path}") for number in range(bounded_reads.WIDTH)]
+    ended = threading.Event()
+    monkeypatch.setattr(page, "ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr(page, "STATUS_SECONDS", 3.0)
+    monkeypatch.setattr(page, "answer", lambda spec: ended.wait(60))
+    try:
+        for each in shown[1:]:
+            assert "That is not known." in client.get("/stream", params={"dag_id": each.form}).text
+        text = text_of(client.get("/").text)
+        assert NEW in text
+        assert "did not answer" not in text
     finally:
         ended.set()
 
@@ -186,8 +224,11 @@ def test_an_error_that_nobody_thought_of_is_logged_and_its_text_shown_to_nobody(
     def fail(spec: StreamSpec) -> None:
         raise RuntimeError("password=hunter2")
 
-    monkeypatch.setattr(page, "answer", fail)
-    text = client.get("/stream?dag_id=orders__operate").text
-    assert "RuntimeError" in text
-    assert "hunter2" not in text
-    assert "hunter2" in caplog.text
+    for module, name, path in ((page, "answer", "/stream?dag_id=orders__operate"), (status, "control_root", "/")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, fail)
+            text = client.get(path).text
+        assert "RuntimeError" in text
+        assert "hunter2" not in text
+        assert "hunter2" in caplog.text
+        caplog.clear()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_stream_provider.lag.guarded_reads import ReadHangs
+from airflow_stream_provider.plugin import bounded_reads
 from airflow_stream_provider.plugin.bounded_reads import BoundedReads
 
 LONG = 60.0
@@ -73,6 +74,59 @@ def test_of_one_place_a_few_hang_at_most_and_other_places_answer(dead: threading
             await reads.read("dead", "another", lambda: hang(9), 0.2)
         assert sorted(begun) == [0, 1]
         assert await reads.read("alive", "a", lambda: 7, LONG) == 7
+
+    asyncio.run(run())
+
+
+def test_of_many_places_a_few_are_read_at_once_and_those_that_are_slow_do_not_count(
+    dead: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stream may have a control root of its own, and each read opens files in Airflow's own process."""
+    monkeypatch.setattr(bounded_reads, "BRISK", 3)
+    monkeypatch.setattr(bounded_reads, "SLOW_SECONDS", LONG)
+    begun: list[int] = []
+
+    def hang(number: int) -> None:
+        begun.append(number)
+        dead.wait(LONG)
+
+    async def run() -> None:
+        reads = BoundedReads()
+        asked = [reads.read(number, number, lambda number=number: hang(number), 1.0) for number in range(9)]  # type: ignore[misc]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert all(isinstance(each, ReadHangs) for each in found)
+        assert sorted(begun) == [0, 1, 2]
+
+        monkeypatch.setattr(bounded_reads, "SLOW_SECONDS", 0.01)
+        reads = BoundedReads()
+        asked = [reads.read(number, number, lambda: hang(0), 0.05) for number in range(9)]
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert await reads.read("alive", "a", lambda: 7, LONG) == 7
+
+    asyncio.run(run())
+
+
+def test_what_had_no_turn_for_long_is_not_begun_for_nobody(
+    dead: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Kafka that is away takes ten seconds for each of a thousand streams, one after the other."""
+    monkeypatch.setattr(bounded_reads, "TURN_SECONDS", 0.05)
+    begun: list[int] = []
+
+    async def run() -> None:
+        reads = BoundedReads(width=1)
+        asked = [reads.read("root", "first", lambda: dead.wait(LONG), 0.2)]
+        asked += [reads.read("root", number, lambda: bool(begun.append(1)), 0.2) for number in range(3)]
+        await asyncio.gather(*asked, return_exceptions=True)
+        dead.set()
+        # What is asked for now has its turn, after those before it.
+        while True:
+            try:
+                assert await reads.read("root", "now", lambda: 7, LONG) == 7
+                break
+            except ReadHangs:
+                pass
+        assert begun == []
 
     asyncio.run(run())
 

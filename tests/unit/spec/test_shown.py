@@ -77,9 +77,21 @@ def test_what_another_version_has_written_is_a_stream_that_cannot_be_looked_at()
     assert "Another version" in found.problem
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", "null", "1", '{"stream": 1}', '{"stream": {}, "problem": ""}'])
+@pytest.mark.parametrize(
+    "text", ["", "x", "[" * 200_000, "[]", "null", "1", '{"stream": 1}', '{"stream": {}, "problem": ""}']
+)
 def test_what_is_none_of_ours_is_no_stream(text: str) -> None:
     assert read_shown(text) is None
+
+
+def test_it_says_where_to_look_and_nothing_else() -> None:
+    """Whoever writes a DAG writes what the API server reads here."""
+    fields = {"name": "orders", "control": "file:///data", "cluster": "c", "root": "x"}
+    more = {"notify": [{"call": "os.system"}], "conf": {"a": "b"}, "upgrade": {"schedule": "@weekly"}}
+    found = read_shown(json.dumps({"stream": {**fields, **more}, "problem": ""}))
+    assert found is not None
+    assert found.spec is not None
+    assert found.spec.model_fields_set == {"name", "control", "cluster", "application", "version"}
 
 
 def test_a_name_never_becomes_a_path() -> None:
