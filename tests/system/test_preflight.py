@@ -447,24 +447,30 @@ def test_records_that_kafka_deletes_before_they_are_read(stopped: GuardedStream)
     ran = stopped.task(StopStreamOperator, "stops-again", reason="to lose records")
     assert ran.code is Exit.DONE, ran.said
     with KafkaClient("kafka_under_test", orders.stack.broker.connection["extra"]) as client:
-        kept = {"retention.ms": "3600000"}
-        client._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, kept)])
         producer = KafkaProducer(bootstrap_servers=orders.stack.bootstrap_servers)
         for _ in range(100):
-            producer.send(topic, b"-1", partition=0, timestamp_ms=round((time.time() - 3000.0) * 1000))
+            producer.send(topic, b"-1", partition=0)
         producer.close()
+        # Near is what has less than half of its time left. The broker looks for what is too old every five minutes.
+        kept = {"retention.ms": "60000"}
+        client._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, kept)])
+
+        def near() -> list[str]:
+            found = [text for text in stopped.check()["findings"] if "needs next in" in text]
+            return found if len(found) == len(QUERIES) else []
+
         with stopped.untouched(commits=0):
-            near = [text for text in stopped.check()["findings"] if "needs next in" in text]
-        assert [text.partition(" in ")[0] for text in near] == [
+            said = wait_for("both queries to be near", near, 120)
+        assert [text.partition(" in ")[0] for text in said] == [
             f"Kafka deletes the first records that the query {query} needs next" for query in QUERIES
         ]
 
         end = read(stopped.checkpoint("out")).committed[topic][0] + 100
         client._admin.delete_records({TopicPartition(topic, 0): end - 40})
     with stopped.untouched(commits=0):
-        said = stopped.refusal()
-    assert said.startswith(
+        refused = stopped.refusal()
+    assert refused.startswith(
         f"Kafka has deleted 60 records that the query out has not read: of {topic}-0 it needs offset {end - 100} next, "
         f"and the log begins at {end - 40}."
     )
-    assert "Restore the topic, or deploy a release with failOnDataLoss=false and name the query's checkpoint" in said
+    assert "Restore the topic, or deploy a release with failOnDataLoss=false and name the query's checkpoint" in refused
