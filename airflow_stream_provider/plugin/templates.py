@@ -95,7 +95,9 @@ _STREAM = """\
 {% endif %}
 </div>
 <p>To do it: trigger <a href="../dags/{{ shown.form | urlencode }}">{{ shown.form }}</a> with <code>roll-back</code>, or
-<code>airflow streams roll-back {{ shown.stream.name }} --reason "…"</code>. Both say this again, and ask.
+<code>airflow streams roll-back {{ shown.stream.name }} --reason "…"</code>, with <code>--folder</code>
+where its YAML lies elsewhere than the command looks by itself: there may be another stream of this name.
+Both say this again, and ask.
 Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }}</a>
 {%- for watch in shown.watches %}, <a href="../dags/{{ watch | urlencode }}">{{ watch }}</a>{% endfor %}.</p>
 

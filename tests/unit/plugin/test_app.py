@@ -83,6 +83,8 @@ def test_a_stream_says_what_a_roll_back_would_do_in_the_words_of_the_command(
     spec = shown[0].stream.spec
     assert spec is not None
     assert "\n".join(answer(spec).lines) in text_of(said.text)
+    # Another folder may have a stream of this name, which the command would then roll back.
+    assert "--folder" in text_of(said.text)
     for dag in ("orders__operate", "orders__upgrade", "streams__watch"):
         assert f'href="../dags/{dag}"' in said.text
 
