@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, Union
 
+# Schemes of storage that is not mounted on which a file can be replaced at once: HDFS renames over it, and S3A shows an
+# object when its upload is complete. Hadoop's S3A does not rename at once, nor does every store upload at once.
+REPLACES = ("hdfs", "s3a")
+
 
 @dataclass(frozen=True)
 class RemotePath:
@@ -124,6 +128,12 @@ class Files(Protocol):
         """Write a new file, and the folders above it. Whether it replaces one that exists depends on the storage.
 
         On storage that is not mounted others see it whole or not at all.
+        """
+
+    def replace(self, path: Place, data: bytes) -> None:
+        """Replace a small file at once: whoever reads it, also after a crash, finds the old or the new contents.
+
+        On storage that is not mounted only where its scheme is one of REPLACES.
         """
 
     def make_private(self, folder: Place) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from airflow_stream_provider.checkpoint.files import FileFacts, Place
-from airflow_stream_provider.control.disk import open_file, read_file
+from airflow_stream_provider.control.disk import open_file, read_file, sync_folder, write_new
 from airflow_stream_provider.lifecycle.errors import CheckpointError, Damaged
 
 SMALL = 64 * 2**20
@@ -59,6 +59,20 @@ class LocalFiles:
         """See `Files.write`."""
         _path(path).parent.mkdir(parents=True, exist_ok=True)
         _path(path).write_bytes(data)
+
+    def replace(self, path: Place, data: bytes) -> None:
+        """See `Files.replace`."""
+        old = _path(path)
+        new = old.with_name(f".{old.name}.{uuid.uuid4()}.tmp")  # a name that Spark passes over
+        try:
+            write_new(new, data, mode=old.stat().st_mode & 0o777, sync=True)
+            # First: Spark reads a file without its checksums, and refuses one that has others.
+            old.with_name(f".{old.name}.crc").unlink(missing_ok=True)
+            os.replace(new, old)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+        sync_folder(old.parent)
 
     def make_private(self, folder: Place) -> None:
         """See `Files.make_private`."""

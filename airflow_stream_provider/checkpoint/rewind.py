@@ -10,15 +10,12 @@ without records for whoever runs it once more, as a rehearsal does.
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.checkpoint.files import RemotePath
-from airflow_stream_provider.checkpoint.location import Location, locate
+from airflow_stream_provider.checkpoint.files import REPLACES, Place, RemotePath
+from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import (
     REWOUND,
     KafkaOffsets,
@@ -32,7 +29,6 @@ from airflow_stream_provider.checkpoint.logs import (
     unreadable,
 )
 from airflow_stream_provider.checkpoint.read import read
-from airflow_stream_provider.control.disk import sync_folder, write_new
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 _NEW_CHECKPOINT = "Give the query a new checkpoint, and say in the script at which offsets it begins (startingOffsets)."
@@ -49,7 +45,7 @@ class Rewind:
 
     batch: int
     records: int
-    files: tuple[tuple[Path, bytes], ...]
+    files: tuple[tuple[Place, bytes], ...]
 
 
 def check_rewindable(location: Location) -> None:
@@ -58,8 +54,8 @@ def check_rewindable(location: Location) -> None:
     :raises CheckpointError: it cannot, whatever the offsets; the message says why, and what to do instead.
     """
     root = locate(location)
-    if isinstance(root, RemotePath):
-        raise _refused(root, "only in a mounted folder a file can be replaced at once", _NEW_CHECKPOINT)
+    if isinstance(root, RemotePath) and root.root.partition(":")[0] not in REPLACES:
+        raise _refused(root, "on this storage no file can be replaced at once", _NEW_CHECKPOINT)
     found = read(root)
     if found.operators:
         raise _refused(
@@ -71,18 +67,21 @@ def check_rewindable(location: Location) -> None:
         raise _refused(root, "one of its sources is not Kafka, or has no offsets yet", _NEW_CHECKPOINT)
 
 
-def plan_rewind(location: Location, to: KafkaOffsets, mark: str) -> Rewind:
+def plan_rewind(location: Location, to: KafkaOffsets, mark: str, after: int) -> Rewind:
     """Return how a query goes back to these offsets; where it is before them already, it stays there.
+
+    Where that was done already for this mark, nothing is to be replaced.
 
     :param to: by topic and partition, the first record that is read again. What is not in it stays as it is.
     :param mark: id of the deployment that goes back.
+    :param after: the last batch, behind which it goes back. Behind a later one it never does: who has run that had the
+        records read again, or has left that out.
     :raises CheckpointError: that would lose or mix up something; the message says what, and what to do instead.
     """
     check_rewindable(location)
     root = locate(location)
-    assert isinstance(root, Path)
     try:
-        return _plan(root, to, mark)
+        return Rewind(after, 0, ()) if _is_done(root, mark, after) else _plan(root, to, mark)
     except OSError as error:
         raise unreadable(error.filename or root, error) from error
 
@@ -94,7 +93,7 @@ def apply_rewind(rewind: Rewind) -> None:
     """
     for path, data in rewind.files:
         try:
-            _replace(path, data)
+            files_of(path).replace(path, data)
         except OSError as error:
             raise kind_of(error)(
                 f"{path} cannot be replaced: {error.strerror or error}. Queries named before it may have gone back.",
@@ -104,7 +103,26 @@ def apply_rewind(rewind: Rewind) -> None:
             ) from error
 
 
-def _plan(root: Path, to: KafkaOffsets, mark: str) -> Rewind:
+def _is_done(root: Place, mark: str, after: int) -> bool:
+    """Whether a query went back for this mark after this batch.
+
+    :raises CheckpointError: it did not, and cannot any more.
+    """
+    last = boundary(root).offsets
+    if last is None or last < after:
+        found = f"it ends before batch {after}, as an older copy does"
+        raise _refused(root, found, "Look how far the stream is (`airflow streams lag`), and give the command again.")
+    try:
+        done = read_offsets(root / "offsets" / str(after)).rewound == mark
+    except FileNotFoundError:
+        return True  # purged long ago: whoever ran all these batches has looked at it before
+    if not done and last > after and boundary(root).commit != after:
+        found = f"batches were run after batch {after} without it"
+        raise _refused(root, found, "Give the command again: it goes back from where the stream is then.")
+    return done
+
+
+def _plan(root: Place, to: KafkaOffsets, mark: str) -> Rewind:
     ends = boundary(root)
     batch = ends.commit
     if batch is None or not ends.completed:
@@ -132,7 +150,7 @@ def _plan(root: Path, to: KafkaOffsets, mark: str) -> Rewind:
     return Rewind(batch, records, ((before, _with(before, lines, {})), (last, _with(last, lines, {REWOUND: mark}))))
 
 
-def _with(path: Path, lines: list[str], conf: Mapping[str, str]) -> bytes:
+def _with(path: Place, lines: list[str], conf: Mapping[str, str]) -> bytes:
     """Return an offsets file with other offsets; its other lines stay as Spark wrote them, but for what is added."""
     version, metadata = text(path).split("\n")[:2]
     if conf:
@@ -143,20 +161,6 @@ def _with(path: Path, lines: list[str], conf: Mapping[str, str]) -> bytes:
             raise damaged(path, "its second line has no settings") from error
         metadata = json.dumps(value, separators=(",", ":"))
     return "\n".join([version, metadata, *lines]).encode()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file at once: whoever reads it, also after a crash, finds the old or the new contents."""
-    new = path.with_name(f".{path.name}.{uuid.uuid4()}.tmp")  # a name that Spark passes over
-    try:
-        write_new(new, data, mode=path.stat().st_mode & 0o777, sync=True)
-        # First: Spark reads a file without its checksums, and refuses one that has others.
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        os.replace(new, path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
 
 
 def _refused(root: object, found: str, next_step: str) -> CheckpointError:

@@ -21,6 +21,7 @@ from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.lifecycle.rewind import at
 from airflow_stream_provider.monitoring.tell_outcome import tell_outcome
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
@@ -29,7 +30,7 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.command_identity import command_identity, person
 from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
-from airflow_stream_provider.planning.rewind import at, moment
+from airflow_stream_provider.planning.rewind import moment
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
@@ -261,7 +262,7 @@ class _Command:
 
 def _seq(hook: StreamHook) -> int:
     """Return the number of the last record of the control log; 0: there is none."""
-    return hook.observe(history=False).state.seq if hook.exists() else 0
+    return hook.control_log.refresh().seq if hook.exists() else 0
 
 
 def _end(

@@ -28,14 +28,15 @@ def life_table(stream: str, events: Sequence[LifeEvent]) -> RenderableType:
             as_text(event.what.words, _COLOURS.get(event.what, "")),
             event.version or "-",
             event.incarnation or event.deployment or "-",
-            _who(event),
-            _why(event),
-            _gap(event),
+            who(event),
+            why(event),
+            gap(event),
         )
     return table
 
 
-def _who(event: LifeEvent) -> str:
+def who(event: LifeEvent) -> str:
+    """Return who did it; of a task or a command the two in lines of their own."""
     kind, _, name = event.by.partition(":")
     if kind == "driver":
         return "the driver" if name == event.incarnation else name
@@ -49,13 +50,15 @@ def _who(event: LifeEvent) -> str:
     return f"{dag}/{task}\n{run}" if run else name
 
 
-def _why(event: LifeEvent) -> str:
+def why(event: LifeEvent) -> str:
+    """Return why, with who confirmed it."""
     person, job = event.evidence.get("person"), event.evidence.get("job")
     more = f" (confirmed by {person})" if person else f" (it was {job})" if job else ""
     return f"{event.reason}{more}".strip()
 
 
-def _gap(event: LifeEvent) -> str:
+def gap(event: LifeEvent) -> str:
+    """Return the gap of each query, or for how long nobody held; empty where nobody changed or it is not known."""
     if event.gap_seconds:
         return ", ".join(f"{query} {_seconds(seconds)}" for query, seconds in event.gap_seconds.items())
     return "" if event.free_seconds is None else f"nobody for {_seconds(event.free_seconds)}"

@@ -15,11 +15,15 @@ from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
+from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.health import illegal_records
 from airflow_stream_provider.monitoring.incidents import IncidentKind
+from airflow_stream_provider.monitoring.life import life
+from airflow_stream_provider.monitoring.life_event import LifeEvent
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.samples import last as last_sample
 from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, sign_of_life
@@ -29,6 +33,8 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older, and older than two looks are apart, says nothing about the present.
 STALE_SECONDS = 900.0
+# Records in which the last event of a stream's life is looked for.
+_TAIL = 10
 
 
 class Code(IntEnum):
@@ -61,6 +67,9 @@ class StreamStatus:
     :param sample: the last one of the watch.
     :param problem: why something is unknown.
     :param silent_seconds: age of the driver's last sign of life; None = unknown.
+    :param holder: the driver that holds; empty for nobody.
+    :param since: when it came to hold, in seconds since 1970 by its clock; None while nobody holds.
+    :param event: the last one of the stream's life; None: there was none lately, among the last records.
     """
 
     stream: str
@@ -70,6 +79,9 @@ class StreamStatus:
     problem: str = ""
     code: Code = Code.UNKNOWN
     silent_seconds: float | None = None
+    holder: str = ""
+    since: float | None = None
+    event: LifeEvent | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object."""
@@ -78,6 +90,9 @@ class StreamStatus:
             "phase": self.phase,
             "silent_seconds": self.silent_seconds,
             "version": self.version,
+            "holder": self.holder,
+            "since": self.since,
+            "event": self.event.to_json() if self.event else None,
             "lag": self.sample.to_json() if self.sample else None,
             "problem": self.problem,
             "code": int(self.code),
@@ -92,17 +107,22 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
     if isinstance(spec, SpecError):
         return StreamStatus(Path(str(spec.fields.get("file", "?"))).stem, problem=str(spec))
     try:
-        return _status(spec)
+        return read_status(spec)
     except Exception as error:  # noqa: BLE001 - what lies in a control folder may break this in ways not thought of
         return StreamStatus(spec.name, problem=f"Its status is unknown: {error!r}.")
 
 
-def _status(spec: StreamSpec) -> StreamStatus:
+def read_status(spec: StreamSpec) -> StreamStatus:
+    """Return what `status_of` does of a stream that is known; where the API server asks, whose log has other readers.
+
+    :raises Exception: whatever nobody has thought of, with a text in which nobody has looked for secrets.
+    """
     try:
         root = control_root(spec.control)
         log = ControlLog(root.store(spec.name), spec.name)
         state, last = log.refresh(), last_sample(root.samples(spec.name))
         Newest(log).check({})
+        since, event = _since(log, state), _last_event(log, state)
     except StreamError as error:
         return StreamStatus(spec.name, problem=str(error))
     beats, unreadable = _last_heartbeat(log, state.last_holder)
@@ -121,11 +141,35 @@ def _status(spec: StreamSpec) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    said = (unreadable, illegal_records(state), last.problem if last else "", stale)
+    left = undone(state, beats.get(state.holder or ""))
+    said = (unreadable, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
-    if state.illegal_count:
+    if state.illegal_count or left:
         code = Code.worst((code, Code.WARN))
-    return StreamStatus(spec.name, sign.phase, version, last, " ".join(problems), code, sign.silent_seconds)
+    return StreamStatus(
+        spec.name,
+        sign.phase,
+        version,
+        last,
+        " ".join(problems),
+        code,
+        sign.silent_seconds,
+        state.holder or "",
+        since,
+        event,
+    )
+
+
+def _since(log: ControlLog, state: StreamState) -> float | None:
+    data = log.store.read(state.held_from) if state.holder else None
+    return None if data is None else Record.read(data, state.held_from).at
+
+
+def _last_event(log: ControlLog, state: StreamState) -> LifeEvent | None:
+    illegal = {each.seq for each in state.illegal}
+    records = log.records(max(1, state.seq - _TAIL + 1))
+    legal = [each for each in records if each.seq <= state.seq and each.seq not in illegal]
+    return next(reversed(life(legal, state)), None)
 
 
 def _stale(spec: StreamSpec, last: LagSample) -> str:

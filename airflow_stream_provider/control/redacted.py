@@ -24,6 +24,7 @@ def redacted_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
     return replace(
         heartbeat,
         message=redact(heartbeat.message),
+        rewind=redact(heartbeat.rewind),
         rehearsal=redact_within(heartbeat.rehearsal),
         offsets_group=replace(heartbeat.offsets_group, problem=redact(heartbeat.offsets_group.problem)),
     )

@@ -16,16 +16,17 @@ _lock = threading.Lock()
 _opened: dict[tuple[int, str], tuple[Mapping[str, Any], ControlRoot]] = {}
 
 
-def control_root(url: str) -> ControlRoot:
+def control_root(url: str, *, fresh: bool = False) -> ControlRoot:
     """Return the control root of a URL. Nothing is asked for yet but the Airflow connection that it names.
 
     In a trigger's thread, which cannot read connections, call `acontrol_root` before.
 
+    :param fresh: read the connection as it is now. Default False: as this process has read it last.
     :raises SpecError: no control log can live there.
     :raises ConnectionUnavailable: the connection cannot be read.
     """
     known = _opened.get((os.getpid(), url))
-    if known is not None:
+    if known is not None and not fresh:
         return known[1]
     address = TopicAddress.parse(url)
     return _root(url, address, {} if address is None else kafka_extra(address.connection))

@@ -63,8 +63,9 @@ def look_ahead(
     if (to is not None or query) and operation is not Operation.REWIND:
         raise SpecError("Only a rewind goes back to a time.", next_step="Leave time and query out, or rewind.")
     wanted = None if requested is None else _wanted(hook, snapshot, operation, requested, digits)
-    if operation is Operation.REWIND and wanted is not None and not wanted.problem:
-        wanted = replace(wanted, rewind=find_rewind(hook, snapshot, to, query))
+    if operation is Operation.REWIND and requested is not None and wanted is not None and not wanted.problem:
+        ceilings = requested.spec.lag.limits.ceilings
+        wanted = replace(wanted, rewind=find_rewind(hook, snapshot, to, query, ceilings))
     if job:
         snapshot = replace(snapshot, job=hook.job(job))
     found = foresee(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.checkpoint import check_rewindable, local_path
+from airflow_stream_provider.checkpoint.files import REPLACES
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.other_cluster import refuse_others
 from airflow_stream_provider.lag.partition_offsets import EARLIEST
+from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from airflow_stream_provider.planning.rewind import FoundRewind, PartitionPast, find
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.planning.rewind import FoundRewind, PartitionPast, back_to, find, near_deletion
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -22,11 +27,18 @@ if TYPE_CHECKING:
 _SCRIPT = "Give it a new checkpoint instead, in a release whose script says where it begins (startingOffsets)."
 
 
-def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: str) -> FoundRewind:
+def find_rewind(
+    hook: StreamHook,
+    snapshot: Snapshot,
+    to: float | None,
+    query: str,
+    ceilings: Ceilings = Ceilings(),  # noqa: B008 - frozen
+) -> FoundRewind:
     """Return from where the queries of the driver that holds read records again; changes nothing.
 
     :param to: the time, in seconds since 1970; None: none was given.
     :param query: which query; empty: all, of which each has to read Kafka alone.
+    :param ceilings: of which `retention` says how long before its deletion a record is near to it.
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
     if to is None:
@@ -52,7 +64,10 @@ def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: s
         read = [(each.query, read_safely(each)) for each in sources if each.query in chosen]
         found = dict(refuse_others(client, read))
         unknown = next((each.problem for each in found.values() if each.problem), "")
-        return FoundRewind(problem=unknown) if unknown else _find(client, to, found)
+        if unknown:
+            return FoundRewind(problem=unknown)
+        wanted = _find(client, to, found)
+        return replace(wanted, near=_near(client, wanted.wanted, found, ceilings))
 
 
 def _why_not(query: Mapping[str, Any]) -> str:
@@ -69,9 +84,11 @@ def _why_not(query: Mapping[str, Any]) -> str:
     try:
         folder = local_path(location)
     except CheckpointError:
+        if location.partition(":")[0].lower() in REPLACES:
+            return ""  # its driver looks at it
         return (
-            f"The query {name} cannot be rewound: its checkpoint {location} is in no mounted folder, and only there a "
-            f"file can be replaced at once. {_SCRIPT}"
+            f"The query {name} cannot be rewound: its checkpoint {location} is neither in a mounted folder nor on HDFS "
+            f"or S3A, where a file can be replaced at once. {_SCRIPT}"
         )
     try:
         if folder.is_dir():
@@ -114,3 +131,20 @@ def _find(client: KafkaClient, to: float, queries: Mapping[str, Committed]) -> F
                 )
             )
     return find(to, past)
+
+
+def _near(
+    client: KafkaClient, wanted: WantedRewind | None, queries: Mapping[str, Committed], ceilings: Ceilings
+) -> tuple[str, ...]:
+    """What Kafka is about to delete, by the lag that the queries have once they have gone back."""
+    from airflow_stream_provider.lag.measure import measure_each
+
+    if wanted is None:
+        return ()
+    back = [
+        replace(each, offsets=back_to(each.offsets, wanted.queries[name]), window=())
+        for name, each in queries.items()
+        if name in wanted.queries
+    ]
+    report = measure_each(client, {None: back}, {None: Moments()})[None]
+    return tuple(filter(None, (near_deletion(each, ceilings) for each in report.queries)))

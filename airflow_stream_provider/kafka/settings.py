@@ -123,7 +123,9 @@ def _servers(conn_id: str, value: Any) -> list[str]:
         raise _refused(conn_id, "names no broker", next_step)
     wrong = next((server for server in servers if not _SERVER.fullmatch(server)), None)
     if wrong is not None:
-        raise _refused(conn_id, f"names a broker that is not HOST or HOST:PORT: {wrong}", next_step)
+        # Somebody may have written a user and a password before it.
+        shown = wrong.rpartition("@")[2]
+        raise _refused(conn_id, f"names a broker that is not HOST or HOST:PORT: {shown}", next_step)
     return servers
 
 

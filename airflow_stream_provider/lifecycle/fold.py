@@ -109,6 +109,8 @@ class _Draft:
     ends: Mapping[str, Mapping[str, Any]]
     held_from: int
     held_to: int
+    rewinder: str | None
+    stood: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def of(cls, state: StreamState) -> _Draft:
@@ -134,6 +136,8 @@ class _Draft:
         found = self.incarnations[name]
         self.incarnations[name] = replace(found, proof=found.proof.after(r.kind, r.get("committed")))
         self.holder, self.last_end = None, how
+        if name == self.rewinder and (how is not HoldEnd.FENCED or r.get("committed") is True):
+            self.rewinder, self.stood = None, {}
         # No rule is about the `ends` of a failure: a record of an older version may hold anything there.
         self.ends = ends if isinstance(ends, dict) else {}
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
@@ -197,6 +201,8 @@ def _acquired(draft: _Draft, r: Record) -> None:
     deployment = deployment_of(name)
     if draft.deployments[deployment].previous is None:
         draft.deployment(deployment, previous=deployment_of(draft.last_holder or ""))
+        if draft.deployments[deployment].declared.get("rewind") is not None:
+            draft.rewinder, draft.stood = name, draft.ends
     draft.request(r["request"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"], proof=_proof_so_far(draft, deployment))
     draft.holder = draft.last_holder = name

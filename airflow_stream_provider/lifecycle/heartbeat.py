@@ -136,6 +136,8 @@ class Heartbeat:
     :param queries: progress of the queries that it runs.
     :param rehearsal: summary of its rehearsal, empty before.
     :param started_at: when it last started the queries, seconds since 1970; None before.
+    :param rewind: what has become of a rewind that was due when it came to hold; empty: none was.
+    :param rewind_undone: whether that was left undone, and nobody does it any more: people are told.
     :param pid: of the driver's Python.
     :param jvm_pid: of its JVM.
     :param host: where both run.
@@ -157,6 +159,8 @@ class Heartbeat:
     offsets_group: OffsetsGroupStatus = OffsetsGroupStatus()
     rehearsal: Mapping[str, Any] = field(default_factory=dict)
     started_at: float | None = None
+    rewind: str = ""
+    rewind_undone: bool = False
     pid: int | None = None
     jvm_pid: int | None = None
     host: str = ""

@@ -148,3 +148,10 @@ def _deeper(value: Any, levels: int) -> bool:
     """Whether lists and objects are nested deeper than so many levels."""
     inner: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return bool(inner) and (levels == 0 or any(_deeper(each, levels - 1) for each in inner))
+
+
+def by_checkpoint(ends: Mapping[str, Any]) -> dict[str, int]:
+    """Return the last committed batch in each checkpoint, as far as the ends of a record tell."""
+    # Drivers of older versions do not name the checkpoint, and what others wrote may be anything.
+    named = (end for end in ends.values() if isinstance(end, Mapping) and isinstance(end.get("checkpoint"), str))
+    return {end["checkpoint"]: end["batch"] for end in named if isinstance(end.get("batch"), int)}

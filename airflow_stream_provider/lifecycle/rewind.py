@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -59,6 +60,12 @@ class WantedRewind:
                 "What is to be read again is not what `airflow streams rewind` makes of a time.",
                 next_step="Use that, or the operation `rewind` of the form, and fill in nothing by hand.",
             ) from error
+
+
+def at(moment: float) -> str:
+    """Return a time in seconds since 1970 for a person, in UTC."""
+    # Python 3.9 has no datetime.UTC.
+    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _offset(value: Any) -> int:

@@ -32,7 +32,7 @@ from airflow_stream_provider.lifecycle.state import (
 
 # Grows with every change of what `fold` makes of a log, or of which logs are folded: a state of another format is not
 # used.
-FORMAT = 9
+FORMAT = 10
 
 
 def dump(state: StreamState) -> bytes:

@@ -245,6 +245,9 @@ class StreamState:
     :param held_from: number of the last `acquired` record of a driver that was asked to hold; not of one that took the
         stream back.
     :param held_to: number of the record that ended the last hold; 0 while somebody holds.
+    :param rewinder: the first driver that holds, or held, of a deployment that reads records again; None once that
+        one has let go or committed, as then it was done, or has failed and told why.
+    :param stood: where the queries stood when it came to hold, by query; empty when nobody could say.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     """
 
@@ -263,6 +266,8 @@ class StreamState:
     ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     held_from: int = 0
     held_to: int = 0
+    rewinder: str | None = None
+    stood: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def open_request(self) -> Request | None:

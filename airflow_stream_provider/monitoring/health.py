@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -36,6 +37,7 @@ def symptoms(
     found = {
         IncidentKind.DOWN: _down(snapshot, silent_since),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
+        IncidentKind.REWIND: _rewind(snapshot),
         IncidentKind.LOG: _log(snapshot.state, illegal_before),
     }
     if lag is None:
@@ -62,6 +64,14 @@ def _offsets_group(snapshot: Snapshot) -> Symptom:
     heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
     problem = heartbeat.offsets_group.problem if heartbeat else ""
     return Symptom(Health.FAIL if problem else Health.PASS, problem, TRANSIENT_SECONDS)
+
+
+def _rewind(snapshot: Snapshot) -> Symptom:
+    heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    if heartbeat is None:
+        return Symptom(Health.UNKNOWN)
+    problem = undone(snapshot.state, heartbeat)
+    return Symptom(Health.FAIL if problem else Health.PASS, problem)
 
 
 def _log(state: StreamState, before: int) -> Symptom:

@@ -9,11 +9,10 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import IllegalRecord, Request, StreamState
 from airflow_stream_provider.monitoring.life_event import LifeEvent, What
 from airflow_stream_provider.planning.descent import family
-from airflow_stream_provider.planning.rewind import at
 
 # These say how far something has come that has an event of its own.
 _STEPS = (Kind.SUBMITTED, Kind.READY)

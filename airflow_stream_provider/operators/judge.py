@@ -20,9 +20,10 @@ class JudgeRehearsalOperator(StreamOperator):
     """Compare what a standby rehearsed with what the holder does, and refuse one that cannot keep up.
 
     Spark's own refusals end the standby before this. This refuses a query that would be too late from its first batch
-    on: it took longer than the stream's `lag.max_seconds` for a batch of live data, or it is more than twice as slow as
-    the holder and slower than rows come in. Where that cannot be told, the verdict is `inconclusive`, and a person is
-    asked. Nobody holds: there is nothing to compare with, and nothing to wait for.
+    on: it took longer than the stream's `lag.max_seconds` for each batch of live data, of which more than its first one
+    was seen, or it is more than twice as slow as the holder and slower than rows come in. Where that cannot be told,
+    the verdict is `inconclusive`, and a person is asked. Nobody holds: there is nothing to compare with, and nothing to
+    wait for.
 
     XCom: `verdict` (pass, inconclusive), `reasons` for it, `queries` (by name: `verdict`, `sentence`, `slower` and the
     numbers of both sides, `new` and `old`), and `notes`.

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 class StartStreamOperator(ReleaseOperator):
     """Start a stream that nobody holds: submit a release, wait until it is up, appoint it.
 
-    Nothing is done when the wanted version runs already and its driver is alive; fails when that is dead, and when
-    another version holds. XCom: as of HandOverOperator.
+    A driver that is lost before it holds is followed by another one, up to three, and by one more whenever the task is
+    retried or cleared; not one that says why it has failed, nor once somebody has stopped the stream. Nothing is done
+    when the wanted version runs already and its driver is alive; fails when that is dead, and when another version
+    holds. XCom: as of HandOverOperator.
     """
 
     WAIT_SECONDS = 1500.0
@@ -39,8 +41,15 @@ class StartStreamOperator(ReleaseOperator):
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.planning.start import start
 
-        mine, reason = self.subject(identity), self.reason or identity.by
-        return start(snapshot, identity, mine, self.requested.version, outcome, reason)
+        return start(snapshot, identity, self.requested.version, outcome, self.reason or identity.by)
+
+    @override
+    def subject(self, identity: TaskIdentity) -> str:
+        from airflow_stream_provider.lifecycle.state import StreamState
+        from airflow_stream_provider.planning.own_tries import own_tries
+
+        state = self.hook.control_log.refresh() if self.hook.exists() else StreamState()
+        return own_tries(state, identity, self.stream.name, self.requested.version)[-1]
 
     @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:

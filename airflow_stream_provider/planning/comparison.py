@@ -243,7 +243,8 @@ def _times_slower(new: Pace, old: Pace) -> float | None:
         for other, read, others in old.batches
         if id is not None and id == other == new.same and rows == read
     ]
-    return min(new.batch_seconds / old.batch_seconds, old.rows_per_second / new.rows_per_second, *both)
+    # As people are shown it: what is twice as slow must not count as more by the sum of rounded seconds.
+    return _rounded(min(new.batch_seconds / old.batch_seconds, old.rows_per_second / new.rows_per_second, *both))
 
 
 def _speed(new: Pace, old: Pace, slower: float | None) -> tuple[Compared, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.planning.abort import has_held
 from airflow_stream_provider.planning.adopt import follows_a_job
 from airflow_stream_provider.planning.asked import Asked, under_way
@@ -13,7 +15,7 @@ from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
-from airflow_stream_provider.planning.rewind import at
+from airflow_stream_provider.planning.snapshot import Snapshot
 
 
 def foresee_upgrade(asked: Asked) -> Foreseen:
@@ -40,18 +42,20 @@ def foresee_rewind(asked: Asked) -> Foreseen:
         )
     if found.wanted is None:
         return asked.done("Kafka has no record since then that a query has read; what it has deleted is not counted.")
-    if held.declared.get("rewind") and held.rewind == found.wanted:
-        return asked.done(
-            f"{held.id} was to go back to there when it came to hold, and does so once. Give another time to go back "
-            "again, or because its first driver was lost before its log said `goes back after batch`."
-        )
+    done = _rewound(snapshot, found.wanted)
+    if done:
+        return asked.done(done)
+    unknown = _rewinds_still(snapshot)
+    if unknown:
+        return asked.refused(unknown)
     deploys = _deploy(asked, "the same")
     if not deploys.parts:
         return deploys
     will = [
         *deploys.will[:-2],
         f"When it holds, and before its queries start, they go back to the first records since {at(found.wanted.to)}. "
-        "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back.",
+        "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back. "
+        "Should it be lost first, whoever holds next does it.",
         f"It is watched for {duration(asked.wanted.soak)} then, but not for its lag: what is read again is behind.",
         deploys.will[-1],
     ]
@@ -60,10 +64,38 @@ def foresee_rewind(asked: Asked) -> Foreseen:
         "hand-over comes on top. A sink gets these records once more, in batches with new numbers: what it has of them "
         "already is there twice then, unless it tells by their contents."
     )
+    beat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    before = (f"It was asked for before: {beat.rewind}",) if beat is not None and beat.rewind else ()
+    again = " ".join((again, *found.near, *before))
     return replace(
         asked.will(*will, reads_again=again, release=held.release.hash),
         parts=(Operation.UPGRADE,),
         rewind=found.wanted.to_json(),
+    )
+
+
+def _rewound(snapshot: Snapshot, wanted: WantedRewind) -> str:
+    """Return what is known of the same rewind, if the driver that holds was to carry it out; empty: it was not."""
+    holder = snapshot.state.holder
+    due = None if holder is None else due_rewind(snapshot.state, holder)
+    beat = snapshot.heartbeats.get(holder or "")
+    if due is None or due.wanted.to != wanted.to or not wanted.queries.keys() <= due.wanted.queries.keys():
+        return ""
+    if undone(snapshot.state, beat):
+        return ""
+    said = f" {beat.rewind}" if beat is not None and beat.rewind else ""
+    return f"{due.mark} was to go back to there, and that is done once.{said} Give another time to go back again."
+
+
+def _rewinds_still(snapshot: Snapshot) -> str:
+    """Return why no other rewind is asked for yet: were it lost now, one of the two would be forgotten."""
+    holder = snapshot.state.holder
+    due, beat = due_rewind(snapshot.state, holder or ""), snapshot.heartbeats.get(holder or "")
+    if holder is None or due is None or (beat is not None and beat.rewind) or undone(snapshot.state, beat):
+        return ""
+    return (
+        f"{holder} was to go back to {at(due.wanted.to)}, and has not said yet what became of that. Wait until it has "
+        "(`airflow streams history`, and its log), or roll it back; then ask again."
     )
 
 

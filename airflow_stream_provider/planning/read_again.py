@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.record import Boundary
+from airflow_stream_provider.lifecycle.rewind import at
 from airflow_stream_provider.lifecycle.state import HoldEnd
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -20,8 +22,16 @@ def after_fence(snapshot: Snapshot, driver: str) -> str:
     which = f" (by its last heartbeat {batches}, or a later one)" if batches else ""
     return (
         f"the batch that is cut off, if one is under way{which}, as a whole and with the same records. What it has "
-        "written already is there twice then, unless the sink skips batches that it has seen."
+        "written already is there twice then, unless the sink skips batches that it has seen." + _owed(snapshot, driver)
     )
+
+
+def _owed(snapshot: Snapshot, driver: str) -> str:
+    """Return what a driver was to read again, as a person had asked, and is not known to have gone back for."""
+    beat, due = snapshot.heartbeats.get(driver), due_rewind(snapshot.state, driver)
+    if due is None or due.owed or (beat is not None and beat.rewind):
+        return ""
+    return f" So are the records since {at(due.wanted.to)} that {due.mark} was to read again, unless it had gone back."
 
 
 def next_start(snapshot: Snapshot) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_stream_provider.lag.formatting import count
+from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.rewind import Offsets, WantedRewind, at
 from airflow_stream_provider.spec.fields import seconds
 
 
@@ -37,13 +38,15 @@ class FoundRewind:
     """Where a time is in Kafka.
 
     :param wanted: None: nothing would be read again.
-    :param lines: what is read again, a sentence for each query and topic.
+    :param lines: what is read again, and what may be missing of it, a sentence for each query and topic.
+    :param near: what Kafka is about to delete of it, a sentence for each query.
     :param problem: why it cannot be done, and what to do instead; empty: it can.
     """
 
     wanted: WantedRewind | None = None
     lines: tuple[str, ...] = ()
     problem: str = ""
+    near: tuple[str, ...] = ()
 
 
 def moment(text: str, now: float) -> float:
@@ -70,6 +73,29 @@ def moment(text: str, now: float) -> float:
     return found
 
 
+def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
+    """Return where a query is, by topic and partition, once it has gone back to these offsets."""
+    return {
+        topic: {part: min(offset, to.get(topic, {}).get(part, offset)) for part, offset in parts.items()}
+        for topic, parts in committed.items()
+    }
+
+
+def near_deletion(found: QueryLag, ceilings: Ceilings) -> str:
+    """Return a sentence where Kafka may delete what a query reads again before it has read it; empty: it does not.
+
+    :param found: the lag of the query once it has gone back.
+    :param ceilings: of which `retention` says how long before the deletion that is, as for what any query reads next.
+    """
+    if not found.alarm(Alarm.RETENTION, ceilings):
+        return ""
+    return (
+        f"Kafka deletes the first records that the query {found.query} reads again in "
+        f"{duration(found.retention_seconds)}. What is deleted before it is read stops the query (failOnDataLoss): "
+        "give a later time, or let the topic keep its records for longer first (retention.ms)."
+    )
+
+
 def find(to: float, queries: Mapping[str, Iterable[PartitionPast]]) -> FoundRewind:
     """Return from where queries read again, by what Kafka says of their partitions.
 
@@ -80,20 +106,23 @@ def find(to: float, queries: Mapping[str, Iterable[PartitionPast]]) -> FoundRewi
     lines = []
     for query, partitions in queries.items():
         records: dict[str, int] = {}
+        emptied: dict[str, int] = {}
         for each in partitions:
             if each.first is None or each.first >= each.committed:
+                if 0 < each.committed <= each.log_start:
+                    emptied[each.topic] = emptied.get(each.topic, 0) + 1
                 continue
             if each.log_start > 0 and each.first <= each.log_start and each.first_at > to:
                 return FoundRewind(problem=_gone(query, each, to))
             back.setdefault(query, {}).setdefault(each.topic, {})[each.partition] = each.first
             records[each.topic] = records.get(each.topic, 0) + each.committed - each.first
         lines += [f"{query}: {count(number, 'record')} of {topic}." for topic, number in sorted(records.items())]
+        lines += [
+            f"{query}: of {count(number, 'partition')} of {topic} Kafka has deleted all that was read. Records since "
+            f"{at(to)} that were among it are not read again."
+            for topic, number in sorted(emptied.items())
+        ]
     return FoundRewind(WantedRewind(to, back) if back else None, tuple(lines))
-
-
-def at(moment: float) -> str:
-    """Return a time in seconds since 1970 for a person, in UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def read_rewind(text: str) -> WantedRewind | None:

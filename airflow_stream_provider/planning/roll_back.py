@@ -10,6 +10,7 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
+from airflow_stream_provider.planning.own_tries import end_lost, own_tries
 from airflow_stream_provider.planning.requests import follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
@@ -61,10 +62,14 @@ def roll_back(
     step = _put_aside(snapshot, bads, outcome, reason)
     if step is not None:
         return step
-    again = identity.deployment(snapshot.stream, state.deployments[previous].release.version)
+    own = own_tries(state, identity, snapshot.stream, state.deployments[previous].release.version)
+    again = own[-1]
     warm = next((d for d in (previous, again) if snapshot.candidate(d)), "")
     if warm:
         return take_over(snapshot, identity, warm, outcome, reason, escalate=True)
+    step = end_lost(snapshot, own, outcome)
+    if step is not None:
+        return step
     if again in state.deployments:
         return _not_readable(snapshot, again) or stand_by(snapshot, again, outcome)
     return declare_again(snapshot, again, previous, reason, instead_of=bad)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.planning.own_tries import end_lost, own_tries
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import bring_up
@@ -12,21 +14,17 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
-def start(
-    snapshot: Snapshot,
-    identity: TaskIdentity,
-    deployment: str,
-    version: str,
-    outcome: WaitOutcome | None,
-    reason: str,
-) -> Step:
+def start(snapshot: Snapshot, identity: TaskIdentity, version: str, outcome: WaitOutcome | None, reason: str) -> Step:
     """Bring up a deployment of the release that the task asks for and appoint it.
 
-    Done when this version runs already and its driver is alive; gives up when another one holds, when the driver of
-    this one is dead, or when what this task started has been ended since: then nobody runs the stream.
+    One whose driver is lost before it holds is followed by another one (`own_tries`): nobody else would bring up a
+    stream that was stopped, or never ran. Done when this version runs already and its driver is alive; gives up when
+    another one holds, when the driver of this one is dead, or when what this task started has held and was ended since.
     """
-    held = snapshot.state.holding_deployment
-    asked = any(request.by == identity.by for request in snapshot.state.requests.values())
+    state = snapshot.state
+    own = own_tries(state, identity, snapshot.stream, version)
+    deployment, held = own[-1], state.holding_deployment
+    asked = any(r.by == identity.by and r.stage is not RequestStage.ABORTED for r in state.requests.values())
     if held is not None and held.id != deployment and not asked:
         if held.release.version == version:
             return _if_alive(snapshot, outcome)
@@ -38,13 +36,13 @@ def start(
             )
         )
     if not asked and not snapshot.candidate(deployment):
-        return bring_up(snapshot, deployment, outcome, reason)
+        return end_lost(snapshot, own, outcome) or bring_up(snapshot, deployment, outcome, reason)
     step = take_over(snapshot, identity, deployment, outcome, reason)
     if isinstance(step, Done) and not snapshot.holding:
         return GiveUp(
             HandOverFailed(
                 f"{deployment} was started by this task, and has been ended since. {snapshot.holder_sentence}",
-                next_step="Start a new run: clearing this task starts nothing again.",
+                next_step="Start a new run: clearing this task starts nothing again that has held.",
                 deployment=deployment,
             )
         )

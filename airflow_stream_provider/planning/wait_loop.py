@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -57,19 +57,21 @@ C = TypeVar("C", bound=WaitCondition[Any, Any])
 
 
 def condition_from_json(data: Mapping[str, Any], kinds: Sequence[type[C]]) -> C:
-    """Return the condition that a trigger carries.
+    """Return the condition that a trigger carries. Fields that this version does not know are left out.
 
     :param kinds: the conditions that are accepted.
-    :raises StreamError: it is none of them, or has other fields.
+    :raises StreamError: it is none of them, or lacks a field.
     """
-    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
     known: dict[str, type[C]] = {each.__name__: each for each in kinds}
     try:
-        return known[fields.pop("condition")](**fields)
+        kind = known[data["condition"]]
+        # By docs/compatibility.md, whoever does not know a field that was added is right without it.
+        given = {each.name: data[each.name] for each in fields(kind) if each.name in data}
+        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     except (KeyError, TypeError) as error:
         raise StreamError(
-            f"{data!r} is not a condition that this version knows.",
-            next_step="Clear the task: it was deferred by another version of this provider.",
+            f"{data!r} is not a condition that this version knows: another version of this provider has deferred it.",
+            next_step="See that all triggerers have the newest version. Clear the task then.",
         ) from error
 
 

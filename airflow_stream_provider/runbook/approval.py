@@ -35,7 +35,7 @@ class ApproveUpgradeOperator(QuestionOperator):
     :param approval: ``True`` or ``False``, as `check` saw it; empty: an earlier version has checked it, and the YAML
         says it. (templated)
 
-    XCom: the answer; under the key `rejected_by` who said no.
+    XCom: as of QuestionOperator.
     """
 
     template_fields = (*QuestionOperator.template_fields, "deployment", "application", "rehearsal", "approval")
@@ -93,10 +93,6 @@ class ApproveUpgradeOperator(QuestionOperator):
         self.body = f"```json\n{json.dumps(shown, indent=2)}\n```"
         limits = None if needed else self.stream.lag.limits.to_json()
         return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, snapshot.holding, limits))
-
-    @override
-    def rejected(self, context: Context, who: str) -> None:
-        context["ti"].xcom_push(key="rejected_by", value=who)
 
     def _facts(self, declared: Deployment, folder: str) -> dict[str, Any]:
         release, spec = declared.release, self.stream

@@ -22,6 +22,7 @@ from airflow_stream_provider.runbook.by_hand import (
 )
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.words import OPERATE, group, task
+from airflow_stream_provider.spec.shown import as_shown
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A restart is the first and the last of them; every other operation is made of one.
@@ -65,6 +66,8 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     ) as dag:
         confirm = LookAheadOperator(
             **task(OPERATE, "look"),
+            # For the page, whose process has neither the YAML nor this object: see `plugin/visible.py`.
+            doc_json=as_shown(spec),
             stream=spec,
             operation="{{ params.operation }}",
             reason="{{ params.reason }}",

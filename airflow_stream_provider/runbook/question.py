@@ -32,7 +32,7 @@ class QuestionOperator(ApprovalOperator):
 
     :param response_timeout: time for the answer; default an hour.
 
-    XCom: the answer.
+    XCom: the answer; of a no, under the key `rejected_by`, the name of who gave it.
     """
 
     WITHOUT_A_YES: ClassVar[str]
@@ -64,15 +64,12 @@ class QuestionOperator(ApprovalOperator):
             )
             self.defer(trigger=trigger, method_name="execute_complete", timeout=beyond(seconds))
 
-    def rejected(self, context: Context, who: str) -> None:
-        """Keep who said no; it fails after this."""
-
     @override
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         if "ended" in event:
             self._unanswered(event)
         if event.get("chosen_options") == [self.REJECT]:
-            self.rejected(context, answered_by(event))
+            context["ti"].xcom_push(key="rejected_by", value=answered_by(event))
             raise AirflowFailException(f"{answered_by(event)} said no: {self.WITHOUT_A_YES}.")
         return super().execute_complete(context, event)
 

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
+from airflow_stream_provider.lifecycle.errors import (
+    ControlLogReplaced,
+    ControlUnavailable,
+    RehearsalRefused,
+    StreamError,
+)
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -75,6 +80,8 @@ class Acts:
         self._clock = ports.clock
         self._deployment = control.deployment
         self._incarnation = control.incarnation
+        # The rewind that this driver has seen done, and in which epoch: it may start again in place.
+        self._went_back: tuple[str, int] | None = None
         self._last_tend = 0.0
         self._unable_since: float | None = None
 
@@ -180,16 +187,20 @@ class Acts:
     def start(self, state: StreamState) -> None:
         """Start all queries in the background; this driver holds the stream."""
         before = ends_before(state)
-        rewind = self._due_rewind(state)
+        due = due_rewind(state, self._incarnation)
+        gone_back = due is not None and (due.mark, state.epoch) == self._went_back
         queries = self._queries.hold()
         self.running = True
         self._heartbeat.phase = DriverPhase.RUNNING
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
+        if not gone_back:
+            self._heartbeat.rewind, self._heartbeat.rewind_undone = "", False
 
         def begin() -> None:
-            if rewind is not None:
-                self._queries.rewind(queries, rewind, self._deployment, before.committed)
+            if due is not None and not gone_back:
+                self._go_back(queries, due, before.committed)
+                self._went_back = None if self._heartbeat.rewind_undone else (due.mark, state.epoch)
             self._queries.start(queries, before.committed, required=before.required)
 
         try:
@@ -198,24 +209,21 @@ class Acts:
             # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
             self.fail("The queries could not be started", error)
 
-    def _due_rewind(self, state: StreamState) -> WantedRewind | None:
-        """From where queries read again now: only where the deployment holds for the first time, in whichever driver.
+    def _go_back(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> None:
+        """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
-        Whatever happens after that, nobody goes back once more: what declares its release again does not say so.
+        It fails for that only where its own deployment was asked: no driver would ever start again otherwise.
         """
-        wanted = state.deployments[self._deployment].rewind
-        if self._heartbeat.started_at is not None:
-            return None
-        others = (i for i in state.of_deployment(self._deployment) if i.id != self._incarnation)
-        former = next((other.id for other in others if other.epoch), "")
-        if former and wanted is not None:
-            log.warning(
-                "No query goes back now: %s has held the stream for %s before. Whether it came to that, its log says "
-                "(`goes back after batch`).",
-                former,
-                self._deployment,
-            )
-        return None if former else wanted
+        try:
+            # Never empty: who asks for another one waits for what became of this.
+            self._heartbeat.rewind = self._queries.rewind(queries, due, committed) or "No query had to go back."
+        except ControlLogReplaced:
+            raise
+        except Exception as error:
+            if not due.owed:
+                raise
+            log.exception("What %s was to read again is left undone", due.mark)
+            self._heartbeat.rewind, self._heartbeat.rewind_undone = due.left_undone(message_of(error)), True
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""
@@ -363,6 +371,9 @@ class Acts:
             deployment = state.deployments.get(self._deployment)
             if deployment is None or deployment.ended:
                 return None
+            if state.holder == self._incarnation:
+                # It has acquired, and knew that not yet above: the answer to that append was late.
+                fields.setdefault("committed", self._has_committed())
             found = state.incarnations.get(self._incarnation)
             return None if found and found.state.terminal else self._control.record(Kind.FAILED, **fields)
 

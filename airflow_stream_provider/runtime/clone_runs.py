@@ -23,6 +23,9 @@ from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
 # A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
 IDLE_SECONDS = 10.0
+# What Spark's MicroBatchExecution says of itself. It may look for data nearly all of the time, which is a trigger, too.
+_RUNS_A_BATCH = ("Processing new data", "No new data but cleaning up state")
+_WAITS = "Waiting for"
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +105,7 @@ class CloneRuns:
         empty.write.format("kafka").options(**{"topic": "none", **options}).save()
 
     def _await_batches(self, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
-        seen = 0
-        idle_since = time.monotonic()
+        seen, idle_since = 0, None
         try:
             while True:
                 failed = run.exception()
@@ -111,10 +113,13 @@ class CloneRuns:
                     raise failed
                 batches = [json.loads(p.json()) for p in run._jsq.recentProgress()]
                 batches = [batch for batch in batches if "addBatch" in batch["durationMs"]]
-                now = time.monotonic()
-                if len(batches) > seen or run.status["isTriggerActive"]:
-                    seen, idle_since = len(batches), now
-                if len(batches) >= wanted or now - idle_since > IDLE_SECONDS or not run.isActive:
+                now, message = time.monotonic(), run.status["message"]
+                if len(batches) > seen or message.startswith(_RUNS_A_BATCH):
+                    seen, idle_since = len(batches), None
+                elif idle_since is None and message.startswith(_WAITS):
+                    idle_since = now
+                idle = idle_since is not None and now - idle_since > IDLE_SECONDS
+                if len(batches) >= wanted or idle or not run.isActive:
                     return batches
                 if now > self.deadline:
                     raise TooSlow(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from airflow_stream_provider.lifecycle.record import by_checkpoint
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.ports import QueryEnd
 
@@ -34,7 +35,4 @@ def ends_before(state: StreamState) -> EndsBefore:
     handed_over = request is not None and bool(request.ends)
     # After a stop, SIGTERM or a failure, too, this machine may not see the last commits yet.
     ends = request.ends if request is not None and handed_over else state.ends
-    # Drivers of older versions do not name the checkpoint, and what others wrote may be anything.
-    named = (end for end in ends.values() if isinstance(end, Mapping) and isinstance(end.get("checkpoint"), str))
-    known = [end for end in named if isinstance(end.get("batch"), int)]
-    return EndsBefore({end["checkpoint"]: end["batch"] for end in known}, handed_over)
+    return EndsBefore(by_checkpoint(ends), handed_over)

@@ -129,16 +129,34 @@ class HadoopFiles:
 
         def put(system: Any) -> None:
             # Over what a first try has left, before the script closed the file system.
-            stream = system.create(_path(hidden), True)
-            try:
-                stream.write(data)
-            finally:
-                stream.close()
+            _create(system, hidden, data)
             if not system.rename(_path(hidden), _path(path)):
                 raise FileExistsError(errno.EEXIST, "it exists already", str(path))
 
         try:
             self._do(path, put)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._delete(hidden)
+            raise
+
+    def replace(self, path: Place, data: bytes) -> None:
+        """See `Files.replace`."""
+        if self.root.startswith("s3a:"):
+            return self._do(path, lambda system: _upload(system, path, data))
+        hidden = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"  # a name that Spark passes over
+
+        def put(system: Any) -> None:
+            _create(system, hidden, data)
+            hadoop = jvm.jvm().org.apache.hadoop.fs
+            over = jvm.gateway().new_array(hadoop.Options.Rename, 1)
+            over[0] = hadoop.Options.Rename.OVERWRITE
+            # Not `system.rename`, which renames over nothing.
+            context = hadoop.FileContext.getFileContext(system.getUri(), system.getConf())
+            context.rename(_path(hidden), _path(path), over)
+
+        try:
+            return self._do(path, put)
         except OSError:
             with contextlib.suppress(OSError):
                 self._delete(hidden)
@@ -300,6 +318,24 @@ def _remote(place: Place) -> RemotePath:
 
 def _path(place: Place) -> Any:
     return jvm.jvm().org.apache.hadoop.fs.Path(str(place))
+
+
+def _create(system: Any, path: Place, data: bytes) -> None:
+    stream = system.create(_path(path), True)
+    try:
+        stream.write(data)
+    finally:
+        stream.close()
+
+
+def _upload(system: Any, path: Place, data: bytes) -> None:
+    stream = system.create(_path(path), True)
+    try:
+        stream.write(data)
+    except BaseException:
+        stream.abort()  # what is closed is uploaded, complete or not
+        raise
+    stream.close()
 
 
 def _facts(system: Any, path: Place) -> FileFacts:

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 class HeartbeatWriter:
     """Composes the heartbeats of one incarnation; observers watch their `counter`.
 
-    `phase`, `message`, `rehearsal` and `started_at` are set by the agent; see `lifecycle.heartbeat.Heartbeat`.
+    `phase`, `message`, `rehearsal`, `started_at`, `rewind` and `rewind_undone` are set by the agent; see
+    `lifecycle.heartbeat.Heartbeat`.
     """
 
     def __init__(self, queries: Queries, process: Process, offsets: OffsetsGroup, clock: Clock = time) -> None:
@@ -31,6 +32,8 @@ class HeartbeatWriter:
         self.message = ""
         self.rehearsal: Mapping[str, Any] = {}
         self.started_at: float | None = None
+        self.rewind = ""
+        self.rewind_undone = False
         self._queries = queries
         self._process = process
         self._offsets = offsets
@@ -77,6 +80,8 @@ class HeartbeatWriter:
             offsets_group=self._offsets.status,
             rehearsal=self.rehearsal,
             started_at=self.started_at,
+            rewind=self.rewind,
+            rewind_undone=self.rewind_undone,
         )
 
     def _ask(self) -> None:

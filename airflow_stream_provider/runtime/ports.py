@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Boundary
@@ -125,11 +126,11 @@ class Queries(Protocol):
         :raises StreamError: one of them cannot, or there is none of that name.
         """
 
-    def rewind(self, queries: Sequence[Any], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
-        """Let queries that are not started yet begin at earlier records; all of them, or none unless that fails.
+    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
+        """Let queries that are not started yet begin at earlier records; all of them, or none unless a storage fails.
 
-        :param mark: id of this deployment.
         :param committed: as in `start`.
+        :return: which ones go back, and how far, for a person; empty: none has to.
         :raises StreamError: one of them cannot go back.
         """
 

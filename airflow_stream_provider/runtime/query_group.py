@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -115,7 +116,7 @@ class QueryGroup:
             started then.
         :raises StreamError: one cannot start, or its checkpoint does not show that batch.
         """
-        last = {checkpoints.real_form(location): batch for location, batch in committed.items()}
+        last = _by_place(committed)
 
         def start(query: ManagedQuery) -> None:
             self._starts.start(query, last.get(checkpoints.real_form(query.checkpoint)), required)
@@ -130,26 +131,39 @@ class QueryGroup:
         for query in _named(self._gate.queries, wanted):
             checkpoints.check_rewindable(query.checkpoint)
 
-    def rewind(
-        self, queries: Sequence[ManagedQuery], wanted: WantedRewind, mark: str, committed: Mapping[str, int]
-    ) -> None:
+    def rewind(self, queries: Sequence[ManagedQuery], due: DueRewind, committed: Mapping[str, int]) -> str:
         """Let queries that are not started yet begin at earlier records; none does if one of them cannot go back.
 
-        :raises StreamError: one of them cannot, or its checkpoint does not show the batch in `committed`.
+        Where it is owed, those are left out that have other checkpoints by now, or are gone.
+
+        :return: which ones go back, and how far; empty: none has to.
+        :raises StreamError: one of them cannot, its checkpoint does not show the batch in `committed`, the log does not
+            say where it stood, or the storage fails: then some may have gone back.
         """
-        last = {checkpoints.real_form(location): batch for location, batch in committed.items()}
+        last, stood = _by_place(committed), _by_place(due.stood)
         plans = []
-        for query in _named(queries, wanted):
-            plan = self._starts.plan_rewind(
-                query, wanted.queries[query.label], mark, last.get(checkpoints.real_form(query.checkpoint))
-            )
-            check_still_there(query, wanted.queries[query.label])
-            plans.append((query, plan))
-        for query, plan in plans:
-            log.warning(
-                "%s goes back after batch %s, and reads %s records again.", query.label, plan.batch, plan.records
-            )
+        for query in _named(queries, due.wanted, all_of_them=not due.owed):
+            place, to = checkpoints.real_form(query.checkpoint), due.wanted.queries[query.label]
+            after = stood.get(place)
+            if after is None and due.owed and stood:
+                continue
+            if after is None:
+                raise StreamError(
+                    f"The control log does not say after which batch {query.label} stood when {due.mark} came to hold: "
+                    "the driver before it was lost.",
+                    next_step="See that the stream runs, and look how far it is (`airflow streams lag`). Then give the "
+                    "command again.",
+                )
+            plan = self._starts.plan_rewind(query, to, due.mark, after, max(after, last.get(place, after)))
+            if plan.files:
+                check_still_there(query, to)
+                plans.append((query.label, plan))
+        said = []
+        for label, plan in plans:
+            said.append(f"{label} goes back after batch {plan.batch}, and reads {plan.records} records again.")
+            log.warning("%s", said[-1])
             checkpoints.apply_rewind(plan)
+        return " ".join(said)
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
         """Stop all queries at their boundaries; return where each stopped, and the error of one that did not say where.
@@ -297,10 +311,14 @@ class QueryGroup:
         self.restart([query for query in self._gate.hold(self._starts.start) if query.real is None])
 
 
-def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind) -> list[ManagedQuery]:
+def _by_place(batches: Mapping[str, int]) -> dict[str, int]:
+    return {checkpoints.real_form(location): batch for location, batch in batches.items()}
+
+
+def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind, *, all_of_them: bool = True) -> list[ManagedQuery]:
     found = [query for query in queries if query.label in wanted.queries]
     missing = sorted(set(wanted.queries) - {query.label for query in found})
-    if missing:
+    if missing and all_of_them:
         raise StreamError(
             f"There is no query {missing[0]} that could read records again.",
             next_step="Rewind the queries that this release has, by their names.",

@@ -74,16 +74,16 @@ class QueryStarts:
         else:
             self._waiting.pop(query.label, None)
 
-    def plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, batch: int | None) -> checkpoints.Rewind:
-        """Return how a query goes back before it starts on its real checkpoint; see `start` for `batch`.
+    def plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, after: int, batch: int) -> checkpoints.Rewind:
+        """Return how a query goes back before it starts on its real checkpoint.
 
-        :raises StreamError: it cannot, or its checkpoint does not show that batch.
+        :param batch: must be seen there first, as in `start`.
+        :raises StreamError: it cannot, or its checkpoint does not show that batch; see `checkpoint.plan_rewind`.
         """
-        if batch is not None:
-            checkpoints.await_commit(query.checkpoint, batch)
+        checkpoints.await_commit(query.checkpoint, batch)
         self._claim(query.checkpoint)
         checkpoints.list_anew(query.checkpoint)
-        return checkpoints.plan_rewind(query.checkpoint, to, mark)
+        return checkpoints.plan_rewind(query.checkpoint, to, mark, after)
 
     def waits(self, query: ManagedQuery) -> bool:
         """Whether the query has not started in this hold, since its storage or the control store is away."""

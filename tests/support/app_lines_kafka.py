@@ -1,34 +1,52 @@
 """A plain PySpark application from Kafka to files: one stateless query, and one that counts.
 
-    app_lines_kafka.py KAFKA ROOT [--dies]
+    app_lines_kafka.py KAFKA ROOT CHECKPOINTS [--dies-first | --dies | --dies-after]
 
-With --dies the driver is killed when it is about to replace the second file of a checkpoint's `offsets`.
+The first driver is killed when it is about to replace the first or the second file of a checkpoint's `offsets`, or when
+both are replaced.
 """
 
 import os
 import signal
 import sys
-import time
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from pyspark.sql import SparkSession
 
-kafka, root = sys.argv[1:3]
-replace = os.replace
+kafka, root, checkpoints = sys.argv[1:4]
+died = Path(root, "died")
 
 
-def dies(new: str, old: str) -> None:
-    folder, name = Path(old).parent, Path(old).name
-    if folder.name == "offsets" and (folder / str(int(name) - 1)).stat().st_mtime > started:
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(new, old)
+def dying(files: Any, when: str) -> None:
+    replace = files.replace
+    replaced: list[object] = []
+    last = ["--dies-first", "--dies", "--dies-after"].index(when)
+
+    def dies(self: object, path: object, data: bytes) -> None:
+        if len(replaced) == last:
+            kill()
+        replace(self, path, data)
+        replaced.append(path)
+        if len(replaced) == last == 2:
+            kill()
+
+    mock.patch.object(files, "replace", dies).start()
 
 
-started = time.time()
-if "--dies" in sys.argv:
-    mock.patch.object(os, "replace", dies).start()
+def kill() -> None:
+    died.touch()
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+for option in sys.argv[4:] if not died.exists() else ():
+    from airflow_stream_provider.checkpoint.local_files import LocalFiles
+    from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
+
+    for each in (LocalFiles, HadoopFiles):
+        dying(each, option)
 
 spark = SparkSession.builder.getOrCreate()
 records = (
@@ -41,9 +59,9 @@ records = (
     .selectExpr("CAST(value AS STRING) AS id")
 )
 records.writeStream.queryName("lines").format("json").option("path", f"{root}/lines").option(
-    "checkpointLocation", f"{root}/checkpoints/lines"
+    "checkpointLocation", f"{checkpoints}/lines"
 ).start()
 records.groupBy("id").count().writeStream.queryName("counts").format("noop").outputMode("update").option(
-    "checkpointLocation", f"{root}/checkpoints/counts"
+    "checkpointLocation", f"{checkpoints}/counts"
 ).start()
 spark.streams.awaitAnyTermination()

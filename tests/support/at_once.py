@@ -9,6 +9,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from airflow_stream_provider.checkpoint import locate
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.runtime.driver_control import open_owners
@@ -75,3 +76,30 @@ def commit_at_once(session: Any, location: str) -> list[int]:
 
     with ThreadPoolExecutor(MANY) as pool:
         return [number for number, won in enumerate(pool.map(commit, range(MANY))) if won]
+
+
+def replace_while_read(root: str, times: int = 20) -> None:
+    """Replace a file again and again while another thread reads it, which finds each time all of one or of the next."""
+    file: Any = locate(f"{root}/offsets/7")
+    texts = [f"v1\n{number}\n".encode() * 500 for number in range(times + 1)]
+    file.files.write(file, texts[0])
+    over, seen = threading.Event(), set()
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                seen.add(file.files.read(file))
+            except OSError as error:  # S3A reads no other version than the one that it has opened
+                if "RemoteFileChangedException" not in str(error):
+                    raise
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read)
+        for text in texts[1:]:
+            file.files.replace(file, text)
+            assert file.files.read(file) == text
+        over.set()
+        reading.result()
+    assert seen <= {*texts}
+    assert len(seen) > 1, "it was read meanwhile"
+    assert file.files.names(file.parent) == ["7"]

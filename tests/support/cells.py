@@ -93,6 +93,7 @@ ROWS = (
         conf={"version": "2", "strategy": "restart"},
         waits="deferred",
         nobody=_STANDBY,
+        ended=_HOLDER,
         lost=_HOLDER,
     ),
     Row(task="submit", waits="deferred", **_READY),
@@ -115,7 +116,7 @@ ROWS = (
     Row(task="discard", stream={"behaviour": "die-running"}, nobody=_STANDBY, **_BAD),
     _operate("look", "roll-back", "0", stream={"releases": 2}),
     _operate("confirm", "roll-back", "0", stream={"releases": 2}, waits="awaiting_input"),
-    _operate("stop", "restart", waits="deferred", nobody=_STANDBY),
+    _operate("stop", "restart", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
     _operate("roll-back", "roll-back", "0", stream={"releases": 2}, waits="deferred"),
     _operate("abort", "abort", stream={"standby": True}),
     _operate("fence", "fence", waits="deferred", nobody=_STANDBY, ended=_HOLDER, cuts=True),
@@ -128,8 +129,8 @@ ROWS = (
         lost=_DRIVERS,
         cure=("upgrade", {"version": "s"}),
     ),
-    # It is stopped then, so the new run has only to start it.
-    _operate("start", "restart", waits="deferred", nobody=_HOLDER, lost=_STANDBY),
+    # It starts another driver itself: of a stream that was stopped nobody else would.
+    _operate("start", "restart", waits="deferred", nobody=_HOLDER),
     # What it starts goes on by itself.
     _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_STANDBY),
     _operate("stand_by", "adopt", waits="deferred", **_ADOPTED),

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -122,9 +123,10 @@ class FakeQueries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._did.append("check the way back")
 
-    def rewind(self, queries: Sequence[Any], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
         self.committed = committed
-        self._did.append(f"rewind {mark}")
+        self._did.append(f"rewind {due.mark}")
+        return "It went back."
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         self._did.append(f"stop within {seconds:.0f} s")

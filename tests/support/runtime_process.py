@@ -93,8 +93,8 @@ class Queries:
     def check_rewind(self, wanted: Any) -> None:
         return
 
-    def rewind(self, queries: Sequence[Any], wanted: Any, mark: str, committed: Mapping[str, int]) -> None:
-        return
+    def rewind(self, queries: Sequence[Any], due: Any, committed: Mapping[str, int]) -> str:
+        return ""
 
     def stop(self, seconds: float) -> tuple[Mapping[str, Any], None]:
         return self._end(), None

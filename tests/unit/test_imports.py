@@ -29,6 +29,7 @@ monitoring
 links triggers notifications
 operators sensors
 cli runbook
+plugin
 """
 LEVELS = {room: level for level, line in enumerate(ORDER.split("\n")) for room in line.split()}
 

@@ -10,13 +10,14 @@ import pytest
 
 PARSED = """
 import sys
+import airflow_stream_provider.plugin.entry
 import airflow_stream_provider.notifications.lag
 import airflow_stream_provider.operators.lag
 import airflow_stream_provider.sensors.lag
 import airflow_stream_provider.triggers.lag_event
 from airflow_stream_provider import stream_dags
 stream_dags("dags/streams")
-print(sorted({"kafka", "pyspark", "py4j"} & set(sys.modules)))
+print(sorted({"kafka", "pyspark", "py4j", "fastapi"} & set(sys.modules)))
 """
 
 RUNBOOK = """
@@ -28,7 +29,7 @@ print(sorted(ours & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("code", [PARSED, RUNBOOK], ids=["kafka and spark", "checkpoints and notifiers"])
+@pytest.mark.parametrize("code", [PARSED, RUNBOOK], ids=["kafka, spark and the page", "checkpoints and notifiers"])
 def test_parsing_imports_no_more_than_it_needs(code: str, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     environment = {"AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": str(root)}

@@ -31,6 +31,7 @@ from typing import Any
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import verify
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -147,7 +148,7 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         raise StreamError("It reads no Kafka.")
 
-    def rewind(self, queries: Sequence[Any], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
         raise StreamError("It reads no Kafka.")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

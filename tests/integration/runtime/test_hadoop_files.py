@@ -41,7 +41,7 @@ from airflow_stream_provider.runtime.ownership import Ownership
 from airflow_stream_provider.runtime.query_writer import writer_of_query
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
-from tests.support.at_once import claim_at_once, commit_at_once
+from tests.support.at_once import claim_at_once, commit_at_once, replace_while_read
 from tests.support.real_storage import real_namenode
 from tests.support.remote_query import RemoteQuery
 
@@ -185,6 +185,10 @@ def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None
     won = claim_at_once(control, f"{root}/cp")
     assert len(won) == 1
     assert Ownership(won[0], control, open_owners(control)).check(f"{root}/cp")
+
+
+def test_a_file_is_replaced_at_once(root: str) -> None:
+    replace_while_read(root)
 
 
 def test_spark_lets_one_writer_commit_a_batch(spark: SparkSession, root: str) -> None:

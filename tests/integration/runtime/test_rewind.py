@@ -12,12 +12,14 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from airflow_stream_provider.checkpoint import boundary, read
-from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.checkpoint.logs import LogEnds, kafka_offsets, read_offsets
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from devstack.drivers import HandRunStream, SubmittedDriver, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
+from devstack.places import Storage, open_storage
 from devstack.spark import bundled_spark
 from tests.support.hand_run import show
 
@@ -107,7 +109,8 @@ def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
     stream: HandRunStream, orders: Orders
 ) -> None:
     orders.send(200)
-    stream.deploy("orders-1", APP, orders.servers, str(orders.root))
+    checkpoints = str(orders.root / "checkpoints")
+    stream.deploy("orders-1", APP, orders.servers, str(orders.root), checkpoints)
     one = stream.standby("orders-1")
     stream.hand_over(one)
     once = Counter(range(200))
@@ -116,12 +119,12 @@ def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
 
     # A query with state is refused before anything is touched.
     counts = WantedRewind(WANTED.to, {"counts": {"orders": BACK}})
-    stream.deploy("orders-2", APP, orders.servers, str(orders.root), rewind=counts)
+    stream.deploy("orders-2", APP, orders.servers, str(orders.root), checkpoints, rewind=counts)
     wait_for("the refusal", lambda: stream.state.deployments["orders-2"].ended)
     assert "the query keeps state" in stream.state.deployments["orders-2"].reason
     assert stream.state.holder == one
 
-    driver = stream.deploy("orders-3", APP, orders.servers, str(orders.root), rewind=WANTED)
+    driver = stream.deploy("orders-3", APP, orders.servers, str(orders.root), checkpoints, rewind=WANTED)
     three = stream.standby("orders-3")
     assert orders.delivered() == once, "a standby reads nothing again"
     stream.hand_over(three)
@@ -132,7 +135,7 @@ def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
 
     # Another driver of the same deployment takes over, as of one that was relaunched.
     die(stream, driver, three)
-    stream.launch("orders-3", APP.name, orders.servers, str(orders.root))
+    stream.launch("orders-3", APP.name, orders.servers, str(orders.root), checkpoints)
     again = another_standby(stream, "orders-3")
     stream.hand_over(again)
     orders.send(20)
@@ -145,7 +148,7 @@ def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
     assert [record["incarnation"] for record in stream.records("acquired")] == [one, three, again, one]
 
     # Kafka deletes some of it, after somebody has looked and before the driver holds.
-    stream.deploy("orders-4", APP, orders.servers, str(orders.root), rewind=WANTED)
+    stream.deploy("orders-4", APP, orders.servers, str(orders.root), checkpoints, rewind=WANTED)
     four = stream.standby("orders-4")
     orders.delete_until(0, 60)
     stream.request(four)
@@ -157,37 +160,75 @@ def test_every_record_since_then_comes_exactly_once_more_and_none_twice_more(
 
 
 @pytest.mark.system
-def test_a_driver_that_is_killed_between_the_two_files_leaves_the_query_where_it_was(
-    stream: HandRunStream, orders: Orders
+@pytest.mark.parametrize(
+    ("storage", "dies", "replaced", "by"),
+    [
+        ("file", "--dies-first", 0, "another driver of it"),
+        ("file", "--dies", 1, "the release before"),
+        ("file", "--dies-after", 2, "another driver of it"),
+        ("hdfs", "--dies", 1, "another driver of it"),
+        ("moto", "--dies", 1, "another driver of it"),
+    ],
+)
+def test_what_a_driver_that_is_killed_has_left_of_it_is_done_once_by_whoever_holds_next(
+    stream: HandRunStream, orders: Orders, tmp_path: Path, storage: str, dies: str, replaced: int, by: str
 ) -> None:
-    checkpoint = orders.root / "checkpoints" / "lines"
+    with open_storage(storage, tmp_path / "storage") as place:
+        stream.spark_conf.update({f"spark.hadoop.{name}": value for name, value in place.core_site.items()})
+        if place.libraries:
+            stream.spark_conf["spark.driver.extraClassPath"] = ":".join(f"{fetch(each)}/*" for each in place.libraries)
+        try:
+            _is_done_once(stream, orders, place, dies, replaced, by)
+        finally:
+            stream.stop_all()
+
+
+def _is_done_once(stream: HandRunStream, orders: Orders, place: Storage, dies: str, replaced: int, by: str) -> None:
+    arguments = orders.servers, str(orders.root), place.checkpoints
     orders.send(100)
-    stream.deploy("orders-1", APP, orders.servers, str(orders.root))
-    stream.hand_over(stream.standby("orders-1"))
-    orders.wait_for(Counter(range(100)))
-    wait_for("the last commit", lambda: boundary(checkpoint).completed)
-    ends = boundary(checkpoint)
-    committed = read(checkpoint).committed
-    assert ends.commit is not None
+    stream.deploy("orders-1", APP, *arguments)
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    once = Counter(range(100))
+    orders.wait_for(once)
 
     back = WantedRewind(WANTED.to, {"lines": {"orders": {0: 10, 1: 10}}})
-    driver = stream.deploy("orders-2", APP, orders.servers, str(orders.root), "--dies", rewind=back)
+    driver = stream.deploy("orders-2", APP, *arguments, dies, rewind=back)
     two = stream.standby("orders-2")
     stream.request(two)
     driver.exit_code()
-    assert stream.state.holder == two
-    assert (boundary(checkpoint), read(checkpoint).committed) == (ends, committed)
-    former = read_offsets(checkpoint / "offsets" / str(ends.commit - 1)).sources.values()
-    assert [kafka_offsets(text) for text in former] == [{"orders": {0: 10, 1: 10}}], "it was killed after the first"
+    batch = stream.records("released")[-1]["ends"]["lines"]["batch"]
+    assert (stream.state.holder, orders.delivered()) == (two, once)
+    if place.folder is not None:
+        lines = place.folder / "checkpoints" / "lines"
+        assert boundary(lines) == LogEnds(batch, batch)
+        found = [offsets_of(lines, batch - each) for each in range(2)]
+        assert [{"orders": {0: 10, 1: 10}} in each for each in found] == [replaced == 2, replaced >= 1]
 
     die(stream, driver, two)
-    stream.launch("orders-2", APP.name, orders.servers, str(orders.root))
-    again = str(
-        wait_for(
-            "another standby", lambda: next((i.id for i in stream.state.standbys() if i.deployment == "orders-2"), None)
-        )
-    )
-    stream.hand_over(again)
+
+    def takes_over(deployment: str) -> tuple[SubmittedDriver, str]:
+        if deployment == "orders-1":
+            return stream.drivers[0], one
+        return stream.launch("orders-2", APP.name, *arguments), another_standby(stream, "orders-2")
+
+    driver, after = takes_over("orders-1" if by == "the release before" else "orders-2")
+    stream.hand_over(after)
+    twice = once + Counter(range(20, 100))
+    orders.wait_for(twice)
+    beat = stream.log.heartbeat(after)
+    assert beat is not None
+    said = "" if replaced == 2 else f"lines goes back after batch {batch}, and reads 80 records again."
+    assert (beat.rewind, beat.rewind_undone) == (said, False)
+
+    # And nobody does it once more when batches have run since.
+    die(stream, driver, after)
+    _, later = takes_over("orders-2" if by == "the release before" else "orders-1")
+    stream.hand_over(later)
     orders.send(20)
-    orders.wait_for(Counter(range(120)))
+    orders.wait_for(twice + Counter(range(100, 120)))
     assert orders.batches() == list(range(len(orders.batches())))
+
+
+def offsets_of(checkpoint: Place, batch: int) -> list[object]:
+    return [kafka_offsets(text) for text in read_offsets(checkpoint / "offsets" / str(batch)).sources.values()]

@@ -29,7 +29,7 @@ from airflow_stream_provider.runtime.boundary import stop_at_boundary
 from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
 from devstack import s3
-from tests.support.at_once import claim_at_once, commit_at_once
+from tests.support.at_once import claim_at_once, commit_at_once, replace_while_read
 from tests.support.real_storage import PREFIX, real_bucket
 from tests.support.remote_query import RemoteQuery
 
@@ -126,6 +126,10 @@ def test_a_bucket_that_does_not_exist_and_a_damaged_file_are_named(root: str) ->
     place.files.write(place / "metadata", b"garbage")
     with pytest.raises(CheckpointError, match=r"cp/metadata is damaged"):
         read(f"{root}/cp")
+
+
+def test_a_file_is_replaced_at_once(root: str) -> None:
+    replace_while_read(root)
 
 
 def test_spark_lets_several_writers_commit_one_batch(spark: SparkSession, root: str) -> None:

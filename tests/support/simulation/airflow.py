@@ -20,6 +20,7 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning import retire as retiring
 from airflow_stream_provider.planning import roll_back as rolling_back
 from airflow_stream_provider.planning import stand_by as standing_by
+from airflow_stream_provider.planning import start as starting
 from airflow_stream_provider.planning import stop as stopping
 from airflow_stream_provider.planning import take_over as taking_over
 from airflow_stream_provider.planning.condition import Condition, Needs, Observations
@@ -34,7 +35,17 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import PERSON
-from tests.support.simulation.wishes import Ended, Plan, Wish, handed_over, retired, rolled_back, stood_by, stopped
+from tests.support.simulation.wishes import (
+    Ended,
+    Plan,
+    Wish,
+    handed_over,
+    retired,
+    rolled_back,
+    started,
+    stood_by,
+    stopped,
+)
 from tests.support.simulation.world import Actor, World
 from tests.support.story import hash_of
 
@@ -223,6 +234,16 @@ def take_over(deployment: str) -> Plan:
         lambda snapshot, identity, outcome: taking_over.take_over(snapshot, identity, deployment, outcome, "wanted"),
         handed_over(deployment),
     )
+
+
+def start(release: str) -> Plan:
+    """As StartStreamOperator: declare, submit, appoint; and once more when the driver was lost."""
+
+    def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        # The release in place of version and reason, as in `stand_by`.
+        return starting.start(snapshot, identity, release, outcome, release)
+
+    return Wish(plan, started(release))
 
 
 def roll_back(deployment: str) -> Plan:

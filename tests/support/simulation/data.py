@@ -35,6 +35,8 @@ class Batch:
     ends: Offsets
     runs: list[Run] = field(default_factory=list)
     committed_at: float | None = None
+    # For which deployment its end was set back.
+    rewound: str = ""
 
 
 class Data:
@@ -51,6 +53,8 @@ class Data:
         self.doubled = 0
         # Deployments that have set the stream back.
         self.rewound: set[str] = set()
+        # The last one that has come to hold and was to; None once it has failed. By the log; set by the oracle.
+        self.owed: str | None = None
 
     def seen(self, driver: Driver) -> int:
         """How many committed batches a driver's machine sees: not fewer than it has seen."""
@@ -71,6 +75,7 @@ class Data:
     def plan(self, driver: Driver, number: int, now: float) -> Run:
         """Begin a batch: the one that the checkpoint has planned, or a new one up to what Kafka has now."""
         if number == len(self.batches):
+            self._check_rewound(driver)
             begins = self.batches[-1].ends if self.batches else (0,) * PARTITIONS
             self.batches.append(Batch(begins, self.end_of(begins, now)))
         batch = self.batches[number]
@@ -82,17 +87,36 @@ class Data:
         batch.runs.append(Run(number, driver))
         return batch.runs[-1]
 
-    def rewind(self, driver: Driver, deployment: str) -> None:
+    def is_rewound(self, driver: Driver, deployment: str, after: int) -> bool:
+        """Whether the stream was set back for a deployment, by the mark in the batch behind which that is done.
+
+        It is not done behind a batch that was run since.
+        """
+        seen = self.seen(driver)
+        if self.batches[after].rewound == deployment:
+            return True
+        if seen != after + 1 or seen != len(self.batches):
+            raise CheckpointError("Batches were run or planned since.")
+        return False
+
+    def rewind(self, driver: Driver, deployment: str, after: int) -> None:
         """Let the next batch begin earlier, as the checkpoint says where the last one has ended."""
         # Whom a person has wrongly said to be dead may not have read that yet.
         holds = driver.incarnation == self.holder or driver.said_dead
-        if not holds or deployment in self.rewound:
-            driver.world.violation = Broken("rewinds-once", f"{driver.incarnation}, {self.holder} holds")
-        seen = self.seen(driver)
-        if not seen or seen != len(self.batches):
-            raise CheckpointError("A batch is planned that is not committed, or there is none.")
+        if not holds or (deployment in self.rewound and not driver.said_dead):
+            driver.world.violation = Broken("rewinds-once", f"{driver.incarnation} for {deployment}")
         self.rewound.add(deployment)
-        self.batches[-1].ends = tuple(max(0, end - 10) for end in self.batches[-1].ends)
+        self.batches[after].ends = tuple(max(0, end - 10) for end in self.batches[after].ends)
+        self.batches[after].rewound = deployment
+
+    def _check_rewound(self, driver: Driver) -> None:
+        """Whoever plans a batch after a rewind was asked for has it done, or tells that it was left undone."""
+        if self.owed is None or self.owed in self.rewound:
+            return
+        assert driver.agent is not None
+        told = driver.agent._acts._heartbeat.rewind_undone
+        expect(told or driver.said_dead, "rewinds-or-tells", f"{driver.incarnation} for {self.owed}")
+        self.owed = None if told else self.owed
 
     def end_of(self, begins: Offsets, now: float) -> Offsets:
         """Where the topic ends now, by partition."""

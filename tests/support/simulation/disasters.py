@@ -14,7 +14,7 @@ from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced, ControlUnavailable
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.simulation.bounds import PATIENT
-from tests.support.simulation.brokers import Brokers
+from tests.support.simulation.brokers import Brokers, Connection
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.topic_client import TopicClient
 from tests.support.simulation.world import Actor, World
@@ -105,6 +105,7 @@ def befall(sim: TopicSimulation, name: str) -> None:
     """Let it come, and look what the drivers do then."""
     topic, world = sim.topic, sim.world
     sim.leave_the_drivers_alone()
+    topic.airflow = Connection()  # whoever comes now reads from no broker that leads no more
     topic.disaster = name
     kept = DISASTERS[name](topic)
     drivers = [driver for driver in world.drivers.values() if not driver.over]

@@ -38,9 +38,11 @@ INVARIANTS = {
     "appoints-the-living": "The watch appoints only a driver that has given a sign of life lately.",
     "stop-stays": "The watch starts nothing that a person has stopped, or that has finished.",
     "rewinds-once": "A deployment sets its stream back once at most, and only while its driver holds.",
+    "rewinds-or-tells": "What a person asked to be read again is read again before the next batch, or it is told.",
     "no-downgrade": "The watch appoints only the release that ran last, or an older one where that is said.",
     "rolled-back-stays": "What a roll-back has put aside is not appointed by the watch.",
-    "as-asked": "A task that says it is done has reached what it was started for, or somebody has changed that since.",
+    "as-asked": "A task that says it is done has reached what it was started for, or somebody has changed that since; "
+    "none gives up a start of which a driver was only lost.",
     "intent-first": "A task writes `fenced` only after `fencing`.",
     "heeds-the-fence": "A driver that reads that it was fenced ends in that turn, though a person erred.",
     "holder-commits": "Only the holder by the log commits a batch.",

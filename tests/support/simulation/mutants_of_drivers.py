@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +10,18 @@ import pytest
 
 from airflow_stream_provider.lifecycle import fold as folding
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
 from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.runtime import agent
+from airflow_stream_provider.runtime import acts, agent
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.ports import QueryEnd
 from tests.support.simulation.data import Batch, Data, Run
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.mutants import Mutants
-from tests.support.simulation.queries import Queries
+from tests.support.simulation.queries import CHECKPOINT, Queries
 
 MUTANTS = Mutants()
 
@@ -208,5 +209,23 @@ def a_partition_is_left_out(patch: pytest.MonkeyPatch) -> None:
 
 
 @MUTANTS.found_as("rewinds-once")
-def a_driver_sets_the_stream_back_whenever_it_comes_to_hold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Acts, "_due_rewind", lambda self, state: state.deployments[self._deployment].rewind)
+def a_rewind_goes_back_from_wherever_the_stream_is(patch: pytest.MonkeyPatch) -> None:
+    rewind = Queries.rewind
+
+    def wherever(self: Queries, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]) -> str:
+        data = self._driver.world.data
+        assert data is not None
+        return rewind(self, queries, due._replace(stood={CHECKPOINT: data.seen(self._driver) - 1}), committed)
+
+    patch.setattr(Queries, "rewind", wherever)
+
+
+@MUTANTS.found_as("rewinds-or-tells")
+def what_a_lost_driver_was_to_read_again_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """As it was: only the first driver of the deployment looked."""
+
+    def due(state: StreamState, incarnation: str) -> DueRewind | None:
+        found = due_rewind(state, incarnation)
+        return None if found is None or found.owed else found
+
+    patch.setattr(acts, "due_rewind", due)

@@ -110,7 +110,7 @@ def an_abort_is_ignored(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, may_release, though_aborted)
 
 
-@MUTANTS.found_as("ended-stays")
+@MUTANTS.found_as("ended-stays", "runs-again")
 def a_retired_driver_acquires(patch: pytest.MonkeyPatch) -> None:
     def though_ended(state: StreamState, incarnation: str | None) -> bool:
         found = state.incarnations.get(incarnation or "")

@@ -17,6 +17,7 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.planning import (
     descent,
     fence,
+    own_tries,
     recover,
     recovery_decision,
     retire,
@@ -63,6 +64,15 @@ def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(recovery_decision, "StreamPhase", Down)
     patch.setattr(recover, "StreamPhase", Down)
+
+
+@MUTANTS.found_as("as-asked")
+def a_start_gives_up_what_was_lost(patch: pytest.MonkeyPatch) -> None:
+    everywhere(
+        patch,
+        own_tries.own_tries,
+        lambda state, identity, stream, version: (identity.deployment(stream, version),),
+    )
 
 
 @MUTANTS.found_as("confirmed-kill", "silent-first", "intent-first")

@@ -64,6 +64,9 @@ class Oracle:
         self.in_vain: Counter[str] = Counter()
         self.unknown: set[str] = set()
         self.to_be_fenced: set[str] = set()
+        # Deployments that read records again and have not held yet, and the first driver of the last one that has.
+        self.rewinds: set[str] = set()
+        self.rewinder: str | None = None
 
     def look(self) -> None:
         damaged, stored = self.world.damaged, getattr(self.world.store, "stored", {})
@@ -160,6 +163,8 @@ class Oracle:
         expect(self.wanted or not _by_watch(r), "stop-stays", r)
         self.hashes[deployment] = r["release"]["hash"]
         self.again[deployment] = r.get("again") or ""
+        if r.get("rewind") is not None:
+            self.rewinds.add(deployment)
         if _by_watch(r):
             expect(not self._put_aside(r.get("again") or ""), "rolled-back-stays", r)
         if r.get("instead_of"):
@@ -233,6 +238,9 @@ class Oracle:
             expect(waited >= driver.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
         self.holder, self.epoch = me, self.epoch + 1
         self.last = me
+        if deployment_of(me) in self.rewinds:
+            self.rewinds.remove(deployment_of(me))
+            self._owe(me)
         self.proven.add(self.hashes[deployment_of(me)])
         self.over.add(request)
         if me == to:
@@ -240,6 +248,11 @@ class Oracle:
         else:  # it holds on, so a roll-back from it is given up of which all has ended while nobody held
             for deployment in self.ended:
                 self._give_up(deployment)
+
+    def _owe(self, first: str | None) -> None:
+        self.rewinder = first
+        if self.world.data is not None:
+            self.world.data.owed = None if first is None else deployment_of(first)
 
     def _fenced(self, r: Record) -> None:
         driver = self.world.drivers[r["incarnation"]]
@@ -262,6 +275,8 @@ class Oracle:
         error = r.get("error", "")
         broken = r["reason"] == "The runtime itself failed" or error.startswith("RuleBroken")
         expect(not broken, "no-surprise", error)
+        if r.get("incarnation") == self.rewinder:
+            self._owe(None)  # it has told why
         live = [i for i in self.state.of_deployment(r["deployment"]) if not i.state.terminal]
         if r.get("incarnation") == self.holder or not live:
             self._give_up(r["deployment"])

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
     LookFor,
     Task,
+    nothing_more,
     only,
     retire,
     roll_back,
     stand_by,
+    start,
     stop,
     stopped_ones,
     take_over,
@@ -129,6 +133,15 @@ class People:
 
     def stop(self) -> None:
         self.runs.append(Run(self._sim, "orders__stop", [("stop", stop())], needs=stopped_ones))
+
+    def restart(self) -> None:
+        """Not one of ACTS, but a phase of its own."""
+        plans = [("stop", stop()), ("start", start(f"release-{len(self.tasks) % 3}"))]
+
+        def needs(snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+            return (stopped_ones if identity.task_id == "stop" else nothing_more)(snapshot, identity)
+
+        self.runs.append(Run(self._sim, "orders__restart", plans, needs=needs))
 
     def hand_over(self) -> None:
         name = self._a_deployment()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -104,15 +105,21 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._driver.here.point()
 
-    def rewind(self, queries: Sequence[Queries], wanted: WantedRewind, mark: str, committed: Mapping[str, int]) -> None:
+    def rewind(self, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]) -> str:
         driver, data = self._driver, self._driver.world.data
         driver.here.point()
         if self.over or data is None:
-            return
-        if not self._sees(committed):
+            return ""
+        after = due.stood.get(CHECKPOINT)
+        if after is None:
+            raise StreamError("The log does not say where it stood.")
+        if not self._sees({CHECKPOINT: max(after, committed.get(CHECKPOINT, after))}):
             raise CheckpointError("The last commit has not appeared, or the storage is away.")
-        driver.here.point()
-        data.rewind(driver, mark)
+        if not data.is_rewound(driver, due.mark, after):
+            driver.here.point()
+            data.rewind(driver, due.mark, after)
+            driver.here.point()
+        return ""
 
     def _sees(self, committed: Mapping[str, int]) -> bool:
         """Wait for the last commit of the former holder; not for a storage that is away."""

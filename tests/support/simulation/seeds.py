@@ -80,6 +80,10 @@ class Simulation:
         for _ in range(PHASES):
             self._faults()
             self._quiet()
+        # Of a stream that was stopped, nobody but the task that starts it looks after its driver.
+        self._acting("restart")()
+        self._faults()
+        self._quiet()
         self.last_phase()
         self._close()
         return self.result

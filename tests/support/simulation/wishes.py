@@ -8,9 +8,16 @@ from dataclasses import dataclass
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
+from airflow_stream_provider.lifecycle.state import (
+    DeploymentEnd,
+    IncarnationState,
+    Request,
+    RequestStage,
+    StreamState,
+)
+from airflow_stream_provider.planning.own_tries import TRIES
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, Skip, Step
+from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
@@ -73,6 +80,22 @@ def handed_over(deployment: str) -> Callable[[Ended], bool]:
     return met
 
 
+def started(release: str) -> Callable[[Ended], bool]:
+    """Done: the release holds, or this task has put it in charge and somebody has changed that since.
+
+    It does not give up what was only lost before it held, while nobody has stopped the stream since.
+    """
+
+    def met(ended: Ended) -> bool:
+        held = ended.state.holding_deployment
+        if isinstance(ended.step, GiveUp):
+            return held is not None or not _left_lying(ended)
+        reached = any(r.stage is RequestStage.DONE for r in ended.requests(stop=False))
+        return reached or (held is not None and held.release.version == release) or not isinstance(ended.step, Done)
+
+    return met
+
+
 def stopped(ended: Ended) -> bool:
     """Done: the stop is done, and all that was declared before has ended; or somebody has started the stream since."""
     if not isinstance(ended.step, Done):
@@ -117,6 +140,22 @@ def rolled_back(bad: str) -> Callable[[Ended], bool]:
 def retired(deployment: str) -> Callable[[Ended], bool]:
     """Done: the deployment has ended."""
     return lambda ended: not isinstance(ended.step, Done) or bool(ended.state.deployments[deployment].ended)
+
+
+def _left_lying(ended: Ended) -> bool:
+    mine = [d for d in ended.state.deployments.values() if d.declared.by == ended.by]
+    if not mine or len(mine) >= TRIES:
+        return False
+    drivers = ended.state.of_deployment(mine[-1].id)
+    lost = all(d.state is IncarnationState.FENCED and not d.epoch for d in drivers)
+    stops = (r for r in ended.seen.records if r.kind in (Kind.REQUESTED, Kind.STOPPED) and r.get("to") is None)
+    stopped_since = any(r.seq > mine[-1].declared.seq for r in stops)
+    return lost and mine[-1].ended in (None, DeploymentEnd.FAILED) and not stopped_since and not _fenced_by_word(ended)
+
+
+def _fenced_by_word(ended: Ended) -> bool:
+    fences = (r.get("evidence") for r in ended.seen.records if r.kind == Kind.FENCED)
+    return any(isinstance(evidence, dict) and "person" in evidence for evidence in fences)
 
 
 def _holding(state: StreamState) -> str:

@@ -48,7 +48,7 @@ def offsets(root: Path, number: int) -> list[object]:
 
 def test_the_last_batch_ends_earlier_and_the_one_before_it_at_the_same_place(root: Path) -> None:
     before = contents(root)
-    plan = plan_rewind(root, BACK, MARK)
+    plan = plan_rewind(root, BACK, MARK, 4)
     assert (plan.batch, plan.records) == (4, 30)
     assert contents(root) == before, "a plan changes nothing"
     apply_rewind(plan)
@@ -69,27 +69,55 @@ def test_the_last_batch_ends_earlier_and_the_one_before_it_at_the_same_place(roo
 
 
 def test_it_may_be_done_again_and_then_changes_nothing(root: Path) -> None:
-    plan = plan_rewind(root, BACK, MARK)
+    plan = plan_rewind(root, BACK, MARK, 4)
     apply_rewind(plan)
     once = contents(root)
     apply_rewind(plan)
     assert contents(root) == once
-    assert plan_rewind(root, BACK, MARK) == module.Rewind(4, 0, ())
+    assert plan_rewind(root, BACK, MARK, 4) == module.Rewind(4, 0, ())
+
+
+def test_it_is_done_once_whoever_looks_again(root: Path) -> None:
+    """Such as the driver after one that was killed: it goes on from where that one came to."""
+    apply_rewind(plan_rewind(root, BACK, MARK, 4))
+    trees.plan(root, 5, batch(3))
+    assert plan_rewind(root, BACK, MARK, 4).files == (), "a batch is under way"
+    for number in (5, 6):
+        trees.plan(root, number, batch(number - 2))
+        trees.commit(root, number)
+    assert plan_rewind(root, BACK, MARK, 4).files == (), "batches were run since"
+    assert plan_rewind(root, BACK, "orders-3", 6).records == 30, "another one goes back from there"
+    for number in range(5):
+        (root / "offsets" / str(number)).unlink()
+        (root / "commits" / str(number)).unlink()
+    assert plan_rewind(root, BACK, MARK, 4).files == (), "and Spark has removed the old ones"
+
+
+def test_it_is_not_done_behind_batches_that_were_run_without_it(root: Path) -> None:
+    for number in (5, 6):
+        trees.plan(root, number, batch(number))
+        trees.commit(root, number)
+    before = contents(root)
+    with pytest.raises(CheckpointError, match="batches were run after batch 4 without it"):
+        plan_rewind(root, BACK, MARK, 4)
+    with pytest.raises(CheckpointError, match="it ends before batch 7, as an older copy does"):
+        plan_rewind(root, BACK, MARK, 7)
+    assert contents(root) == before
 
 
 def test_a_partition_is_never_moved_forward_and_others_stay(root: Path) -> None:
-    plan = plan_rewind(root, {"orders": {0: 20, 1: 45}, "others": {0: 1}}, MARK)
+    plan = plan_rewind(root, {"orders": {0: 20, 1: 45}, "others": {0: 1}}, MARK, 4)
     assert plan.records == 20
     apply_rewind(plan)
     assert offsets(root, 4) == [{"orders": {0: 20, 1: 45}}]
-    assert plan_rewind(root, {"orders": {0: 21, 1: 4000, 7: 3}}, MARK).files == (), "that would skip records"
+    assert plan_rewind(root, {"orders": {0: 21, 1: 4000, 7: 3}}, "another", 4).files == (), "that would skip records"
 
 
 def test_every_source_that_reads_a_partition_goes_back(root: Path) -> None:
     for number in (5, 6):
         trees.plan(root, number, trees.kafka(orders={0: 60}), trees.kafka(orders={0: 55}, returns={0: 9}))
         trees.commit(root, number)
-    plan = plan_rewind(root, {"orders": {0: 57}, "returns": {0: 2}}, MARK)
+    plan = plan_rewind(root, {"orders": {0: 57}, "returns": {0: 2}}, MARK, 6)
     assert plan.records == 3 + 7
     apply_rewind(plan)
     assert offsets(root, 6) == [{"orders": {0: 57}}, {"orders": {0: 55}, "returns": {0: 2}}]
@@ -99,7 +127,7 @@ def test_sources_with_names(root: Path) -> None:
     for number in (5, 6):
         trees.plan_v2(root, number, orders=trees.kafka(orders={0: 60}))
         trees.commit(root, number, version=3)
-    apply_rewind(plan_rewind(root, BACK, MARK))
+    apply_rewind(plan_rewind(root, BACK, MARK, 6))
     assert (root / "offsets" / "6").read_text().split("\n")[2:] == ['orders:{"orders":{"0":20}}']
     check_whole(root)
 
@@ -119,13 +147,13 @@ def test_a_driver_that_dies_in_between_leaves_the_query_where_it_was(
         replace(new, old)
 
     monkeypatch.setattr(os, "replace", dies)
-    plan = plan_rewind(root, BACK, MARK)
+    plan = plan_rewind(root, BACK, MARK, 4)
     with pytest.raises(KeyboardInterrupt):
         apply_rewind(plan)
     assert offsets(root, 4) == [kafka_offsets(batch(4))]
     assert check_whole(root) == LogEnds(4, 4)
     monkeypatch.setattr(os, "replace", replace)
-    apply_rewind(plan_rewind(root, BACK, MARK))
+    apply_rewind(plan_rewind(root, BACK, MARK, 4))
     assert offsets(root, 4) == [BACK]
     assert check_whole(root) == LogEnds(4, 4)
 
@@ -136,7 +164,7 @@ def test_a_disk_that_takes_no_file_leaves_nothing_behind(root: Path, monkeypatch
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(CheckpointError, match="cannot be replaced: No space left on device"):
-        apply_rewind(plan_rewind(root, BACK, MARK))
+        apply_rewind(plan_rewind(root, BACK, MARK, 4))
     assert [name for name in contents(root) if name.endswith(".tmp")] == []
     assert offsets(root, 4) == [kafka_offsets(batch(4))]
 
@@ -195,7 +223,7 @@ def test_what_would_lose_or_mix_up_something_is_refused(
     change(root)
     before = contents(root)
     with pytest.raises(CheckpointError, match=f"cannot be rewound: {why}"):
-        plan_rewind(root, BACK, MARK)
+        plan_rewind(root, BACK, MARK, boundary(root).commit or 0)
     assert contents(root) == before
     if also_at_once:
         with pytest.raises(CheckpointError, match=why):
@@ -204,18 +232,19 @@ def test_what_would_lose_or_mix_up_something_is_refused(
         check_rewindable(root)
 
 
-def test_a_checkpoint_that_is_not_mounted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_that_replaces_no_file_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are in `tests/integration/runtime`."""
     files: Any = SimpleNamespace()
-    remote = RemotePath("hdfs://namenode", PurePosixPath("/cp"), files)
+    remote = RemotePath("abfss://c@a.example", PurePosixPath("/cp"), files)
     monkeypatch.setattr(module, "locate", lambda location: remote)
-    with pytest.raises(CheckpointError, match="only in a mounted folder"):
-        check_rewindable("hdfs://namenode/cp")
+    with pytest.raises(CheckpointError, match="on this storage no file can be replaced at once"):
+        check_rewindable("abfss://c@a.example/cp")
 
 
 def test_whoever_judges_the_pace_looks_at_the_commits_since(root: Path) -> None:
     """Else the step back would look like one that nobody wanted: Burrow calls that REWIND."""
     assert len(recent(read(root), 10)) == 5
-    apply_rewind(plan_rewind(root, BACK, MARK))
+    apply_rewind(plan_rewind(root, BACK, MARK, 4))
     for number, end in ((5, 25), (6, 45)):
         trees.plan(root, number, trees.kafka(orders={0: end, 1: end + 15}))
         trees.commit(root, number, at=100.0 + number)

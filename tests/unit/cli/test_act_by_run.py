@@ -170,7 +170,7 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
         write(log, each)
     looked: list[tuple[float | None, str]] = []
 
-    def find(hook: StreamHook, snapshot: object, to: float | None, query: str) -> FoundRewind:
+    def find(hook: StreamHook, snapshot: object, to: float | None, query: str, ceilings: object) -> FoundRewind:
         looked.append((to, query))
         return FoundRewind(WantedRewind(to or 0.0, {"a": {"orders": {0: 7}}}), ("a: 3 records of orders.",))
 

@@ -18,6 +18,7 @@ from airflow_stream_provider.cli.status import (
     status_of,
 )
 from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
@@ -27,12 +28,27 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
+from airflow_stream_provider.monitoring.life_event import What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
-from tests.support.story import NEW, OLD, RUNNING, STARTED, STOPPED, acquired, failed, fenced, record, write
+from tests.support.story import (
+    HANDED_OVER,
+    NEW,
+    OLD,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    TAKEN_BACK,
+    acquired,
+    declared,
+    failed,
+    fenced,
+    record,
+    write,
+)
 
 
 @pytest.fixture
@@ -129,15 +145,55 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
     write(new_log(spec.control, "orders"), *records)
     found = status_of(spec)
     assert (found.phase, found.version, found.sample, found.code) == (phase, version, None, code)
+    event = found.event.to_json() if found.event else None
     assert found.to_json() == {
         "stream": "orders",
         "phase": phase,
         "silent_seconds": None,
         "version": version,
+        "holder": found.holder,
+        "since": found.since,
+        "event": event,
         "lag": None,
         "problem": "",
         "code": int(code),
     }
+
+
+@pytest.mark.parametrize(
+    ("records", "holder", "since", "what", "reason"),
+    [
+        ([], "", None, None, ""),
+        (STARTED, "", None, What.STOOD_BY, ""),
+        (RUNNING, OLD, 100.0, What.STARTED, "a person wants it"),
+        (HANDED_OVER, NEW, 100.0, What.HANDED_OVER, "a person wants it"),
+        (TAKEN_BACK, OLD, 100.0, What.TAKEN_BACK, "The standby did not take over in time."),
+        (STOPPED, "", None, What.STOPPED, "a person wants it"),
+        ([*RUNNING, failed(OLD)], "", None, What.FAILED, "it broke: Boom"),
+    ],
+)
+def test_it_says_who_holds_since_when_and_what_happened_last(
+    spec: StreamSpec, records: list[Record], holder: str, since: float | None, what: What | None, reason: str
+) -> None:
+    write(new_log(spec.control, "orders"), *records)
+    found = status_of(spec)
+    assert (found.holder, found.since) == (holder, since)
+    assert (found.event.what if found.event else None) == what
+    assert (found.event.reason if found.event else "") == reason
+
+
+def test_of_a_long_life_only_the_last_records_are_read(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING, *(declared(f"orders-9-{number:04}") for number in range(300)))
+    log.save()
+    numbers: list[int] = []
+    read = FilesStore.read
+    monkeypatch.setattr(FilesStore, "read", lambda self, seq: numbers.append(seq) or read(self, seq))
+    found = status_of(spec)
+    assert (found.holder, found.since) == (OLD, 100.0)
+    assert found.event is not None
+    assert found.event.deployment == "orders-9-0299"
+    assert len(numbers) < 30
 
 
 def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
@@ -152,6 +208,14 @@ def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
     first = len(STOPPED) + 1
     assert "2 records of its control log" in found.problem
     assert f"{first} (acquired: only-the-appointed), {first + 1} (unreadable: readable)" in found.problem
+
+
+def test_a_rewind_that_was_left_undone_is_a_warning(spec: StreamSpec) -> None:
+    log = new_log(spec.control)
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(at=time.time(), rewind="orders-2 was lost. Nobody does it any more.", rewind_undone=True))
+    found = status_of(spec.model_copy(update={"kafka": None}))
+    assert (found.problem, found.code) == ("orders-2 was lost. Nobody does it any more.", Code.WARN)
 
 
 def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:

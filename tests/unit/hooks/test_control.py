@@ -44,7 +44,10 @@ def test_a_connection_that_has_changed_is_taken_up(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("AIRFLOW_CONN_KAFKA_MOVES", json.dumps({"conn_type": "kafka", "extra": extra}))
         roots.append(asyncio.run(acontrol_root(url)))
     assert roots[0] is not roots[1]
+    assert control_root(url) is control_root(url, fresh=True) is roots[1]
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_MOVES", json.dumps({"conn_type": "kafka", "extra": {}}))
     assert control_root(url) is roots[1]
+    assert control_root(url, fresh=True) is not roots[1]
 
 
 def test_a_missing_connection_is_named() -> None:

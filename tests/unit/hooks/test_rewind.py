@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,25 +19,33 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.kafka import client
 from airflow_stream_provider.kafka.answers import Answers, Problem
+from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
 from devstack import checkpoint_trees as trees
+from tests.support.kafka_logs import KafkaLogs
 from tests.support.story import OLD, OLD_DEPLOYMENT, acquired, declared, ready, record, requested, submitted, write
 
 TO = 1764000000.5
 
 
-class Kafka:
-    """Has records at and after TO from offset 40 on in every partition; implements what is asked of `KafkaClient`."""
+class Kafka(KafkaLogs):
+    """Has records at and after TO from offset 40 on in every partition, and deletes none by age."""
 
-    addresses = ("broker:9092",)
     problem = ""
+    keeps = -1.0
 
     def __init__(self, conn_id: str, extra: Mapping[str, Any]) -> None:
-        self.conn_id = conn_id
+        age = time.time() - TO
+        ages = [*[age + 60.0] * 40, *[age - 1.0] * 60]
+        retention = str(round(self.keeps * 1000))
+        super().__init__({0: (0, ages), 1: (0, ages)}, topic_names=("orders",), retention=retention, conn_id=conn_id)
+        self.brokers = [{"host": "broker", "port": 9092}]
+        self.addresses = ("broker:9092",)
 
     def __enter__(self) -> Kafka:
         return self
@@ -44,16 +53,11 @@ class Kafka:
     def __exit__(self, *error: object) -> None:
         return
 
-    def describe_cluster(self) -> dict[str, Any]:
-        return {"brokers": [{"host": "broker", "port": 9092}]}
-
-    def offsets(self, specs: Mapping[TopicPartition, int]) -> Answers[TopicPartition, Any]:
-        found: Answers[TopicPartition, Any] = Answers()
-        for partition, spec in specs.items():
-            assert spec in (-2, 1764000000500)
-            found[partition] = SimpleNamespace(offset=0 if spec == -2 else 40, timestamp=1764000001000)
-            if self.problem:
-                found.problems[partition] = Problem(5, self.problem)
+    def offsets(
+        self, specs: Mapping[TopicPartition, int], read_committed: bool = False
+    ) -> Answers[TopicPartition, Any]:
+        found = super().offsets(specs, read_committed)
+        found.problems.update(dict.fromkeys(specs, Problem(5, self.problem)) if self.problem else {})
         return found
 
 
@@ -96,13 +100,27 @@ def test_the_first_records_since_then_and_how_many_they_are(hook: StreamHook, ch
     assert found(hook, query="out") == found(hook)
 
 
+def test_what_kafka_is_about_to_delete_of_it_is_told(
+    hook: StreamHook, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holding(hook, described(checkpoint))
+    assert found(hook).near == (), "nothing is deleted by age"
+    monkeypatch.setattr(Kafka, "keeps", time.time() - TO + 1800.0)
+    (said,) = found(hook).near
+    assert said.startswith("Kafka deletes the first records that the query out reads again in 30 min")
+    assert find_rewind(hook, hook.observe(), TO, "", Ceilings(retention=600.0)).near == ()
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
         ({"sources": ["kafka:subscribe=orders", "file:/in"]}, "it does not read Kafka alone (file:/in)"),
         ({"sources": []}, "it does not read Kafka alone (no source)"),
         ({"fingerprint": ["dedup"]}, "it keeps state, which has these records already"),
-        ({"checkpoint": "hdfs://namenode/cp"}, "its checkpoint hdfs://namenode/cp is in no mounted folder"),
+        (
+            {"checkpoint": "abfss://c@a.example/cp"},
+            "abfss://c@a.example/cp is neither in a mounted folder",
+        ),
         ({"checkpoint": "/no/such/folder"}, "out"),
         (
             {"kafka_sources": [{"option": "subscribe", "topics": "orders", "servers": ["other:9092"]}]},
@@ -132,6 +150,15 @@ def test_a_checkpoint_that_only_the_drivers_may_enter_is_left_to_them(
     with monkeypatch.context() as patched:
         patched.setattr(module, "local_path", lambda location: SimpleNamespace(is_dir=lambda: denied(checkpoint)))
         assert found(hook).wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 40}}})
+
+
+@pytest.mark.parametrize("location", ["hdfs://namenode/cp", "s3a://bucket/cp"])
+def test_so_is_one_on_hdfs_or_s3a_of_which_the_heartbeat_tells_how_far_it_is(hook: StreamHook, location: str) -> None:
+    holding(hook, described(location))
+    ends = {"orders": {"0": 61, "1": 91}}
+    progress = QueryProgress("out", checkpoint=location, batch=1, committed=(ends,))
+    hook.control_log.beat(OLD, Heartbeat(counter=1, at=time.time(), queries=(progress,)))
+    assert found(hook).wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 40}}}), found(hook)
 
 
 def test_of_several_queries_the_one_that_can_is_named(hook: StreamHook, checkpoint: Path) -> None:

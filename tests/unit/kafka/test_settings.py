@@ -63,6 +63,12 @@ def test_a_password_is_used_and_never_shown() -> None:
     assert "hunter2" not in repr(settings)
 
 
+def test_a_password_before_a_broker_is_refused_and_never_shown() -> None:
+    with pytest.raises(SpecError, match="not HOST or HOST:PORT: a:1") as refused:
+        client_settings("k", {"bootstrap.servers": "anna:hunter2@a:1"})
+    assert "hunter2" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [

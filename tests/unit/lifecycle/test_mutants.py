@@ -32,6 +32,7 @@ HINTS = {
     "a_recovery_asks_only_after_those_it_knows_nothing_of": 95,
     "a_release_that_has_committed_counts_as_one_that_never_did": 53,
     "a_retired_driver_acquires": 54,
+    "a_rewind_goes_back_from_wherever_the_stream_is": 85,
     "a_roll_back_is_forgotten": 16,
     "a_roll_back_leaves_the_bad_one_warm": 24,
     "a_stop_of_what_is_down_changes_nothing": 11,
@@ -44,6 +45,7 @@ HINTS = {
     "the_watch_puts_a_new_release_in_charge": 80,
     "what_a_driver_has_committed_is_known_by_its_heartbeats_alone": 67,
     "what_a_failed_driver_has_committed_is_dropped": 5352,
+    "what_a_lost_driver_was_to_read_again_is_forgotten": 823,
     "whoever_has_not_failed_counts_as_one_that_has_committed": 722,
 }
 

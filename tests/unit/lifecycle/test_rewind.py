@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 
 WANTED = WantedRewind(1764000000.5, {"out": {"orders": {0: 7, 12: 0}}, "totals": {"orders": {}, "returns": {3: 9}}})
 
@@ -41,3 +41,7 @@ def test_it_is_read_as_it_was_written() -> None:
 def test_nothing_else_is_taken_for_it(data: Any) -> None:
     with pytest.raises(SpecError, match="fill in nothing by hand"):
         WantedRewind.from_json(data)
+
+
+def test_its_time_for_people() -> None:
+    assert at(WANTED.to) == "2025-11-24 16:00:00 UTC"

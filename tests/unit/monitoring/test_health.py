@@ -43,7 +43,7 @@ def look(
 
 def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
     found = look(*RUNNING)
-    assert set(found) == {"down", "offsets_group", "log", "lag", "lag_unknown"}
+    assert set(found) == {"down", "offsets_group", "rewind", "log", "lag", "lag_unknown"}
     assert {symptom.health for symptom in found.values()} == {Health.PASS}
 
 
@@ -103,12 +103,20 @@ def test_an_unknown_lag_is_a_kind_of_its_own_and_says_nothing_about_the_lag() ->
 
 
 def test_a_stream_without_kafka_has_no_lag() -> None:
-    assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group", "log"}
+    assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group", "rewind", "log"}
 
 
 def test_a_group_that_cannot_be_committed_to_is_a_symptom() -> None:
     found = look(*RUNNING, offsets_group=OffsetsGroupStatus(1.0, "not authorized"))[IncidentKind.OFFSETS_GROUP]
     assert found == Symptom(Health.FAIL, "not authorized", TRANSIENT_SECONDS)
+
+
+def test_records_that_were_to_be_read_again_and_are_not_are_told_at_once() -> None:
+    undone = "orders-2 was lost. Nobody does it any more."
+    assert look(*RUNNING, rewind=undone, rewind_undone=True)[IncidentKind.REWIND] == Symptom(Health.FAIL, undone)
+    assert look(*RUNNING, rewind="out goes back.")[IncidentKind.REWIND] == Symptom(Health.PASS)
+    nobody = symptoms(snapshot(*RUNNING, at=1000.0), None, None, 120.0)
+    assert nobody[IncidentKind.REWIND].health is Health.UNKNOWN, "without a heartbeat"
 
 
 @pytest.mark.parametrize(("before", "health"), [(0, Health.FAIL), (1, Health.FAIL), (2, Health.PASS)])

@@ -34,7 +34,8 @@ from tests.support.tasks import run
 
 
 def rehearsed(seconds: float | None) -> list[Any]:
-    rehearsal = {"queries": {"a": {"last_batch_seconds": seconds, "rows_per_second": 5.0}}, "notes": ["a note"]}
+    batches = {"batch_rows": [5, 5], "batch_seconds": [90.0, seconds]} if seconds is not None else {}
+    rehearsal = {"queries": {"a": batches}, "notes": ["a note"]}
     up = record("standby", deployment=NEW_DEPLOYMENT, incarnation=NEW, queries=[], rehearsal=rehearsal)
     return [*BOTH[:-1], up]
 

@@ -13,10 +13,11 @@ from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, acquired, ready, standby, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, acquired, failed, ready, standby, write
 from tests.support.tasks import IDENTITY, run
 
 MINE = IDENTITY.deployment("orders", "2")
+NEXT = IDENTITY.deployment("orders", "2", 1)
 DRIVER = f"{MINE}.00000009"
 
 
@@ -41,6 +42,25 @@ def test_a_release_is_submitted_and_then_appointed(spec: StreamSpec, tmp_path: P
     result = run(start(spec))
     assert (result["holder"], result["previous"], result["epoch"], result["gap_seconds"]) == (MINE, "", 1, {})
     assert cluster.did == [("submit", "driver-1")]
+
+
+def test_a_retry_starts_another_driver_when_the_first_one_was_lost(
+    spec: StreamSpec, tmp_path: Path, cluster: NotingCluster
+) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    spec = spec.model_copy(update={"application": "a.py"})
+    spec._source = tmp_path / "streams" / "orders.yaml"
+    assert start(spec).subject(IDENTITY) == MINE
+    with pytest.raises(TaskDeferred):
+        run(start(spec))
+    log = open_log(spec.control, spec.name)
+    write(log, failed(None, MINE))
+    for _ in range(2):  # two tries at once would do the same
+        with pytest.raises(TaskDeferred):
+            run(start(spec))
+    assert list(log.refresh().deployments) == [MINE, NEXT]
+    assert start(spec).subject(IDENTITY) == NEXT
+    assert cluster.did == [("submit", "driver-1"), ("submit", "driver-2")]
 
 
 def test_what_runs_already_is_found_and_another_version_not_replaced(spec: StreamSpec, cluster: NotingCluster) -> None:

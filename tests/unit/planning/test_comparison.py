@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryProgress
@@ -71,6 +71,7 @@ def test_a_slower_release_is_held_against_the_rows_that_come_in(
 
 
 @settings(deadline=None)
+@example(fixed=7.193170663303409, each=0.0, much=2.0, old_rows=[1] * 5, new_rows=[1, 1], every=1.0)
 @given(
     fixed=st.floats(0.05, 10.0),
     each=st.floats(0.0, 0.01),

@@ -69,6 +69,11 @@ def test_a_condition_survives_the_metadata_database(condition: Condition) -> Non
     assert condition.description
 
 
+@pytest.mark.parametrize("condition", ALL, ids=lambda condition: type(condition).__name__)
+def test_a_field_that_a_newer_version_has_added_is_left_out(condition: Condition) -> None:
+    assert condition_from_json({**condition.to_json(), "later": {"any": 1}}, CONDITIONS) == condition
+
+
 @pytest.mark.parametrize("data", [{}, {"condition": "Nothing"}, {"condition": "StandbyUp", "unknown": 1}])
 def test_what_is_no_condition_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(StreamError):

@@ -227,7 +227,8 @@ def test_a_rewind_names_holder_and_release_and_what_is_read_again() -> None:
         f"A driver of the same release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}) is started beside the one that holds. It "
         "rehearses on a clone of the checkpoint, then it takes the stream over at a batch boundary.",
         "When it holds, and before its queries start, they go back to the first records since 2025-11-24 16:00:00 UTC. "
-        "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back.",
+        "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back. "
+        "Should it be lost first, whoever holds next does it.",
         "It is watched for 10 min then, but not for its lag: what is read again is behind.",
         "A run of orders__upgrade does all this, also when this command is cut off.",
         "Read again: a: 60 records of orders. That is what was committed when this was looked at; what is committed "
@@ -236,6 +237,8 @@ def test_a_rewind_names_holder_and_release_and_what_is_read_again() -> None:
     ]
     assert (found.parts, found.release) == ((Operation.UPGRADE,), hash_of(OLD_DEPLOYMENT))
     assert found.rewind == BACK.to_json()
+    near = replace(SAME, rewind=FoundRewind(BACK, ("a: 60 records of orders.",), near=("Kafka deletes it in 5 min.",)))
+    assert seen(Operation.REWIND, *RUNNING, wanted=near).reads_again.endswith("contents. Kafka deletes it in 5 min.")
     elsewhere = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to, {"a": {"orders": {0: 39}}})))
     assert not found.same_as(seen(Operation.REWIND, *RUNNING, wanted=elsewhere)), "a yes is to what was shown"
     assert found.refuse("No.").rewind is None
@@ -268,6 +271,27 @@ def test_a_rewind_that_is_done_is_not_done_again() -> None:
     )
     first, *rest = RUNNING
     rewound = replace(first, fields={**first.fields, "rewind": BACK.to_json()})
-    assert f"{OLD_DEPLOYMENT} was to go back to there" in seen(Operation.REWIND, rewound, *rest, wanted=SAME).done
+    beat = {OLD: replace(ALIVE[OLD], rewind="a goes back after batch 7.")}
+    assert seen(Operation.REWIND, rewound, *rest, beats=beat, wanted=SAME).done == (
+        f"{OLD_DEPLOYMENT} was to go back to there, and that is done once. a goes back after batch 7. Give another "
+        "time to go back again."
+    )
+    part = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to, {"a": {"orders": {0: 41}}})))
+    assert seen(Operation.REWIND, rewound, *rest, wanted=part).done, "some partitions have nothing new since"
+    beat = {OLD: replace(ALIVE[OLD], rewind="Nobody does it any more.", rewind_undone=True)}
+    assert seen(Operation.REWIND, rewound, *rest, beats=beat, wanted=SAME).parts, "it was left undone"
     later = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to + 1, BACK.queries)))
-    assert seen(Operation.REWIND, rewound, *rest, wanted=later).parts
+    beat = {OLD: replace(ALIVE[OLD], rewind="a goes back after batch 7.")}
+    once_more = seen(Operation.REWIND, rewound, *rest, beats=beat, wanted=later)
+    assert once_more.parts
+    assert once_more.reads_again.endswith("It was asked for before: a goes back after batch 7.")
+
+
+def test_no_other_rewind_is_asked_for_while_one_is_carried_out() -> None:
+    """Lost now, the second would take the place of the first, of which nobody would hear again."""
+    first, *rest = RUNNING
+    rewound = replace(first, fields={**first.fields, "rewind": BACK.to_json()})
+    later = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to + 1, BACK.queries)))
+    found = seen(Operation.REWIND, rewound, *rest, wanted=later)
+    assert found.parts == ()
+    assert f"{OLD} was to go back to 2025-11-24 16:00:00 UTC, and has not said yet" in found.refused

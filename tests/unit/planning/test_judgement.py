@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.comparison import Compared
 from airflow_stream_provider.planning.judgement import Judgement, broken, judge_rehearsal
 from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.rehearsals import again, running
-from tests.support.snapshots import snapshot
-from tests.support.story import NEW, OLD, acquired, failed, fenced, ready, released, requested
+from tests.support.snapshots import BOTH, snapshot
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, acquired, failed, fenced, ready, record, released, requested
 
 
 def judged(found: Snapshot, every: float, max_seconds: float | None = None) -> Judgement:
@@ -37,6 +40,47 @@ def test_a_batch_that_takes_longer_than_the_stream_may_be_late_is_refused() -> N
     late = judged(snapshot(*again(1.6)), 10.0, 1.5)
     assert late.refused is not None
     assert late.doubts[0].startswith("The query a took 1.6 s for a batch of live data; the stream may be at most 2 s")
+
+
+def only_first(seconds: float) -> list[Record]:
+    """A standby of which only the first batch of a query was seen."""
+    summary = {"batches": 1, "batch_rows": [1000], "batch_seconds": [seconds]}
+    rehearsal = {"queries": {"a": summary}, "notes": []}
+    up = record("standby", deployment=NEW_DEPLOYMENT, incarnation=NEW, queries=[{"name": "a"}], rehearsal=rehearsal)
+    return [*BOTH[:-1], up]
+
+
+def test_a_first_batch_that_alone_was_seen_and_late_is_for_a_person() -> None:
+    """It loads the state, which with much of it takes longer than the stream may be late."""
+    assert judged(snapshot(*only_first(30.0)), 40.0, 30.0).doubts == ()
+    found = judged(snapshot(*only_first(30.5)), 40.0, 30.0)
+    assert (found.refused, found.comparison.verdict) == (None, Compared.INCONCLUSIVE)
+    assert found.doubts[0].startswith(
+        "The query a took 30.5 s for a batch of live data; the stream may be at most 30 s"
+    )
+    assert "But only the first batch of a query was seen" in found.doubts[0]
+
+
+SECONDS = st.floats(0.1, 1000.0)
+
+
+@settings(deadline=None)
+@given(first=SECONDS, later=st.lists(SECONDS, max_size=4), again=st.none() | SECONDS, limit=SECONDS)
+def test_a_release_of_which_no_batch_was_in_time_never_passes_nor_fails_by_first_batches_alone(
+    first: float, later: list[float], again: float | None, limit: float
+) -> None:
+    summary: dict[str, Any] = {"batch_rows": [1000] * (1 + len(later)), "batch_seconds": [first, *later]}
+    if again is not None:
+        summary["again"] = {"batch": 9, "rows": 1000, "seconds": again, "state_rows": 0, "state_bytes": 0}
+    rehearsal = {"queries": {"a": summary}, "notes": []}
+    up = record("standby", deployment=NEW_DEPLOYMENT, incarnation=NEW, queries=[{"name": "a"}], rehearsal=rehearsal)
+    found = snapshot(*BOTH[:-1], up)  # without a heartbeat of the holder: there is nothing else to judge
+    verdict = judge_rehearsal(found, found.state.incarnations[NEW], limit).comparison.verdict
+    seen = [*([again] if again is not None else []), *later] or [first]
+    if min(seen) <= limit:
+        assert verdict is Compared.PASS
+    else:
+        assert verdict is (Compared.FAIL if later else Compared.INCONCLUSIVE)
 
 
 def test_one_that_holds_is_not_compared_with_itself() -> None:

@@ -99,7 +99,7 @@ def test_conditions_survive_the_metadata_database(condition: Any) -> None:
 
 
 def test_a_condition_of_another_version_is_refused_with_what_to_do() -> None:
-    with pytest.raises(StreamError, match="Clear the task"):
+    with pytest.raises(StreamError, match=r"all triggerers have the newest version\. Clear the task"):
         condition_from_json({"condition": "Faster"}, LAG_CONDITIONS)
 
 

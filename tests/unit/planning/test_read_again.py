@@ -12,7 +12,9 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.read_again import after_fence, next_start
 from tests.support.snapshots import snapshot
 from tests.support.story import (
+    HANDED_OVER,
     INTERRUPTED,
+    NEW,
     OLD,
     RUNNING,
     STOPPED,
@@ -65,3 +67,19 @@ def test_the_batch_is_named_by_the_last_heartbeat() -> None:
     queries = (QueryProgress("a", batch=7), QueryProgress("b", batch=0), QueryProgress("c"))
     seen = replace(snapshot(*RUNNING), heartbeats={OLD: Heartbeat(queries=queries)})
     assert "(by its last heartbeat batch 8 of a, batch 1 of b, or a later one)" in after_fence(seen, OLD)
+
+
+def test_what_a_lost_driver_was_to_read_again_is_told_to_whoever_starts_the_next() -> None:
+    """Found by a review: whoever held next went back, and the command had said that a batch at most is read again."""
+    wanted = {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 5}}}}
+    records = [
+        replace(each, fields={**each.fields, "rewind": wanted}) if each.kind == "declared" else each
+        for each in HANDED_OVER
+    ]
+    lost = snapshot(*records, fenced(NEW))
+    says = "So are the records since 2025-11-24 16:00:00 UTC that orders-2-bbbb was to read again"
+    assert next_start(lost).startswith(CUT)
+    assert says in next_start(lost)
+    assert says not in next_start(replace(lost, heartbeats={NEW: Heartbeat(rewind="a goes back after batch 7.")}))
+    assert says not in next_start(snapshot(*records, fenced(NEW, committed=True)))
+    assert says not in next_start(snapshot(*HANDED_OVER, fenced(NEW)))

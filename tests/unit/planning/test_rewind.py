@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lag.report import Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.planning.rewind import PartitionPast, at, find, moment, read_rewind
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
+from airflow_stream_provider.planning.rewind import PartitionPast, back_to, find, moment, near_deletion, read_rewind
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC).timestamp()
 TO = datetime(2026, 11, 25, 2, 0, tzinfo=UTC).timestamp()
@@ -73,6 +75,45 @@ def test_queries_go_back_to_the_first_record_since_then_and_never_forward() -> N
     assert find(TO, {"late": [past(0, committed=20)]}).wanted is None
 
 
+def test_partitions_of_which_nothing_is_left_that_was_read_are_told() -> None:
+    found = find(
+        TO,
+        {
+            "out": [
+                past(0),
+                past(1, first=None, log_start=100),
+                past(2, first=130, log_start=120),
+                past(3, first=None, log_start=99),
+                past(4, committed=0, first=None),
+                past(5, topic="returns", first=None, log_start=100),
+            ]
+        },
+    )
+    gone = f"Kafka has deleted all that was read. Records since {at(TO)} that were among it are not read again."
+    assert found.lines == (
+        "out: 60 records of orders.",
+        f"out: of 2 partitions of orders {gone}",
+        f"out: of 1 partition of returns {gone}",
+    )
+    assert found.wanted == WantedRewind(TO, {"out": {"orders": {0: 40}}})
+
+
+def test_what_kafka_is_about_to_delete_is_told_by_the_margin_of_the_preflight() -> None:
+    near = QueryLag("out", retention_seconds=1200.0, retained=86400.0)
+    assert near_deletion(near, Ceilings()) == (
+        "Kafka deletes the first records that the query out reads again in 20 min. What is deleted before it is read "
+        "stops the query (failOnDataLoss): give a later time, or let the topic keep its records for longer first "
+        "(retention.ms)."
+    )
+    assert near_deletion(near, Ceilings(retention=600.0)) == ""
+    assert near_deletion(replace(near, retained=2000.0), Ceilings()) == "", "half of what the topic keeps"
+
+
+def test_a_query_that_goes_back_never_goes_forward() -> None:
+    committed = {"orders": {0: 100, 1: 30}, "returns": {0: 7}}
+    assert back_to(committed, {"orders": {0: 40, 1: 40}}) == {"orders": {0: 40, 1: 30}, "returns": {0: 7}}
+
+
 def test_records_that_kafka_has_deleted_cannot_be_read_again() -> None:
     """Without any before it, nobody can tell whether the first record that is left was the first since then."""
     gone = find(TO, {"out": [past(1, first=40, log_start=40, first_at=TO + 3600.0)]})
@@ -94,7 +135,3 @@ def test_the_form_of_an_upgrade_takes_what_a_rewind_has_made_and_nothing_else() 
     for text in ("2h", "{}", "[]", "null", '{"to": 1}'):
         with pytest.raises(SpecError, match="fill in nothing by hand"):
             read_rewind(text)
-
-
-def test_a_time_for_people() -> None:
-    assert at(TO) == "2026-11-25 02:00:00 UTC"

@@ -63,6 +63,18 @@ def test_a_roll_back_goes_to_the_warm_one_or_brings_the_release_up_anew() -> Non
     assert again == Submit(cold.fields["deployment"])
 
 
+def test_a_driver_that_is_lost_while_it_brings_the_release_up_is_followed_by_another() -> None:
+    """After the run's own stop, say, nobody else would."""
+    mine, second = BACK.deployment("orders", "1"), BACK.deployment("orders", "1", 1)
+    driver = f"{mine}.0000000c"
+    cold = [*UPGRADED, retired(OLD_DEPLOYMENT), fenced(NEW), declared(mine), submitted(mine)]
+    for lost in ([failed(None, mine)], [standby(driver), fenced(driver), failed(None, mine)]):
+        step = roll_back(snapshot(*cold, *lost), BACK, NEW_DEPLOYMENT, None, "bad")
+        assert isinstance(step, Append)
+        assert (step.kind, step.fields["deployment"]) == ("declared", second)
+        assert (step.fields["again"], step.fields["instead_of"]) == (OLD_DEPLOYMENT, NEW_DEPLOYMENT)
+
+
 def test_a_request_to_a_warm_driver_that_is_dead_is_ended_before_its_release_is_brought_up_anew() -> None:
     asked = [*UPGRADED, requested("back", OLD, by=BACK.by), fenced(OLD)]
     step = roll_back(snapshot(*asked), BACK, NEW_DEPLOYMENT, None, "bad")

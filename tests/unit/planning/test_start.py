@@ -12,41 +12,50 @@ from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.start import start
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from tests.support.snapshots import ME, snapshot
+from tests.support.snapshots import ME, snapshot, up
 from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
     RUNNING,
-    STARTED,
     STOPPED,
     aborted,
     acquired,
+    declared,
+    failed,
     fenced,
     ready,
     released,
     requested,
+    retired,
+    stopped,
+    submitted,
 )
 
-MINE = OLD_DEPLOYMENT
-ASKED = [*STARTED, requested("mine", OLD, by=ME.by)]
-TAKEN = [*ASKED, ready("mine", OLD), acquired(OLD, "mine", 1)]
+MINE, NEXT = ME.deployment("orders", "1"), ME.deployment("orders", "1", 1)
+DRIVER = f"{MINE}.00000009"
+ASKED = [*up(DRIVER), requested("mine", DRIVER, by=ME.by)]
+TAKEN = [*ASKED, ready("mine", DRIVER), acquired(DRIVER, "mine", 1)]
+GONE = WaitOutcome(Ended.GONE, MINE, "its driver is gone (killed)")
+# Its driver was killed before it said anything, and after it was asked.
+NEVER_UP = [*STOPPED, declared(MINE), submitted(MINE), failed(None, MINE)]
+LOST = [*STOPPED, *ASKED, fenced(DRIVER), aborted("mine", by=ME.by)]
 
 
-def plan(records: list[Record], deployment: str = MINE, version: str = "1", outcome: WaitOutcome | None = None) -> Any:
-    return start(snapshot(*records), ME, deployment, version, outcome, "why")
+def plan(records: list[Record], version: str = "1", outcome: WaitOutcome | None = None) -> Any:
+    return start(snapshot(*records), ME, version, outcome, "why")
 
 
 def test_a_release_is_declared_submitted_and_waited_for() -> None:
     assert plan([]) == Declare(MINE, "why")
-    assert plan(STARTED[:1]) == Submit(MINE)
-    assert plan(STARTED[:2]) == Wait(StandbyUp(MINE))
+    assert plan(up(DRIVER)[:1]) == Submit(MINE)
+    assert plan(up(DRIVER)[:2]) == Wait(StandbyUp(MINE))
 
 
 def test_then_it_is_appointed_and_that_is_followed() -> None:
-    step = plan(STARTED)
+    step = plan(up(DRIVER))
     assert isinstance(step, Append)
-    assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", OLD, "why")
-    assert plan(ASKED) == Wait(RequestOver("mine", 200.0, (OLD,), 30.0))
+    assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", DRIVER, "why")
+    assert plan(ASKED) == Wait(RequestOver("mine", 200.0, (DRIVER,), 30.0))
     done = plan(TAKEN)
     assert isinstance(done, Done)
     assert (done.result["holder"], done.result["request"]) == (MINE, "mine")
@@ -56,45 +65,90 @@ def alive(sign: bool) -> WaitOutcome:
     return WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: sign})
 
 
-@pytest.mark.parametrize("deployment", ["orders-1-cccc", ""])
-def test_a_version_that_runs_already_is_left_alone_once_its_driver_gave_a_sign_of_life(deployment: str) -> None:
-    assert plan(RUNNING, deployment) == Wait(SignsOfLife({OLD: -1}, 30.0))
-    done = plan(RUNNING, deployment, outcome=alive(True))
+def test_a_version_that_runs_already_is_left_alone_once_its_driver_gave_a_sign_of_life() -> None:
+    assert plan(RUNNING) == Wait(SignsOfLife({OLD: -1}, 30.0))
+    done = plan(RUNNING, outcome=alive(True))
     assert isinstance(done, Done)
     assert (done.result["deployment"], done.result["holder"]) == (OLD_DEPLOYMENT, OLD_DEPLOYMENT)
 
 
 def test_a_version_that_holds_with_a_dead_driver_is_no_success() -> None:
-    step = plan(RUNNING, "orders-1-cccc", outcome=alive(False))
+    step = plan(RUNNING, outcome=alive(False))
     assert isinstance(step, GiveUp)
     assert "gives no sign of life" in str(step.error)
 
 
 def test_a_task_that_is_cleared_after_a_later_stop_does_not_claim_that_anybody_runs() -> None:
-    stop = [requested("stop", None, by="airflow:other"), released(OLD, "stop", None)]
+    stop = [requested("stop", None, by="airflow:other"), released(DRIVER, "stop", None)]
     step = plan([*TAKEN, *stop])
     assert isinstance(step, GiveUp)
     assert "has been ended since. Nobody holds the stream" in str(step.error)
 
 
 def test_another_version_that_runs_is_not_replaced() -> None:
-    step = plan(RUNNING, "orders-2-cccc", "2")
+    step = plan(RUNNING, "2")
     assert isinstance(step, GiveUp)
     assert str(step.error).startswith(f"{OLD_DEPLOYMENT} (release 1) holds the stream. Upgrade it instead")
     assert step.error.fields["holder"] == OLD_DEPLOYMENT
 
 
-def test_a_cleared_start_starts_nothing_again() -> None:
-    step = plan([*TAKEN, fenced(OLD)])
+def test_what_has_held_is_left_to_the_watch() -> None:
+    step = plan([*TAKEN, fenced(DRIVER)])
     assert isinstance(step, GiveUp)
     assert "Start a new run" in str(step.error)
 
 
 def test_a_stopped_stream_is_started_with_a_deployment_of_its_own() -> None:
-    assert plan(STOPPED, "orders-1-cccc") == Declare("orders-1-cccc", "why")
+    assert plan(STOPPED) == Declare(MINE, "why")
 
 
 def test_a_request_of_this_task_that_was_aborted_is_made_again_while_nobody_holds() -> None:
     step = plan([*ASKED, aborted("mine", by=ME.by)])
     assert isinstance(step, Append)
-    assert (step.kind, step.fields["to"]) == ("requested", OLD)
+    assert (step.kind, step.fields["to"]) == ("requested", DRIVER)
+
+
+@pytest.mark.parametrize("outcome", [GONE, None], ids=["by the same try", "by the next one"])
+def test_a_driver_that_was_killed_before_it_said_anything_is_followed_by_another(outcome: WaitOutcome | None) -> None:
+    assert plan(NEVER_UP, outcome=outcome) == Declare(NEXT, "why")
+    again = [*NEVER_UP, declared(NEXT)]
+    assert plan(again, outcome=outcome) == Submit(NEXT)
+    assert plan([*again, submitted(NEXT)], outcome=outcome) == Wait(StandbyUp(NEXT))
+
+
+def test_a_driver_that_was_lost_after_it_was_asked_is_followed_by_another() -> None:
+    """The deployment is ended first: a cluster may start its driver again."""
+    end = plan(LOST)
+    assert isinstance(end, Append)
+    assert (end.kind, end.fields["deployment"]) == ("failed", MINE)
+    ended = [*LOST, failed(None, MINE)]
+    assert plan(ended) == Declare(NEXT, "why")
+    step = plan([*ended, *up(f"{NEXT}.00000001")])
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["to"]) == ("requested", f"{NEXT}.00000001")
+
+
+def test_one_that_somebody_else_started_meanwhile_is_what_runs() -> None:
+    other = "orders-1-dddd.00000007"
+    held = [*up(other), requested("other", other), ready("other", other), acquired(other, "other", 2)]
+    assert isinstance(plan([*LOST, failed(None, MINE), *held]), Wait)
+    step = plan([*LOST, *held], "2")
+    assert isinstance(step, GiveUp)
+    assert "Upgrade it instead" in str(step.error)
+
+
+@pytest.mark.parametrize(
+    "end", [[failed(DRIVER)], [retired(MINE)]], ids=["its own error", "called off, or retired by a stop"]
+)
+def test_one_that_says_why_it_has_failed_and_one_that_was_called_off_are_not_started_again(end: list[Record]) -> None:
+    step = plan([*STOPPED, *up(DRIVER), *end])
+    assert isinstance(step, GiveUp)
+    assert "start a new run; clearing this task changes nothing" in str(step.error)
+
+
+@pytest.mark.parametrize("records", [NEVER_UP, [*LOST, failed(None, MINE)]], ids=["never up", "lost"])
+@pytest.mark.parametrize("outcome", [GONE, None], ids=["by the same try", "by the next one"])
+def test_a_stream_that_somebody_has_stopped_since_stays_so(records: list[Record], outcome: WaitOutcome | None) -> None:
+    step = plan([*records, stopped("other", by="person:anna")], outcome=outcome)
+    assert isinstance(step, GiveUp)
+    assert "is not started again: person:anna has stopped the stream since" in str(step.error)

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.spec.shown import read_shown
 from airflow_stream_provider.spec.stream import load_spec
 
 PARTS = ["stop", "roll-back", "abort", "fence", "promote", "start", "upgrade"]
@@ -82,6 +83,14 @@ def test_what_is_of_one_release_is_of_the_one_that_was_shown(dag: DAG) -> None:
     for part in PARTS:
         pinned = "ti.xcom_pull(task_ids='look')['deployment']" in str(getattr(dag.get_task(part), "deployment", ""))
         assert pinned == (part in ("roll-back", "abort", "fence", "promote"))
+
+
+def test_the_page_finds_the_stream_in_it(dag: DAG, streams: Path) -> None:
+    found = read_shown(dag.get_task("look").doc_json or "")
+    spec = load_spec(streams / "orders.yaml")
+    assert found is not None
+    assert found.spec is not None
+    assert (found.name, found.spec.control, found.spec.cluster) == (spec.name, spec.control, spec.cluster)
 
 
 @pytest.mark.parametrize("release", ["", "abcd", "ABCDEF01" * 8])

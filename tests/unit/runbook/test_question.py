@@ -16,8 +16,9 @@ def question() -> ConfirmOperator:
     return ConfirmOperator(task_id="confirm", ask="True", parts='["stop"]', subject="stop?", body="It runs.")
 
 
-def ends(event: dict[str, Any]) -> str:
-    context: Any = {"ti": SimpleNamespace()}
+def ends(event: dict[str, Any], pushed: dict[str, str] | None = None) -> str:
+    kept = {} if pushed is None else pushed
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: kept.update({key: value}))}
     with pytest.raises(AirflowFailException) as found:
         question().execute_complete(context, event)
     return str(found.value)
@@ -26,7 +27,9 @@ def ends(event: dict[str, Any]) -> str:
 @pytest.mark.parametrize("who", ["anna", ""])
 def test_a_no(who: str) -> None:
     event: dict[str, Any] = {"chosen_options": ["Reject"], "responded_by_user": {"id": "1", "name": who}}
-    assert ends(event) == f"{who or 'somebody'} said no: nothing was done."
+    pushed: dict[str, str] = {}
+    assert ends(event, pushed) == f"{who or 'somebody'} said no: nothing was done."
+    assert pushed == {"rejected_by": who or "somebody"}
 
 
 @pytest.mark.parametrize(

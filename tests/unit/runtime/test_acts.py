@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.driver_acts import (
     announce,
@@ -43,6 +44,7 @@ from tests.support.story import (
     STARTED,
     STOPPING,
     TWIN,
+    acquired,
     failed,
     fenced,
     ready,
@@ -185,10 +187,17 @@ def test_so_does_one_that_learns_late_that_it_holds() -> None:
     assert driver.did == ["hold", f"rewind {NEW_DEPLOYMENT}", "start"]
 
 
-def test_nobody_goes_back_twice(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither when it holds again, nor in another driver."""
+def beat(driver: FakeDriver, incarnation: str) -> Heartbeat:
+    driver.turn()
+    found = driver.log.heartbeat(incarnation)
+    assert found is not None
+    return found
+
+
+def test_one_that_has_let_go_had_done_it() -> None:
     driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
     work(driver)
+    assert beat(driver, NEW).rewind == "It went back."
     write(driver.log, requested("back", OLD), ready("back", OLD))
     driver.turn()
     driver.moves(OLD, 1)
@@ -199,11 +208,72 @@ def test_nobody_goes_back_twice(caplog: pytest.LogCaptureFixture) -> None:
     work(driver)
     assert driver.did == ["acquired", "hold", "start"], "it has taken the stream back"
 
-    twin = [standby(TWIN), fenced(NEW), requested("up again", TWIN), ready("up again", TWIN)]
-    driver = FakeDriver(TWIN, reads_again(*HANDED_OVER, *twin))
+
+def test_one_that_starts_again_in_place_looks_no_more_whether_it_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: with its storage away, or a query over by then, a holder of weeks failed instead."""
+    driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
+    work(driver)
+    write(driver.log, requested("back", OLD), ready("back", OLD))
+    driver.turn()
+    driver.moves(OLD, 1)
+    driver.turn()
+    write(driver.log, failed(OLD))
+    driver.work()
+
+    def away(*arguments: object) -> None:
+        raise CheckpointError("The storage is away.")
+
+    monkeypatch.setattr(driver.queries, "rewind", away)
+    driver.did.clear()
+    driver.turn()
+    driver.work()
+    assert driver.did == ["hold", "start"]
+    assert beat(driver, NEW).rewind == "It went back."
+
+
+AFTER_ITS_LOSS = [*reads_again(*HANDED_OVER), standby(TWIN), fenced(NEW), requested("more", TWIN), ready("more", TWIN)]
+
+
+def test_who_follows_a_driver_that_was_lost_finds_out_whether_it_is_done() -> None:
+    """Found by a review: a person had asked for it, and only the log of a driver said that nobody had done it."""
+    driver = FakeDriver(TWIN, AFTER_ITS_LOSS)
+    work(driver)
+    assert driver.did == ["acquired", "hold", f"rewind {NEW_DEPLOYMENT}", "start"]
+    found = beat(driver, TWIN)
+    assert (found.rewind, found.rewind_undone) == ("It went back.", False)
+
+
+def test_so_does_one_that_was_warm_and_had_held_before() -> None:
+    driver = FakeDriver(OLD, reads_again(*REQUESTED)).running()
+    write(driver.log, ready("up", NEW))
+    driver.turn()
+    driver.moves(NEW, 1)
+    work(driver)
+    assert driver.did[-1] == "released"
+    write(driver.log, acquired(NEW, "up", 2), fenced(NEW), requested("back", OLD))
+    driver.did.clear()
+    driver.turn()
+    work(driver)
+    assert driver.did[-3:] == ["hold", f"rewind {NEW_DEPLOYMENT}", "start"]
+
+
+@pytest.mark.parametrize("kind", [CheckpointError, ValueError])
+def test_where_that_is_not_possible_any_more_it_starts_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise kind("Batches were run after batch 4.")
+
+    driver = FakeDriver(TWIN, AFTER_ITS_LOSS)
+    monkeypatch.setattr(driver.queries, "rewind", refuse)
     work(driver)
     assert driver.did == ["acquired", "hold", "start"]
-    assert f"{NEW} has held the stream for {NEW_DEPLOYMENT} before" in caplog.text, "nobody knows how far that came"
+    found = beat(driver, TWIN)
+    assert found.rewind_undone
+    assert found.rewind == (
+        f"{NEW_DEPLOYMENT} was to read records since 2025-11-24 16:00:00 UTC again, and was lost before it was seen to "
+        "do so. Nobody does it any more. Batches were run after batch 4."
+    )
 
 
 def test_a_rehearsal_begins_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +16,20 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime import clone_runs
 from airflow_stream_provider.runtime.clone_runs import SENTINEL, CloneRuns, TooSlow
 
+BUSY, LOOKS = "Processing new data", "Getting offsets from KafkaV2[Subscribe[orders]]"
+
 
 class Run:
-    """A run of a query that has ended so many batches by its second look, and then does what it is told."""
+    """A run of a query that has ended so many batches by its second look, and then does what it is told.
 
-    def __init__(self, batches: int = 0, *, active: bool = True, busy: bool = True, error: str = "") -> None:
+    :param says: what it says of itself, one look after the other; the last one for good.
+    """
+
+    def __init__(
+        self, batches: int = 0, *, active: bool = True, says: Sequence[str] = (BUSY,), error: str = ""
+    ) -> None:
         self._batches, self._looks = batches, 0
-        self.isActive, self.status = active, {"isTriggerActive": busy}
+        self.isActive, self._says = active, list(says)
         self._error = RuntimeError(error) if error else None
         self.stopped = False
         self._jsq = SimpleNamespace(recentProgress=self._progress)
@@ -32,6 +40,10 @@ class Run:
         ran = {"batchId": 1, "durationMs": {"addBatch": 1}}
         found = [idle, *[ran] * (self._batches if self._looks > 1 else 0)]
         return [SimpleNamespace(json=lambda each=each: json.dumps(each)) for each in found]
+
+    @property
+    def status(self) -> dict[str, str]:
+        return {"message": self._says.pop(0) if len(self._says) > 1 else self._says[0]}
 
     def exception(self) -> Exception | None:
         return self._error
@@ -75,7 +87,15 @@ def test_batches_run_until_there_are_enough_of_them(monkeypatch: pytest.MonkeyPa
     assert (run.stopped, written) == (True, ["noop"])
 
 
-@pytest.mark.parametrize("run", [Run(1, active=False), Run(1, busy=False)], ids=["ended", "idle"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        Run(1, active=False),
+        Run(1, says=["Waiting for data to arrive"]),
+        Run(1, says=[LOOKS, BUSY, "Waiting for next trigger", LOOKS]),
+    ],
+    ids=["ended", "idle", "looks for data nearly all of the time"],
+)
 def test_fewer_batches_than_wanted_are_enough_where_no_more_come(
     monkeypatch: pytest.MonkeyPatch, written: list[Any], run: Run
 ) -> None:
@@ -84,8 +104,13 @@ def test_fewer_batches_than_wanted_are_enough_where_no_more_come(
     assert run.stopped
 
 
-def test_batches_that_do_not_end_in_time_are_too_slow(monkeypatch: pytest.MonkeyPatch, written: list[Any]) -> None:
-    run = Run(1)
+@pytest.mark.parametrize("says", [BUSY, LOOKS, "Initializing sources"])
+def test_batches_that_do_not_end_in_time_are_too_slow(
+    monkeypatch: pytest.MonkeyPatch, written: list[Any], says: str
+) -> None:
+    """One that only comes to look for data for the first time has not found that there is none."""
+    monkeypatch.setattr(clone_runs, "IDLE_SECONDS", 0.0)
+    run = Run(1, says=[says])
     with pytest.raises(TooSlow, match="Only 1 of 3 batches ran"):
         runs(monkeypatch, run, left=0.3).batches(QUERY, "/c", 3)
     assert run.stopped

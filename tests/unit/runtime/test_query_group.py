@@ -12,6 +12,7 @@ import pytest
 
 from airflow_stream_provider import checkpoint
 from airflow_stream_provider.checkpoint import LogEnds
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime import query_group
@@ -296,6 +297,10 @@ def test_a_release_that_names_the_folder_behind_a_link_waits_too(
 WANTED = WantedRewind(1764000000.0, {"orders": {"orders": {0: 3}}})
 
 
+def due(query: Query, *, owed: bool = False) -> DueRewind:
+    return DueRewind(WANTED, "orders-2", {query.checkpoint: 1}, owed)
+
+
 @pytest.fixture
 def rewindable(query: Query, monkeypatch: pytest.MonkeyPatch) -> Query:
     """The query has committed batches up to offset 9; Kafka has all of it."""
@@ -307,17 +312,35 @@ def rewindable(query: Query, monkeypatch: pytest.MonkeyPatch) -> Query:
     return query
 
 
-def test_a_query_goes_back_once_its_former_holder_is_seen_and_the_checkpoint_is_claimed(rewindable: Query) -> None:
+def test_a_query_goes_back_once_its_former_holder_is_seen_and_the_checkpoint_is_claimed(
+    rewindable: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
     claimed: list[str] = []
     group = group_of(rewindable, claimed)
     queries = group.hold()
     group.check_rewind(WANTED)
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}, "a check changes nothing"
-    group.rewind(queries, WANTED, "orders-2", {rewindable.checkpoint: 1})
+    said = group.rewind(queries, due(rewindable), {rewindable.checkpoint: 1})
+    assert said == "orders goes back after batch 1, and reads 6 records again."
     assert (checkpoint.read(rewindable.checkpoint).committed, claimed) == ({"orders": {0: 3}}, [rewindable.checkpoint])
     assert rewindable.starts == 0
+    monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: pytest.fail("nobody reads them again"))
+    assert group.rewind(queries, due(rewindable, owed=True), {}) == "", "it was done before"
     group.start(queries, {rewindable.checkpoint: 1})
     assert rewindable.starts == 1
+
+
+def test_where_the_log_does_not_say_where_it_stood_a_query_does_not_go_back(rewindable: Query) -> None:
+    group = group_of(rewindable)
+    elsewhere = due(rewindable)._replace(stood={"/another": 1})
+    unknown = due(rewindable, owed=True)._replace(stood={})
+    for each in (elsewhere, unknown):
+        with pytest.raises(StreamError, match="does not say after which batch orders stood when orders-2 came to hold"):
+            group.rewind(group.hold(), each, {})
+    gone = WantedRewind(WANTED.to, {"gone": {"orders": {0: 3}}})
+    for each in (elsewhere, due(rewindable)._replace(wanted=gone)):
+        assert group.rewind(group.hold(), each._replace(owed=True), {}) == "", "it is another query by now"
+    assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}
 
 
 def test_nothing_is_changed_where_one_query_cannot_go_back(
@@ -330,8 +353,8 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
     both = WantedRewind(1764000000.0, {**WANTED.queries, "other": {"orders": {0: 3}}})
     with pytest.raises(StreamError, match="There is no checkpoint at"):
         group.check_rewind(both)
-    with pytest.raises(StreamError, match="There is no checkpoint at"):
-        group.rewind(group.hold(), both, "orders-2", {})
+    with pytest.raises(StreamError, match="does not say after which batch other stood"):
+        group.rewind(group.hold(), due(rewindable)._replace(wanted=both), {})
     gone = WantedRewind(1764000000.0, {"gone": {"orders": {0: 3}}})
     with pytest.raises(StreamError, match="There is no query gone that could read records again"):
         group.check_rewind(gone)
@@ -341,7 +364,7 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
 
     monkeypatch.setattr(query_group, "check_still_there", deleted)
     with pytest.raises(StreamError, match="Kafka has deleted it"):
-        group.rewind(group.hold(), WANTED, "orders-2", {})
+        group.rewind(group.hold(), due(rewindable), {})
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fake_driver import QUICK_STOP, FakeDriver, Waits, work
-from tests.support.story import HANDED_OVER, NEW, OLD, RELEASED, REQUESTED, RUNNING, STARTED
+from tests.support.fake_driver import QUICK_STOP, Ended, FakeDriver, Waits, work
+from tests.support.story import HANDED_OVER, NEW, OLD, RELEASED, REQUESTED, RUNNING, STARTED, acquired, write
 
 
 def test_a_script_that_fails_during_a_start_is_recorded_once_that_is_over() -> None:
@@ -97,3 +97,13 @@ def test_a_script_that_ends_after_sigterm_is_released_and_not_finished() -> None
     driver.turn()
     assert driver.did == ["let go", QUICK_STOP, "released", "exit"]
     assert driver.record()["to"] is None
+
+
+def test_a_driver_that_acquired_without_knowing_so_yet_says_that_it_has_committed_nothing() -> None:
+    """Found by a seed: the answer to its `acquired` was late when its script failed."""
+    driver = FakeDriver(NEW, RELEASED)
+    write(driver.log, acquired(NEW, "up", 2))
+    with pytest.raises(Ended):
+        driver.agent._acts.fail("The script failed", ValueError("x"))
+    assert driver.did[-2:] == ["failed", "halt"]
+    assert driver.record()["committed"] is False

@@ -1,0 +1,67 @@
+"""Whether queries read Kafka records again when a driver comes to hold: as it was asked, or in place of a lost one.
+
+A rewind is carried out by the first driver of its deployment that holds, before its queries start. If that one is lost,
+nobody knows how far it came; so whoever holds next looks at the checkpoint, where what was done is marked, and does the
+rest. It is never done behind a batch that was run since: those records would be read a third time. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from airflow_stream_provider.lifecycle.formats import FORMAT_OF_DECLARED
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import by_checkpoint
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
+from airflow_stream_provider.lifecycle.state import StreamState
+
+
+class DueRewind(NamedTuple):
+    """A rewind that a driver which has come to hold carries out, as far as its checkpoints do not have it already.
+
+    :param mark: id of the deployment that it was asked of.
+    :param stood: by checkpoint, the last batch before that deployment came to hold first; what the log does not tell is
+        missing.
+    :param owed: whether another driver was to do it, which was lost.
+    """
+
+    wanted: WantedRewind
+    mark: str
+    stood: Mapping[str, int]
+    owed: bool
+
+    def left_undone(self, why: str) -> str:
+        """Return what people are told when nobody does it any more."""
+        return (
+            f"{self.mark} was to read records since {at(self.wanted.to)} again, and was lost before it was seen to do "
+            f"so. Nobody does it any more. {why}"
+        )
+
+
+def due_rewind(state: StreamState, incarnation: str) -> DueRewind | None:
+    """Return the rewind that is due when a driver comes to hold first, or was when it did; None: none is."""
+    deployment = state.deployments.get(deployment_of(state.rewinder or ""))
+    wanted = deployment.rewind if deployment is not None else None
+    if deployment is None or wanted is None:
+        return None
+    return DueRewind(wanted, deployment.id, by_checkpoint(state.stood), owed=state.rewinder != incarnation)
+
+
+def undone(state: StreamState, heartbeat: Heartbeat | None) -> str:
+    """Return what people are told of a rewind that the driver which holds leaves undone; empty: it leaves none.
+
+    :param heartbeat: of that driver; None: it is not known.
+    """
+    if heartbeat is not None and heartbeat.rewind_undone:
+        return heartbeat.rewind
+    held, due = state.holding_deployment, due_rewind(state, state.holder or "")
+    lost = state.incarnations.get(state.rewinder or "")
+    if held is None or due is None or lost is None or not due.owed:
+        return ""
+    # Only of the first one after it: whoever held between them may have done it.
+    looks = held.release.format >= FORMAT_OF_DECLARED["rewind"] or state.epoch > lost.epoch + 1
+    return (
+        "" if looks else due.left_undone(f"The runtime of {held.id} is of an earlier version, and does not know of it.")
+    )

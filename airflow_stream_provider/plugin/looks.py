@@ -1,0 +1,97 @@
+"""What the page reads of one stream: by the functions of command line and form, so that all say the same.
+
+Each may hang, and runs in a thread (`bounded_reads.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_stream_provider.hooks.look_ahead import look_ahead
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.links.stream import web_address
+from airflow_stream_provider.monitoring.life import life
+from airflow_stream_provider.monitoring.life_event import LifeEvent
+from airflow_stream_provider.planning.foreseen import Foreseen
+from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.spec.stream import StreamSpec
+
+# Of a stream's life.
+EVENTS = 15
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a stream can be rolled back now.
+
+    :param word: the answer in a word or two.
+    :param lines: what `airflow streams roll-back --dry-run` prints, and the form shows.
+    """
+
+    word: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver that does not hold.
+
+    :param id: of the driver; of its deployment while it has not announced itself.
+    :param says: what it does.
+    """
+
+    id: str
+    version: str
+    says: str
+
+
+@dataclass(frozen=True)
+class Life:
+    """Who else is there, and what has happened.
+
+    :param events: the last ones, the newest first.
+    :param ui: address of the Spark UI of who holds; empty: not known.
+    """
+
+    others: tuple[Driver, ...] = ()
+    events: tuple[LifeEvent, ...] = ()
+    ui: str = ""
+
+
+def answer(spec: StreamSpec) -> Answer:
+    """Return whether it can be rolled back now, and what is read again.
+
+    :raises StreamError: what has to be asked does not answer.
+    """
+    found = look_ahead(StreamHook.of(spec), Operation.ROLL_BACK)
+    return Answer(_word(found), tuple(plain(line) for line in found.lines))
+
+
+def _word(found: Foreseen) -> str:
+    return "No." if found.refused else "There is nothing to do." if found.done else "Yes."
+
+
+def look_at_life(spec: StreamSpec) -> Life:
+    """Return who stands by or comes up, and the last events.
+
+    :raises StreamError: the control log cannot be read now.
+    """
+    hook = StreamHook.of(spec)
+    if not hook.exists():
+        return Life()
+    found = hook.observe()
+    events = life(found.records, found.state)[: -EVENTS - 1 : -1]
+    beat = found.heartbeats.get(found.state.holder or "")
+    return Life(tuple(_others(found)), tuple(events), web_address(beat.ui_url) if beat else "")
+
+
+def _others(found: Snapshot) -> list[Driver]:
+    others = []
+    for name in found.live_deployments():
+        driver = found.candidate(name)
+        says = "stands by" if driver is not None else "comes up, or ends"
+        version = found.state.deployments[name].release.version
+        others.append(Driver(driver.id if driver is not None else name, version, says))
+    return others

@@ -1,0 +1,178 @@
+"""The HTML of the page. Every value is escaped: names and reasons are what somebody wrote."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider.cli.life_table import gap, who, why
+from airflow_stream_provider.cli.status import StreamStatus
+from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.monitoring.silence import phase_words
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+STYLE = """\
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 78em; margin: 1.5em auto; padding: 0 1em; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .35em .8em .35em 0; border-bottom: 1px solid #8886; }
+td { overflow-wrap: anywhere; }
+.lines { white-space: pre-line; }
+.answer { border-left: .3em solid #888; padding-left: 1em; }
+.code0 { color: #1a7f37; } .code1, .code3 { color: #9a6700; } .code2 { color: #cf222e; font-weight: bold; }
+.small { color: #777; font-size: 90%; }
+"""
+
+_BASE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>{% block title %}Streams{% endblock %}</title>
+<link rel="stylesheet" href="page.css">
+</head>
+<body>
+{% block body %}{% endblock %}
+{% if now is defined %}<p class="small">Read at {{ now | at }}. Load the page again for what is now.</p>{% endif %}
+</body>
+</html>
+"""
+
+_LIST = """\
+{% extends "base" %}
+{% block body %}
+<h1>Streams</h1>
+{% if streams %}
+<table>
+<tr><th>stream</th><th>state</th><th>holder</th><th>release</th><th>since</th><th>behind, oldest</th><th>last event</th>
+</tr>
+{% for shown, status in streams %}
+<tr>
+<td><a href="stream?dag_id={{ shown.form | urlencode }}">{{ shown.stream.name }}</a>
+<div class="small">{{ shown.form }}</div></td>
+<td class="code{{ status.code.value }}">{{ status | state }}</td>
+<td>{{ status | holder }}</td>
+<td>{{ status.version or "-" }}</td>
+<td>{{ status.since | at }}</td>
+<td>{% if status.sample %}{{ status.sample.records | count }}, {{ status.sample.seconds | duration }}
+<div class="small">{{ (now - status.sample.at) | duration }} ago</div>{% else %}-{% endif %}</td>
+<td>{% if status.event %}{{ status.event.what.words }}: {{ status.event | why or "no reason given" }}
+<div class="small">{{ status.event.at | at }}, by <span class="lines">{{ status.event | who or "?" }}</span></div>
+{% else %}-{% endif %}</td>
+</tr>
+{% for problem in (shown.stream.problem, status.problem) if problem %}
+<tr><td></td><td colspan="6" class="code3">{{ problem }}</td></tr>
+{% endfor %}
+{% endfor %}
+</table>
+{% else %}
+<p>There is no stream of which you may read the DAG <code>NAME__operate</code>.</p>
+{% endif %}
+{% endblock %}
+"""
+
+_STREAM = """\
+{% extends "base" %}
+{% block title %}{{ shown.stream.name }}{% endblock %}
+{% block body %}
+<p><a href="./">All streams</a></p>
+<h1>{{ shown.stream.name }}: <span class="code{{ status.code.value }}">{{ status | state }}</span></h1>
+{% for problem in (shown.stream.problem, status.problem) if problem %}<p class="code3">{{ problem }}</p>{% endfor %}
+
+<h2>Can I roll back now, and what is read again?</h2>
+<div class="answer">
+{% if answer is string %}
+<p><strong>That is not known.</strong></p>
+<p id="answer" class="lines">{{ answer }}</p>
+{% else %}
+<p><strong>{{ answer.word }}</strong></p>
+<p id="answer" class="lines">{{ answer.lines | join("\\n") }}</p>
+{% endif %}
+</div>
+<p>To do it: trigger <a href="../dags/{{ shown.form | urlencode }}">{{ shown.form }}</a> with <code>roll-back</code>, or
+<code>airflow streams roll-back {{ shown.stream.name }} --reason "…"</code>, with <code>--folder</code>
+where its YAML lies elsewhere than the command looks by itself: there may be another stream of this name.
+Both say this again, and ask.
+Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }}</a>
+{%- for watch in shown.watches %}, <a href="../dags/{{ watch | urlencode }}">{{ watch }}</a>{% endfor %}.</p>
+
+<h2>Who is there</h2>
+<table>
+<tr><th>driver</th><th>release</th><th></th></tr>
+<tr><td>{{ status | holder }}</td><td>{{ status.version or "-" }}</td>
+<td>holds it{% if status.holder %} since {{ status.since | at }}{% endif %}
+{%- if life is not string and life.ui %} (<a href="{{ life.ui }}" rel="noopener noreferrer">Spark UI</a>){% endif %}
+</td></tr>
+{% if life is not string %}{% for driver in life.others %}
+<tr><td>{{ driver.id }}</td><td>{{ driver.version }}</td><td>{{ driver.says }}</td></tr>
+{% endfor %}{% endif %}
+</table>
+
+<h2>What has happened</h2>
+{% if life is string %}
+<p class="code3">{{ life }}</p>
+{% else %}
+<table>
+<tr><th>at</th><th>what</th><th>release</th><th>driver</th><th>who</th><th>why</th><th>gap</th></tr>
+{% for event in life.events %}
+<tr><td>{{ event.at | at }}</td><td>{{ event.what.words }}</td><td>{{ event.version or "-" }}</td>
+<td>{{ event.incarnation or event.deployment or "-" }}</td><td class="lines">{{ event | who or "?" }}</td>
+<td>{{ event | why }}</td><td>{{ event | gap }}</td></tr>
+{% endfor %}
+</table>
+<p class="small">The newest first; all of it: <code>airflow streams history {{ shown.stream.name }}</code></p>
+{% endif %}
+{% endblock %}
+"""
+
+_MISSING = """\
+{% extends "base" %}
+{% block body %}
+<p><a href="./">All streams</a></p>
+<p>There is no such stream, or you may not read its DAG.</p>
+{% endblock %}
+"""
+
+
+def render(name: str, **values: object) -> str:
+    """Return a page: `list`, `stream` or `missing`."""
+    return _environment().get_template(name).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    pages = {"base": _BASE, "list": _LIST, "stream": _STREAM, "missing": _MISSING}
+    found = Environment(
+        loader=DictLoader(pages),
+        autoescape=True,
+        undefined=StrictUndefined,
+        # As in a terminal: what turns the direction of a text, or steers, is not shown.
+        finalize=lambda value: plain(value) if isinstance(value, str) else value,
+    )
+    found.filters.update(
+        at=_at, count=count, duration=duration, gap=gap, holder=_holder, state=_state, who=who, why=why
+    )
+    return found
+
+
+def _at(seconds: float | None) -> str:
+    """Return a moment in UTC: nobody knows the reader's time zone here."""
+    try:
+        return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def _holder(status: StreamStatus) -> str:
+    return status.holder or ("nobody" if status.phase else "not known")
+
+
+def _state(status: StreamStatus) -> str:
+    return phase_words(status.phase, status.silent_seconds).replace("_", " ") or "unknown"

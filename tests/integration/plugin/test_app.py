@@ -1,0 +1,182 @@
+"""The page of a real Airflow: its API server, its users, its database. Only the drivers of the streams are played."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+
+from airflow_stream_provider.planning.foreseen import Foreseen
+from devstack.airflow import Airflow
+from devstack.drivers import wait_for
+from devstack.stack import LocalStack
+from tests.support.control_root import new_log
+from tests.support.story import HANDED_OVER, NEW, RUNNING, write
+
+ROOT = Path(__file__).parents[3]
+USERS = "admin:admin,anna:viewer,bert:viewer"
+DAG_FILE = "from airflow_stream_provider import stream_dags\n\nglobals().update(stream_dags('{0}', prefix='{0}.'))\n"
+YAML = 'name: orders\napplication: apps/orders.py\nversion: "2"\ncluster: spark_here\ncontrol: {}\n'
+PATHS = ("streams/", "streams/stream?dag_id=anna.orders__operate", "streams/page.css")
+TIMEOUT = 60.0
+
+
+@dataclass
+class Site:
+    """A running Airflow with two teams, anna's and bert's, each with a stream of the same name."""
+
+    airflow: Airflow
+    dags: Path
+    control: Path
+
+    def token(self, user: str) -> str:
+        passwords = json.loads((self.airflow.folder / "passwords.json").read_text())
+        login = {"username": user, "password": passwords[user]}
+        answer = requests.post(f"{self.airflow.url}/auth/token", json=login, timeout=TIMEOUT)
+        return str(answer.json()["access_token"])
+
+    def get(self, path: str, user: str = "") -> requests.Response:
+        """Ask as a browser does, with a cookie; `user`: empty for somebody who has not logged in."""
+        cookies = {"_token": self.token(user)} if user else {}
+        return requests.get(f"{self.airflow.url}/{path}", cookies=cookies, timeout=TIMEOUT, allow_redirects=False)
+
+    def page(self, user: str, dag_id: str = "") -> str:
+        """Return the text that a person reads."""
+        answer = self.get(f"streams/stream?dag_id={dag_id}" if dag_id else "streams/", user)
+        assert answer.status_code == 200, answer.text
+        return html.unescape(re.sub(r"<[^>]*>", "", answer.text))
+
+    def command(self, *words: str) -> str:
+        """Return what `airflow streams` prints."""
+        environment = {**os.environ, **self.airflow.environment}
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", "streams", *words],
+            env={name: value for name, value in environment.items() if value is not None},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.stdout, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("page")
+    dags, control = folder / "dags", folder / "control"
+    (dags / "apps").mkdir(parents=True)
+    (dags / "apps" / "orders.py").write_text("x = 1\n")
+    for team, records in (("anna", HANDED_OVER), ("bert", RUNNING)):
+        (control / team).mkdir(parents=True)
+        url = f"file://{control / team}"
+        write(new_log(url), *records)
+        (dags / team).mkdir()
+        (dags / team / "orders.yaml").write_text(YAML.format(url))
+        (dags / f"{team}.py").write_text(DAG_FILE.format(team))
+    variables = {
+        "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "PYTHONPATH": str(ROOT),
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.support.rights_by_prefix.RightsByPrefix",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": USERS,
+    }
+    with LocalStack(folder / "stack", kafka=False, spark=False, dags_folder=dags, variables=variables) as stack:
+        for team in ("anna", "bert"):
+            stack.airflow.api.wait_for_dag(f"{team}.orders__operate")
+        yield Site(stack.airflow, dags, control)
+
+
+def test_nobody_sees_anything_without_a_log_in(site: Site) -> None:
+    for path in PATHS:
+        assert site.get(path).status_code == 401
+        forged = requests.get(f"{site.airflow.url}/{path}", cookies={"_token": "forged"}, timeout=TIMEOUT)
+        assert forged.status_code in (401, 403)
+
+
+def test_a_user_sees_the_streams_whose_dag_he_may_read_and_no_other(site: Site) -> None:
+    assert site.page("admin").count("orders") >= 2
+    for user, other in (("anna", "bert"), ("bert", "anna")):
+        said = site.get("streams/", user).text
+        assert f"dag_id={user}.orders__operate" in said
+        assert other not in said
+        assert site.get(f"streams/stream?dag_id={user}.orders__operate", user).status_code == 200
+        hidden = site.get(f"streams/stream?dag_id={other}.orders__operate", user)
+        nothing = site.get("streams/stream?dag_id=none__operate", user)
+        assert (hidden.status_code, hidden.text) == (404, nothing.text)
+    assert NEW in site.page("anna")
+    assert NEW not in site.page("bert")
+
+
+@pytest.mark.parametrize("team", ["anna", "bert"])
+def test_page_command_and_form_have_one_answer(site: Site, team: str) -> None:
+    """Anna's stream can be rolled back, and bert's cannot: no release held before."""
+    dag, api = f"{team}.orders__operate", site.airflow.api
+    said = site.command("roll-back", "orders", "--dry-run", "--json", "--folder", str(site.dags / team))
+    lines = Foreseen.from_json(json.loads(said.splitlines()[-1])["foreseen"]).lines
+    assert "\n".join(lines) in site.page(team, dag)
+
+    run = api.trigger(dag, {"operation": "roll-back", "reason": "to compare"})
+    wait_for(
+        "what the form says",
+        lambda: api.task_states(dag, run).get("look") in ("success", "failed"),
+        300.0,
+    )
+    if team == "anna":
+        assert "Yes." in site.page(team, dag)
+        pushed = api.call("GET", f"dags/{dag}/dagRuns/{run}/taskInstances/look/xcomEntries/return_value")
+        assert pushed["value"]["lines"] == lines
+    else:
+        assert "No." in site.page(team, dag)
+        assert lines[1].removeprefix("Refused: ") in api.task_log(dag, run, "look")
+
+
+def test_the_page_shows_what_has_happened_and_leads_to_the_dags(site: Site) -> None:
+    said = site.get("streams/stream?dag_id=anna.orders__operate", "anna").text
+    assert "handed over" in said
+    assert "a person wants it" in said
+    for dag in ("anna.orders__operate", "anna.orders__upgrade", "anna.anna__watch"):
+        assert f'href="../dags/{dag}"' in said
+        assert site.airflow.api.call("GET", f"dags/{dag}")["dag_id"] == dag
+
+
+def test_the_menu_leads_there(site: Site) -> None:
+    plugins = site.airflow.api.call("GET", "plugins")["plugins"]
+    (view,) = next(each for each in plugins if each["name"] == "airflow_stream_provider_page")["external_views"]
+    # A link in Airflow's UI counts from its base.
+    assert re.search(r"<base\s", site.get("", "admin").text)
+    assert site.get(view["href"], "anna").status_code == 200
+
+
+def test_a_control_root_that_is_away_is_a_sentence_and_the_rest_is_shown(site: Site) -> None:
+    away = site.control / "bert-away"
+    (site.control / "bert").rename(away)
+    try:
+        said = site.page("admin")
+        assert NEW in said
+        assert str(site.control / "bert") in said
+        assert "That is not known." in site.page("bert", "bert.orders__operate")
+    finally:
+        away.rename(site.control / "bert")
+
+
+def test_a_control_log_in_a_kafka_that_is_away_is_found_by_a_connection_of_the_database_and_blocks_nobody(
+    site: Site,
+) -> None:
+    extra = json.dumps({"bootstrap.servers": "127.0.0.1:1"})
+    site.airflow.api.call("POST", "connections", json={"connection_id": "gone", "conn_type": "kafka", "extra": extra})
+    text = YAML.format("kafka://gone/streams").replace("orders", "far", 1) + "storage: file:///nowhere\n"
+    (site.dags / "anna" / "far.yaml").write_text(text)
+    site.airflow.api.wait_for_dag("anna.far__operate")
+    said = site.page("anna")
+    assert NEW in said
+    assert "127.0.0.1:1" in said or "did not answer the API server" in said
+    assert "cannot be read: it is not defined" not in said

@@ -1,0 +1,74 @@
+"""The page beside a control folder whose mount is really dead."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi.testclient import TestClient
+
+from airflow_stream_provider.plugin import app as page
+from airflow_stream_provider.plugin.visible import Visible
+from airflow_stream_provider.spec.shown import Shown
+from airflow_stream_provider.spec.stream import StreamSpec
+from devstack.dead_mount import hanging
+from tests.support.control_root import new_log
+from tests.support.namespaces import COMMAND, needs_fuse
+from tests.support.story import HANDED_OVER, NEW, write
+
+ROOT = Path(__file__).parents[3]
+# More than there are threads for one control root.
+DEAD = 12
+
+
+@needs_fuse
+def test_a_dead_mount_is_a_sentence_and_holds_up_no_other_root_and_no_end_of_the_process(tmp_path: Path) -> None:
+    program = "from tests.integration.plugin.test_bounded_reads import look_while_a_root_hangs as run\nrun()"
+    done = subprocess.run(
+        [*COMMAND, sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "SCRATCH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.endswith("all others were shown\n")
+
+
+def look_while_a_root_hangs() -> None:
+    """Run in a mount namespace of its own; the process must end though threads hang for ever."""
+    scratch = Path(os.environ["SCRATCH"])
+    shown = [_stream(scratch / "alive", "alive"), *(_stream(scratch / "dead", f"dead-{n}") for n in range(DEAD))]
+    app = page.make_app()
+    app.dependency_overrides[get_user] = lambda: SimpleNamespace(name="anna")
+    page.visible_streams = lambda user, form=None: shown  # type: ignore[attr-defined]
+    page.LIFE_SECONDS = page.ANSWER_SECONDS = page.STATUS_SECONDS
+    with TestClient(app) as client:
+        assert client.get("/").text.count(NEW) == len(shown)
+        with hanging(scratch / "dead"):
+            for _ in range(2):
+                said = client.get("/").text
+                assert said.count(NEW) == 1
+                assert said.count("did not answer the API server within") == DEAD
+                said = client.get("/stream", params={"dag_id": "dead-3__operate"}).text
+                assert "That is not known." in said
+                assert "not known" in said
+                said = client.get("/stream", params={"dag_id": "alive__operate"}).text
+                assert "Yes." in said
+        said = client.get("/").text
+        while said.count(NEW) < len(shown):  # until what hung has returned
+            said = client.get("/").text
+    print("all others were shown", flush=True)
+
+
+def _stream(root: Path, name: str) -> Visible:
+    root.mkdir(exist_ok=True)
+    write(new_log(root.as_uri(), name), *HANDED_OVER)
+    fields = {"name": name, "application": "a.py", "version": "1", "cluster": "c", "control": root.as_uri()}
+    return Visible(f"{name}__operate", Shown(name, StreamSpec.model_validate(fields)))

@@ -1,0 +1,104 @@
+"""What the pages make of texts that somebody wrote."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from airflow_stream_provider.cli.status import StreamStatus
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.monitoring.life_event import LifeEvent, What
+from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
+from airflow_stream_provider.plugin.looks import Answer, Driver, Life
+from airflow_stream_provider.plugin.templates import render
+from airflow_stream_provider.plugin.visible import Visible
+from airflow_stream_provider.spec.shown import Shown
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(1)'>",
+    "</style></td></table><iframe src=//evil></iframe>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(1)",
+    "\u202egnp.exe\x1b]52;c;eA\x1b\\",
+]
+ALLOWED = {
+    *("html", "head", "meta", "title", "link", "body", "h1", "h2", "p", "a", "div", "span", "code", "strong"),
+    *("table", "tr", "th", "td"),
+}
+
+
+class Tags(HTMLParser):
+    """The tags, the addresses and the text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links += [value or "" for name, value in attrs if name == "href"]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def everywhere(said: str) -> list[str]:
+    """Return all pages, with one text in the place of everything that may be somebody's."""
+    sample = LagSample(1.0, said, said, {said: QuerySample(5, 3.0)}, Health.PASS)
+    event = LifeEvent(1, What.FAILED, 1.0, f"airflow:{said}/{said}/{said}", said, said, said, said, said)
+    status = StreamStatus(said, said, said, sample, said, holder=said, since=1.0, event=event)
+    shown = Visible(said, Shown(said, None, said), (said,))
+    life = Life((Driver(said, said, said),), (event,))
+    stream = {"now": 9.0, "shown": shown, "status": status}
+    return [
+        render("list", now=9.0, streams=[(shown, status)]),
+        render("stream", **stream, life=life, answer=Answer(said, (said, said))),
+        render("stream", **stream, life=said, answer=said),
+        render("missing"),
+    ]
+
+
+@pytest.mark.parametrize("said", HOSTILE)
+def test_what_somebody_wrote_is_text_wherever_it_stands(said: str) -> None:
+    for page in everywhere(said):
+        found = Tags(page)
+        assert found.tags <= ALLOWED
+        assert found.attributes <= {"href", "class", "id", "rel", "lang", "charset", "name", "content", "colspan"}
+        for link in found.links:
+            assert link.startswith(("../dags/", "stream?dag_id=", "./", "page.css"))
+        assert not {"\x1b", "\u202e"} & set(page)
+    assert HOSTILE[0] in Tags(everywhere(HOSTILE[0])[0]).text
+
+
+def test_the_list_without_a_stream_says_what_right_is_missing() -> None:
+    assert "of which you may read the DAG" in render("list", now=9.0, streams=[])
+
+
+@pytest.mark.parametrize(("phase", "holder"), [("", "not known"), ("down", "nobody")])
+def test_nobody_holds_only_where_that_is_known(phase: str, holder: str) -> None:
+    shown, status = Visible("a__operate", Shown("a", None, "")), StreamStatus("a", phase)
+    for page in (
+        render("list", now=9.0, streams=[(shown, status)]),
+        render("stream", now=9.0, shown=shown, status=status, life="It is away.", answer="It is away."),
+    ):
+        assert f"<td>{holder}</td>" in page
+        assert ("nobody" in page) == (holder == "nobody")
+
+
+def test_what_is_not_known_is_not_a_number() -> None:
+    shown = Visible("a__operate", Shown("a", None, ""))
+    page = render("list", now=9.0, streams=[(shown, StreamStatus("a", since=1e300))])
+    assert "unknown" in page
+    assert "<td>?</td>" in page
+
+
+def test_moments_are_in_utc() -> None:
+    shown = Visible("a__operate", Shown("a", None, ""))
+    assert "1970-01-01 00:01:40 UTC" in render("list", now=100.0, streams=[(shown, StreamStatus("a"))])
