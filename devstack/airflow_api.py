@@ -115,13 +115,13 @@ class AirflowApi:
         self.call("POST", f"dags/{dag_id}/clearTaskInstances", json=body)
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int | None = None) -> str:
-        """Return the log of a task's last try, or of another attempt (from 1), one line for each event."""
+        """Return the log of a task's last try, or of another attempt (from 1): each event, and with what it failed."""
         if attempt is None:
             tasks = self.tasks(dag_id, run_id)
             attempt = next(task["try_number"] for task in tasks if task["task_id"] == task_id)
         path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
         content = self.call("GET", path, full_content=True)["content"]
-        return "\n".join(each if isinstance(each, str) else str(each.get("event")) for each in content)
+        return "\n".join(each if isinstance(each, str) else _line(each) for each in content)
 
     def call(self, method: str, path: str, *, json: object = None, **query: object) -> dict[str, Any]:
         """Call `/api/v2/PATH` and return the decoded answer.
@@ -133,6 +133,11 @@ class AirflowApi:
             self._session.headers["Authorization"] = f"Bearer {_checked(answer)['access_token']}"
         url = f"{self.url}/api/v2/{path}"
         return _checked(self._session.request(method, url, json=json, params=query, timeout=TIMEOUT))  # type: ignore[arg-type]
+
+
+def _line(event: Mapping[str, Any]) -> str:
+    errors = (f"{each['exc_type']}: {each['exc_value']}" for each in event.get("error_detail") or ())
+    return "\n".join((str(event.get("event")), *errors))
 
 
 def _checked(answer: requests.Response) -> dict[str, Any]:
