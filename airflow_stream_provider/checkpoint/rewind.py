@@ -19,6 +19,7 @@ from airflow_stream_provider.checkpoint.location import Location, files_of, loca
 from airflow_stream_provider.checkpoint.logs import (
     REWOUND,
     KafkaOffsets,
+    LogEnds,
     boundary,
     damaged,
     kafka_offsets,
@@ -30,6 +31,7 @@ from airflow_stream_provider.checkpoint.logs import (
 )
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.rewind import back_to
 
 _NEW_CHECKPOINT = "Give the query a new checkpoint, and say in the script at which offsets it begins (startingOffsets)."
 
@@ -81,7 +83,8 @@ def plan_rewind(location: Location, to: KafkaOffsets, mark: str, after: int) -> 
     check_rewindable(location)
     root = locate(location)
     try:
-        return Rewind(after, 0, ()) if _is_done(root, mark, after) else _plan(root, to, mark)
+        ends = boundary(root)
+        return Rewind(after, 0, ()) if _is_done(root, ends, mark, after) else _plan(root, ends, to, mark)
     except OSError as error:
         raise unreadable(error.filename or root, error) from error
 
@@ -103,12 +106,12 @@ def apply_rewind(rewind: Rewind) -> None:
             ) from error
 
 
-def _is_done(root: Place, mark: str, after: int) -> bool:
+def _is_done(root: Place, ends: LogEnds, mark: str, after: int) -> bool:
     """Whether a query went back for this mark after this batch.
 
     :raises CheckpointError: it did not, and cannot any more.
     """
-    last = boundary(root).offsets
+    last = ends.offsets
     if last is None or last < after:
         found = f"it ends before batch {after}, as an older copy does"
         raise _refused(root, found, "Look how far the stream is (`airflow streams lag`), and give the command again.")
@@ -116,14 +119,13 @@ def _is_done(root: Place, mark: str, after: int) -> bool:
         done = read_offsets(root / "offsets" / str(after)).rewound == mark
     except FileNotFoundError:
         return True  # purged long ago: whoever ran all these batches has looked at it before
-    if not done and last > after and boundary(root).commit != after:
+    if not done and last > after and ends.commit != after:
         found = f"batches were run after batch {after} without it"
         raise _refused(root, found, "Give the command again: it goes back from where the stream is then.")
     return done
 
 
-def _plan(root: Place, to: KafkaOffsets, mark: str) -> Rewind:
-    ends = boundary(root)
+def _plan(root: Place, ends: LogEnds, to: KafkaOffsets, mark: str) -> Rewind:
     batch = ends.commit
     if batch is None or not ends.completed:
         found = f"batch {ends.offsets} is not committed, and would be run again from an earlier offset"
@@ -138,10 +140,7 @@ def _plan(root: Place, to: KafkaOffsets, mark: str) -> Rewind:
     lines, records = [], 0
     for name, value in entry.sources.items():
         known = kafka_offsets(value) or {}
-        earlier = {
-            topic: {part: min(offset, to.get(topic, {}).get(part, offset)) for part, offset in parts.items()}
-            for topic, parts in known.items()
-        }
+        earlier = back_to(known, to)
         records += sum(sum(known[topic].values()) - sum(parts.values()) for topic, parts in earlier.items())
         line = json.dumps(earlier, separators=(",", ":"))
         lines.append(line if entry.version == 1 else f"{name}:{line}")

@@ -16,8 +16,8 @@ from airflow_stream_provider.lag.partition_offsets import EARLIEST
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.planning.rewind import FoundRewind, PartitionPast, back_to, find, near_deletion
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, back_to
+from airflow_stream_provider.planning.rewind import FoundRewind, PartitionPast, find, near_deletion
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 if TYPE_CHECKING:

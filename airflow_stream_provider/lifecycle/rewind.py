@@ -62,6 +62,14 @@ class WantedRewind:
             ) from error
 
 
+def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
+    """Return where a query is, by topic and partition, once it has gone back to these offsets; it never goes on."""
+    return {
+        topic: {part: min(offset, to.get(topic, {}).get(part, offset)) for part, offset in parts.items()}
+        for topic, parts in committed.items()
+    }
+
+
 def at(moment: float) -> str:
     """Return a time in seconds since 1970 for a person, in UTC."""
     # Python 3.9 has no datetime.UTC.

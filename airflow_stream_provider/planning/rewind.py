@@ -11,7 +11,7 @@ from typing import Any
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.rewind import Offsets, WantedRewind, at
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.spec.fields import seconds
 
 
@@ -71,14 +71,6 @@ def moment(text: str, now: float) -> float:
             next_step="Write it like 2026-11-25T02:00 (UTC), 2026-11-25T02:00+01:00, or 2h, which is two hours ago.",
         )
     return found
-
-
-def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
-    """Return where a query is, by topic and partition, once it has gone back to these offsets."""
-    return {
-        topic: {part: min(offset, to.get(topic, {}).get(part, offset)) for part, offset in parts.items()}
-        for topic, parts in committed.items()
-    }
 
 
 def near_deletion(found: QueryLag, ceilings: Ceilings) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
+from airflow_stream_provider.lifecycle.rewind import WantedRewind, at, back_to
 
 WANTED = WantedRewind(1764000000.5, {"out": {"orders": {0: 7, 12: 0}}, "totals": {"orders": {}, "returns": {3: 9}}})
 
@@ -45,3 +45,8 @@ def test_nothing_else_is_taken_for_it(data: Any) -> None:
 
 def test_its_time_for_people() -> None:
     assert at(WANTED.to) == "2025-11-24 16:00:00 UTC"
+
+
+def test_a_query_that_goes_back_never_goes_forward() -> None:
+    committed = {"orders": {0: 100, 1: 30}, "returns": {0: 7}}
+    assert back_to(committed, {"orders": {0: 40, 1: 40}}) == {"orders": {0: 40, 1: 30}, "returns": {0: 7}}

@@ -12,7 +12,7 @@ import pytest
 from airflow_stream_provider.lag.report import Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
-from airflow_stream_provider.planning.rewind import PartitionPast, back_to, find, moment, near_deletion, read_rewind
+from airflow_stream_provider.planning.rewind import PartitionPast, find, moment, near_deletion, read_rewind
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC).timestamp()
 TO = datetime(2026, 11, 25, 2, 0, tzinfo=UTC).timestamp()
@@ -107,11 +107,6 @@ def test_what_kafka_is_about_to_delete_is_told_by_the_margin_of_the_preflight() 
     )
     assert near_deletion(near, Ceilings(retention=600.0)) == ""
     assert near_deletion(replace(near, retained=2000.0), Ceilings()) == "", "half of what the topic keeps"
-
-
-def test_a_query_that_goes_back_never_goes_forward() -> None:
-    committed = {"orders": {0: 100, 1: 30}, "returns": {0: 7}}
-    assert back_to(committed, {"orders": {0: 40, 1: 40}}) == {"orders": {0: 40, 1: 30}, "returns": {0: 7}}
 
 
 def test_records_that_kafka_has_deleted_cannot_be_read_again() -> None:
