@@ -21,7 +21,7 @@ from devstack.dead_mount import hanging
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
 from devstack.many_streams import PARTITIONS, StoredStream
-from tests.support.namespaces import COMMAND, needs_fuse
+from tests.support.namespaces import needs_fuse, run_program
 from tests.support.watched_folder import HERE, OVER, RECEIVED, TOPICS, Folder
 
 ROOT = Path(__file__).parents[3]
@@ -97,17 +97,8 @@ def test_what_hangs_delays_no_other_stream(tmp_path: Path, count: int, what: str
         f"from tests.integration.monitoring.test_folder_look import HASTE, {what}\n"
         f"for module, limit in HASTE: setattr(module, limit, 300.0)\n{what}({count})"
     )
-    done = subprocess.run(
-        [*COMMAND, sys.executable, "-c", program],
-        cwd=ROOT,
-        env={**os.environ, "SCRATCH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert done.stdout.endswith("all others have their samples\n")
+    said = run_program(program, tmp_path, 600)
+    assert said.endswith("all others have their samples\n")
 
 
 def look_while_one_hangs(count: int) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
@@ -17,10 +16,9 @@ from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.dead_mount import hanging
 from tests.support.control_root import new_log
-from tests.support.namespaces import COMMAND, needs_fuse
+from tests.support.namespaces import needs_fuse, run_program
 from tests.support.story import HANDED_OVER, NEW, write
 
-ROOT = Path(__file__).parents[3]
 # More than there are threads for one control root.
 DEAD = 12
 
@@ -28,17 +26,8 @@ DEAD = 12
 @needs_fuse
 def test_a_dead_mount_is_a_sentence_and_holds_up_no_other_root_and_no_end_of_the_process(tmp_path: Path) -> None:
     program = "from tests.integration.plugin.test_bounded_reads import look_while_a_root_hangs as run\nrun()"
-    done = subprocess.run(
-        [*COMMAND, sys.executable, "-c", program],
-        cwd=ROOT,
-        env={**os.environ, "SCRATCH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert done.stdout.endswith("all others were shown\n")
+    said = run_program(program, tmp_path, 300)
+    assert said.endswith("all others were shown\n")
 
 
 def look_while_a_root_hangs() -> None:
@@ -47,7 +36,7 @@ def look_while_a_root_hangs() -> None:
     shown = [_stream(scratch / "alive", "alive"), *(_stream(scratch / "dead", f"dead-{n}") for n in range(DEAD))]
     app = page.make_app()
     app.dependency_overrides[get_user] = lambda: SimpleNamespace(name="anna")
-    page.visible_streams = lambda user, form=None: shown  # type: ignore[attr-defined]
+    pytest.MonkeyPatch().setattr(page, "visible_streams", lambda user, form=None: shown)
     page.LIFE_SECONDS = page.ANSWER_SECONDS = page.STATUS_SECONDS
     with TestClient(app) as client:
         assert client.get("/").text.count(NEW) == len(shown)

@@ -9,10 +9,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
-from fastapi import HTTPException
+from fastapi import FastAPI, HTTPException
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from airflow_stream_provider.cli import status
@@ -120,7 +122,8 @@ def test_without_a_user_nothing_is_shown_and_nobody_looks(client: TestClient, mo
         raise HTTPException(401)
 
     monkeypatch.setattr(page, "visible_streams", lambda *asked: pytest.fail("nobody was asked who it is"))
-    client.app.dependency_overrides[get_user] = refuse  # type: ignore[attr-defined]
+    assert isinstance(client.app, FastAPI)
+    client.app.dependency_overrides[get_user] = refuse
     for path in ("/", "/stream?dag_id=orders__operate", "/stream", "/page.css"):
         assert client.get(path).status_code == 401
 
@@ -136,7 +139,8 @@ def test_every_route_asks_for_the_user_and_only_reads() -> None:
     app = page.make_app()
     for route in app.routes:
         assert getattr(route, "methods", None) == {"GET"}, route
-        needs, asked = [route.dependant], []  # type: ignore[attr-defined]
+        assert isinstance(route, APIRoute)
+        needs, asked = [route.dependant], list[Any]()
         while needs:
             need = needs.pop()
             asked.append(need.call)

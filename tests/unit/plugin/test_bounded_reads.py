@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_of_one_place_a_few_hang_at_most_and_other_places_answer(dead: threading
 
     async def run() -> None:
         reads = BoundedReads(width=2)
-        asked = [reads.read("dead", number, lambda number=number: hang(number), 0.2) for number in range(9)]  # type: ignore[misc]
+        asked = [reads.read("dead", number, partial(hang, number), 0.2) for number in range(9)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, ReadHangs) for each in found)
         while len(begun) < 2:
@@ -92,7 +93,7 @@ def test_of_many_places_a_few_are_read_at_once_and_those_that_are_slow_do_not_co
 
     async def run() -> None:
         reads = BoundedReads()
-        asked = [reads.read(number, number, lambda number=number: hang(number), 1.0) for number in range(9)]  # type: ignore[misc]
+        asked = [reads.read(number, number, partial(hang, number), 1.0) for number in range(9)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, ReadHangs) for each in found)
         assert sorted(begun) == [0, 1, 2]
