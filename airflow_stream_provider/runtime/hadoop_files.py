@@ -23,7 +23,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.calls_in_time import CallsInTime
-from airflow_stream_provider.runtime.hadoop_texts import as_os_error, parsed_status
+from airflow_stream_provider.runtime.hadoop_texts import as_os_error, parsed_status, says_closed, says_replaced
 from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
 
 # How long a question may take. A lease is 30 s.
@@ -40,8 +40,8 @@ READ_LIMIT = 64 * 2**20
 # After which what a killed driver has left beside a checkpoint is removed; no write takes so long.
 LEFT_SECONDS = 86400.0
 
-# HDFS says "Filesystem closed", S3A "FileSystem is closed!", Google "GoogleHadoopFileSystem has been closed".
-_CLOSED = re.compile(r"file ?system\b.*\bclosed", re.IGNORECASE)
+# How often a file is read that is replaced each time.
+REPLACED_TRIES = 5
 
 T = TypeVar("T")
 
@@ -278,18 +278,27 @@ class HadoopFiles:
     def _do(self, place: Place, call: Callable[[Any], T], seconds: float | None = None) -> T:
         def translated() -> T:
             try:
-                return again_if_closed()
+                return again_if_replaced()
             except Py4JJavaError as error:
                 raise as_os_error(error, place) from error
             except Py4JError as error:
                 raise OSError(errno.EIO, f"the driver's JVM does not say: {error!s:.200}", str(place)) from error
+
+        def again_if_replaced() -> T:
+            for _ in range(REPLACED_TRIES - 1):
+                try:
+                    return again_if_closed()
+                except Py4JJavaError as error:
+                    if not says_replaced(error):
+                        raise
+            return again_if_closed()
 
         def again_if_closed() -> T:
             try:
                 return call(self._connected())
             except Py4JJavaError as error:
                 # Hadoop keeps one FileSystem for all who ask for it, and whoever has it may close it, as scripts do.
-                if not _CLOSED.search(str(error.java_exception.getMessage())):
+                if not says_closed(error):
                     raise
                 self._system = self._server_side = None
                 return call(self._connected())

@@ -20,6 +20,10 @@ _STATUS = re.compile(
 )
 # Without a host: viewfs:/folder, where the location is viewfs:///folder.
 _ROOT = re.compile(r"[^:/]+:(//[^/]*)?")
+# HDFS says "Filesystem closed", S3A "FileSystem is closed!", Google "GoogleHadoopFileSystem has been closed".
+_CLOSED = re.compile(r"file ?system\b.*\bclosed", re.IGNORECASE)
+# `DFSInputStream`, where a block of an open file is gone since the name belongs to another file.
+_REPLACED = re.compile(r"Blocklist for .* has changed")
 _ERRORS = {
     "FileNotFoundException": (FileNotFoundError, errno.ENOENT, "it does not exist"),
     "FileAlreadyExistsException": (FileExistsError, errno.EEXIST, "it exists already"),
@@ -56,3 +60,15 @@ def as_os_error(error: Py4JJavaError, place: Place) -> OSError:
     known, number, said = _ERRORS.get(name, (OSError, errno.EIO, ""))
     message = str(java.getMessage() or "").strip().partition("\n")[0]
     return known(number, said or f"{name}: {message:.{TEXT_LIMIT}}", str(place))
+
+
+def says_closed(error: Py4JJavaError) -> bool:
+    """Say if the FileSystem was closed by another one who has it."""
+    return bool(_CLOSED.search(str(error.java_exception.getMessage())))
+
+
+def says_replaced(error: Py4JJavaError) -> bool:
+    """Say if the file was replaced while it was read, so that it can be read again: HDFS and S3A read no mix of two."""
+    java = error.java_exception
+    name = java.getClass().getSimpleName()
+    return name == "RemoteFileChangedException" or bool(_REPLACED.search(str(java.getMessage())))

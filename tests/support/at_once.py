@@ -87,11 +87,7 @@ def replace_while_read(root: str, times: int = 20) -> None:
 
     def read() -> None:
         while not over.is_set():
-            try:
-                seen.add(file.files.read(file))
-            except OSError as error:  # S3A reads no other version than the one that it has opened
-                if "RemoteFileChangedException" not in str(error):
-                    raise
+            seen.add(file.files.read(file))
 
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(read)

@@ -191,6 +191,26 @@ def test_a_file_is_replaced_at_once(root: str) -> None:
     replace_while_read(root)
 
 
+def test_a_file_whose_blocks_are_gone_since_it_was_replaced_is_read_again(root: str) -> None:
+    """HDFS removes them seconds later; the one who has opened it before is told that its list of blocks has changed."""
+    file: Any = locate(f"{root}/offsets/7")
+    file.files.write(file, b"old")
+    tries = []
+
+    def replace_after_it_is_opened(system: Any) -> bytes:
+        tries.append(1)
+        if len(tries) > 1:
+            return bytes(file.files.read(file))
+        open_ones = [system.open(hadoop_files._path(file)) for _ in range(60)]
+        file.files.replace(file, b"new")
+        for stream in open_ones:
+            time.sleep(1)
+            stream.read()
+        raise AssertionError("the blocks are still there")
+
+    assert file.files._do(file, replace_after_it_is_opened, 90.0) == b"new"
+
+
 def test_spark_lets_one_writer_commit_a_batch(spark: SparkSession, root: str) -> None:
     """Other than on S3A (`test_server_side_copy.py`)."""
     for number in range(3):

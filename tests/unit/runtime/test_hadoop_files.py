@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_stream_provider.checkpoint.files import FileFacts, RemotePath
 from airflow_stream_provider.runtime import hadoop_files
-from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, HadoopFiles, left_behind
+from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, REPLACED_TRIES, HadoopFiles, left_behind
 
 
 def test_only_what_killed_drivers_left_beside_this_folder_long_ago_is_removed() -> None:
@@ -77,6 +77,33 @@ def test_a_file_is_written_though_the_script_closes_a_mock_of_hdfs_in_the_middle
     files = HadoopFiles("hdfs://host", lambda url: system)
     files.write(RemotePath("hdfs://host", PurePosixPath("/cp.owner"), files), b"x")
     assert system.files == {"hdfs://host/cp.owner"}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("IOException", "Blocklist for /cp/offsets/7 has changed!"),
+        ("RemoteFileChangedException", "read `s3a://bucket/cp/offsets/7': Change reported by S3"),
+    ],
+)
+def test_a_file_that_is_replaced_while_a_mock_reads_it_is_read_again(name: str, says: str) -> None:
+    """Seen on HDFS where the first block was gone before it was read."""
+
+    def read(times: int) -> int:
+        calls = []
+
+        def call(system: Any) -> int:
+            calls.append(system)
+            if len(calls) <= times:
+                raise Java(name, says)
+            return len(calls)
+
+        files = HadoopFiles("hdfs://host", lambda url: object())
+        return files._do(RemotePath("hdfs://host", PurePosixPath("/cp/offsets/7"), files), call)
+
+    assert read(REPLACED_TRIES - 1) == REPLACED_TRIES
+    with pytest.raises(OSError, match=name):
+        read(REPLACED_TRIES)
 
 
 class LargeParent(HadoopFiles):
