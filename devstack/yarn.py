@@ -153,6 +153,8 @@ class Yarn:
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.enable": "false",
+            # A node looks once all the same, when it starts, and a disk of more than 90 % is none to it.
+            "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
             # What containers inherit; the mark, so that what they leave behind is killed with the stack.
             "yarn.nodemanager.env-whitelist": f"JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ,{reaper.VARIABLE}",
         }
