@@ -8,7 +8,6 @@ from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
-from airflow_stream_provider.planning.abort import has_held
 from airflow_stream_provider.planning.adopt import follows_a_job
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
@@ -102,7 +101,7 @@ def _rewinds_still(snapshot: Snapshot) -> str:
 def foresee_promote(asked: Asked) -> Foreseen:
     """Return what will happen when the newest standby that has never held takes over now."""
     snapshot, state, request = asked.snapshot, asked.snapshot.state, asked.snapshot.state.open_request
-    new = [name for name in snapshot.live_deployments() if not has_held(state, name)]
+    new = [name for name in snapshot.live_deployments() if not state.has_held(name)]
     warm = [name for name in new if snapshot.candidate(name)]
     if not warm:
         coming = f" {new[-1]} comes up, and has not rehearsed yet: wait for it." if new else ""

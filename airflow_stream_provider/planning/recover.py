@@ -133,11 +133,10 @@ def _spare(snapshot: Snapshot, identity: TaskIdentity) -> Iterator[str]:
     state = snapshot.state
     for deployment in snapshot.live_deployments():
         declared = snapshot.declared(deployment)
-        held = any(i.epoch for i in state.of_deployment(deployment))
         bad = declared.get("instead_of")
         needed = bad and snapshot.holding in family(state, bad)
         late = declared.get("again") and declared.seq < state.held_from and not needed
-        if not held and (late or _by_watch(declared, identity)):
+        if not state.has_held(deployment) and (late or _by_watch(declared, identity)):
             yield deployment
 
 

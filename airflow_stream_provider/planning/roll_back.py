@@ -122,8 +122,8 @@ def _end_own(snapshot: Snapshot, identity: TaskIdentity) -> Append | None:
     asked = {deployment_of(name) for name in (request.to, request.source) if name} if request is not None else set()
     for deployment in snapshot.live_deployments() if snapshot.holding else ():
         declared = snapshot.declared(deployment)
-        held = any(i.epoch for i in snapshot.state.of_deployment(deployment))
-        if declared.by == identity.by and declared.get("again") and not held and deployment not in asked:
+        needed = snapshot.state.has_held(deployment) or deployment in asked
+        if declared.by == identity.by and declared.get("again") and not needed:
             reason = f"It is not needed: {snapshot.holding} holds."
             return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
     return None
