@@ -75,6 +75,11 @@ class Snapshot:
         return f"{held.id} (release {held.release.version}) holds the stream{sign}."
 
     @property
+    def holder_heartbeat(self) -> Heartbeat | None:
+        """The heartbeat of the driver that holds; None when nobody does, or it is not known."""
+        return self.heartbeats.get(self.state.holder or "")
+
+    @property
     def silent_seconds(self) -> float | None:
         """Age of the holder's last heartbeat, or of the last holder's while nobody holds; None when it is not known.
 
@@ -119,6 +124,13 @@ class Snapshot:
     def _progress(self, incarnation: str) -> tuple[QueryProgress, ...]:
         heartbeat = self.heartbeats.get(incarnation)
         return heartbeat.queries if heartbeat else ()
+
+    @property
+    def in_request(self) -> frozenset[str]:
+        """The deployments that the open request is about: whose driver is to hold, and whose gives the stream up."""
+        request = self.state.open_request
+        drivers = () if request is None else (request.to, request.source)
+        return frozenset(deployment_of(driver) for driver in drivers if driver)
 
     def live_deployments(self) -> tuple[str, ...]:
         """The deployments that have not ended and do not hold the stream, oldest first."""

@@ -82,8 +82,8 @@ def look_at_life(spec: StreamSpec) -> Life:
     if not hook.exists():
         return Life()
     found = hook.observe()
-    events = life(found.records, found.state)[: -EVENTS - 1 : -1]
-    beat = found.heartbeats.get(found.state.holder or "")
+    events = reversed(life(found.records, found.state)[-EVENTS:])
+    beat = found.holder_heartbeat
     return Life(tuple(_others(found)), tuple(events), web_address(beat.ui_url) if beat else "")
 
 
