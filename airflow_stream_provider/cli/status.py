@@ -141,7 +141,7 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    left = undone(state, beats.get(state.holder or ""))
+    left = undone(state, found.holder_heartbeat)
     said = (unreadable, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
     if state.illegal_count or left:
@@ -153,10 +153,10 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         last,
         " ".join(problems),
         code,
-        sign.silent_seconds,
-        state.holder or "",
-        since,
-        event,
+        silent_seconds=sign.silent_seconds,
+        holder=state.holder or "",
+        since=since,
+        event=event,
     )
 
 
