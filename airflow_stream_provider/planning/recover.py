@@ -158,7 +158,7 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
                 next_step="The watch tries again, with growing pauses. Correct the release, then upgrade to it.",
                 deployment=again,
             ),
-            log_of=again if snapshot.failed_without_a_word(again) else "",
+            log_of=snapshot.log_of_failed(again),
         )
     tries, left = next_try(snapshot)
     if left > 0:

@@ -88,7 +88,7 @@ def _not_readable(snapshot: Snapshot, again: str) -> GiveUp | None:
             "put a back-up of the checkpoint back, with the stream stopped. Else roll back once more, in a new run.",
             deployment=again,
         ),
-        log_of=again if snapshot.failed_without_a_word(again) else "",
+        log_of=snapshot.log_of_failed(again),
     )
 
 

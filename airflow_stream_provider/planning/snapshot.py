@@ -172,10 +172,10 @@ class Snapshot:
         message = error.partition(": ")[2] or error
         return reason if not message or message in reason else f"{reason.rstrip('.')}: {error.rstrip('.')}."
 
-    def failed_without_a_word(self, deployment: str) -> bool:
-        """Whether a deployment failed by what others found: only its driver's own log can say why."""
+    def log_of_failed(self, deployment: str) -> str:
+        """A deployment that failed by what others found: only its driver's own log can say why; empty for any other."""
         failed = self._failed(deployment)
-        return failed is not None and not failed.get("incarnation")
+        return deployment if failed is not None and not failed.get("incarnation") else ""
 
     def _failed(self, deployment: str) -> Record | None:
         failed = (r for r in reversed(self.records) if r.kind == Kind.FAILED and r["deployment"] == deployment)
