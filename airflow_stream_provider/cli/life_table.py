@@ -41,8 +41,8 @@ def who(event: LifeEvent) -> str:
     if kind == "driver":
         return "the driver" if name == event.incarnation else name
     if kind == "person":
-        who, _, rest = name.partition("/")
-        return f"{who}\nairflow streams {rest.rpartition('/')[2].partition('.')[0]}" if rest else name
+        person, _, rest = name.partition("/")
+        return f"{person}\nairflow streams {rest.rpartition('/')[2].partition('.')[0]}" if rest else name
     if kind != "airflow":
         return event.by or "?"
     dag, _, rest = name.partition("/")

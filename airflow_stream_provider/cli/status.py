@@ -122,7 +122,7 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         log = ControlLog(root.store(spec.name), spec.name)
         state, last = log.refresh(), last_sample(root.samples(spec.name))
         Newest(log).check({})
-        since, event = _since(log, state), _last_event(log, state)
+        since, event = _since(log, state), next(reversed(life(log.history(_TAIL), log.state)), None)
     except StreamError as error:
         return StreamStatus(spec.name, problem=str(error))
     beats, unreadable = _last_heartbeat(log, state.last_holder)
@@ -141,7 +141,7 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    left = undone(state, beats.get(state.holder or ""))
+    left = undone(state, found.holder_heartbeat)
     said = (unreadable, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
     if state.illegal_count or left:
@@ -153,23 +153,16 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         last,
         " ".join(problems),
         code,
-        sign.silent_seconds,
-        state.holder or "",
-        since,
-        event,
+        silent_seconds=sign.silent_seconds,
+        holder=state.holder or "",
+        since=since,
+        event=event,
     )
 
 
 def _since(log: ControlLog, state: StreamState) -> float | None:
     data = log.store.read(state.held_from) if state.holder else None
     return None if data is None else Record.read(data, state.held_from).at
-
-
-def _last_event(log: ControlLog, state: StreamState) -> LifeEvent | None:
-    illegal = {each.seq for each in state.illegal}
-    records = log.records(max(1, state.seq - _TAIL + 1))
-    legal = [each for each in records if each.seq <= state.seq and each.seq not in illegal]
-    return next(reversed(life(legal, state)), None)
 
 
 def _stale(spec: StreamSpec, last: LagSample) -> str:

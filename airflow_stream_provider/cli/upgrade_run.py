@@ -156,7 +156,7 @@ class UpgradeRun:
         snapshot = hook.observe()
         by = f"airflow:{self.dag_id}/{run_id}/"
         brought = [each.id for each in snapshot.state.deployments.values() if each.declared.by.startswith(by)]
-        held = [name for name in brought if any(each.epoch for each in snapshot.state.of_deployment(name))]
+        held = [name for name in brought if snapshot.state.has_held(name)]
         result = {"run": run_id, "dag": self.dag_id, "state": state, "deployment": brought[-1] if brought else ""}
         if state == DagRunState.SUCCESS and held:
             return Ran(Exit.DONE, result, "", snapshot)

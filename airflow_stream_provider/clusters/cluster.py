@@ -12,6 +12,10 @@ from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
+# Seconds by which the clocks of Airflow's machines may differ: what one has declared, another one searches for. The
+# cluster's own clock is read from its answers.
+CLOCK_SLACK = 60.0
+
 
 class DriverState(StrEnum):
     """The state of a driver as its cluster reports it.

@@ -11,6 +11,7 @@ from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
 from airflow_stream_provider.clusters.cluster import (
+    CLOCK_SLACK,
     DriverState,
     DriverView,
     FoundDrivers,
@@ -30,8 +31,6 @@ from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
-# Seconds by which the clocks of Airflow's machines may differ. The master's clock is read from its answers.
-CLOCK_SLACK = 60.0
 # Seconds after which a driver that cannot be told whose it is hinders no submission any more.
 UNTOLD_SECONDS = 300.0
 # Seconds for which `submit` searches for a driver after a submission without an answer.

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from airflow_stream_provider.clusters import yarn_api as api
 from airflow_stream_provider.clusters.cluster import (
+    CLOCK_SLACK,
     DriverState,
     DriverView,
     FoundDrivers,
@@ -43,8 +44,6 @@ from airflow_stream_provider.clusters.yarn_submission import is_submission
 from airflow_stream_provider.clusters.yarn_unmanaged import YarnUnmanaged
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
-# Seconds by which the clocks of Airflow's machines may differ. The ResourceManager's is read from its answers.
-CLOCK_SLACK = 60.0
 # Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.
 TAKEN_SECONDS = 15.0
 

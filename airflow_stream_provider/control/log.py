@@ -73,16 +73,17 @@ class ControlLog:
         """
         return [Record.read(data, seq) for seq, data in self._stored(from_seq)]
 
-    def history(self) -> tuple[Record, ...]:
-        """Return the legal ones among the last HISTORY records up to that of `state`, oldest first.
+    def history(self, last: int | None = None) -> tuple[Record, ...]:
+        """Return the legal ones among the last records up to that of `state`, oldest first.
 
         Of those from before the saved state, one may be damaged: then they go back to there only.
 
+        :param last: among so many; default and most: HISTORY. Each that was not read yet may be a file.
         :raises ControlUnavailable: the store cannot be read now.
         :raises ControlLogReplaced: the log is not the one that was read before.
         """
         state = self.state
-        first = max(1, state.seq - HISTORY + 1)
+        first = max(1, state.seq - min(last or HISTORY, HISTORY) + 1)
         known = self._recent[0].seq if self._recent else state.seq + 1
         if first < known:
             link = self._recent[0].previous if self._recent else state.nonce
@@ -90,7 +91,7 @@ class ControlLog:
             self._verify()
         illegal = {record.seq for record in state.illegal}
         if state.illegal_count > len(state.illegal):
-            first = state.illegal[0].seq  # of records before it, it is not known which are illegal
+            first = max(first, state.illegal[0].seq)  # of records before it, it is not known which are illegal
         return tuple(record for record in self._recent if record.seq >= first and record.seq not in illegal)
 
     def refresh(self) -> StreamState:

@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 _SCRIPT = "Give it a new checkpoint instead, in a release whose script says where it begins (startingOffsets)."
 
 
-def find_rewind(
-    hook: StreamHook,
-    snapshot: Snapshot,
-    to: float | None,
-    query: str,
-    ceilings: Ceilings = Ceilings(),  # noqa: B008 - frozen
-) -> FoundRewind:
+def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: str, ceilings: Ceilings) -> FoundRewind:
     """Return from where the queries of the driver that holds read records again; changes nothing.
 
     :param to: the time, in seconds since 1970; None: none was given.

@@ -71,9 +71,12 @@ def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
 
 
 def at(moment: float) -> str:
-    """Return a time in seconds since 1970 for a person, in UTC."""
-    # Python 3.9 has no datetime.UTC.
-    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Return a time in seconds since 1970 for a person, in UTC; ``?`` for what no calendar has."""
+    try:
+        # Python 3.9 has no datetime.UTC.
+        return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 def _offset(value: Any) -> int:

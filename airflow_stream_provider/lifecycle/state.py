@@ -311,3 +311,7 @@ class StreamState:
     def of_deployment(self, deployment: str) -> tuple[Incarnation, ...]:
         """The incarnations of a deployment, oldest first."""
         return tuple(i for i in self.incarnations.values() if i.deployment == deployment)
+
+    def has_held(self, deployment: str) -> bool:
+        """Whether a driver of this deployment holds the stream, or ever held it."""
+        return any(driver.epoch for driver in self.of_deployment(deployment))

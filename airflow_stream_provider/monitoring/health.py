@@ -61,13 +61,13 @@ def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
 
 
 def _offsets_group(snapshot: Snapshot) -> Symptom:
-    heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    heartbeat = snapshot.holder_heartbeat
     problem = heartbeat.offsets_group.problem if heartbeat else ""
     return Symptom(Health.FAIL if problem else Health.PASS, problem, TRANSIENT_SECONDS)
 
 
 def _rewind(snapshot: Snapshot) -> Symptom:
-    heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    heartbeat = snapshot.holder_heartbeat
     if heartbeat is None:
         return Symptom(Health.UNKNOWN)
     problem = undone(snapshot.state, heartbeat)

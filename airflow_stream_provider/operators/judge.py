@@ -82,7 +82,7 @@ class JudgeRehearsalOperator(StreamOperator):
 
 def _versions(snapshot: Snapshot, standby: str) -> list[str]:
     """Return a note where both sides run on different versions of Spark."""
-    new, old = (snapshot.heartbeats.get(name) for name in (standby, snapshot.state.holder or ""))
+    new, old = snapshot.heartbeats.get(standby), snapshot.holder_heartbeat
     if not new or not old or not new.spark_version or not old.spark_version or new.spark_version == old.spark_version:
         return []
     return [f"The new release runs on Spark {new.spark_version}, and the one that holds on {old.spark_version}."]

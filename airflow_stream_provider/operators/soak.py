@@ -95,7 +95,7 @@ class SoakOperator(StreamOperator):
         from airflow_stream_provider.planning.comparison import compare, running
 
         before = [record["incarnation"] for record in snapshot.acquisitions() if record.seq < acquired.seq]
-        holder = snapshot.heartbeats.get(snapshot.state.holder or "")
+        holder = snapshot.holder_heartbeat
         old = snapshot.heartbeats.get(before[-1]) if before else None
         if holder is None or old is None:
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.retire import retire
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import GiveUp, Step
@@ -15,7 +14,7 @@ def abort(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reas
 
     Gives up when it has come to hold meanwhile: then it takes a roll-back.
     """
-    if has_held(snapshot.state, deployment):
+    if snapshot.state.has_held(deployment):
         return GiveUp(
             HandOverFailed(
                 f"{deployment} has taken the stream over meanwhile. {snapshot.holder_sentence}",
@@ -24,8 +23,3 @@ def abort(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reas
             )
         )
     return retire(snapshot, deployment, outcome, reason)
-
-
-def has_held(state: StreamState, deployment: str) -> bool:
-    """Whether a driver of this deployment holds the stream, or ever held it."""
-    return any(driver.epoch for driver in state.of_deployment(deployment))

@@ -69,8 +69,7 @@ def adopt(
     if standby is None:
         over = deployment in state.deployments and bool(state.deployments[deployment].ended)
         if over and (confirmed_by or (snapshot.job is not None and snapshot.job.gone)):
-            tail = deployment if snapshot.failed_without_a_word(deployment) else ""
-            return GiveUp(_nobody_runs(snapshot, deployment, job), log_of=tail)
+            return GiveUp(_nobody_runs(snapshot, deployment, job), log_of=snapshot.log_of_failed(deployment))
         return _unless_submitted_by_another(snapshot, identity, deployment) or bring_up(
             snapshot, deployment, outcome, reason
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -28,16 +28,23 @@ class Asked:
 
     def refused(self, why: str) -> Foreseen:
         """Return that it cannot be done."""
-        return self._foreseen(refused=why)
+        return replace(self._now, refused=why)
 
     def done(self, why: str) -> Foreseen:
         """Return that it is done already."""
-        return self._foreseen(done=why)
+        return replace(self._now, done=why)
 
     def will(self, *sentences: str, reads_again: str, deployment: str = "", release: str = "") -> Foreseen:
         """Return what will be done."""
-        parts, again = (self.operation,), " ".join(filter(None, (reads_again, self._kept)))
-        return self._foreseen(will=sentences, reads_again=again, parts=parts, deployment=deployment, release=release)
+        again = " ".join(filter(None, (reads_again, self._kept)))
+        return replace(
+            self._now,
+            will=sentences,
+            reads_again=again,
+            parts=(self.operation,),
+            deployment=deployment,
+            release=release,
+        )
 
     @property
     def _kept(self) -> str:
@@ -86,32 +93,11 @@ class Asked:
             )
         return said
 
-    def _foreseen(
-        self,
-        *,
-        will: tuple[str, ...] = (),
-        reads_again: str = "",
-        parts: tuple[Operation, ...] = (),
-        deployment: str = "",
-        done: str = "",
-        refused: str = "",
-        release: str = "",
-    ) -> Foreseen:
+    @property
+    def _now(self) -> Foreseen:
+        """How the stream stands; what will be done is left open."""
         state = self.snapshot.state
-        return Foreseen(
-            self.snapshot.stream,
-            self.operation,
-            state.phase.value,
-            self.held,
-            state.holder is not None,
-            will,
-            reads_again,
-            parts,
-            deployment,
-            done,
-            refused,
-            release,
-        )
+        return Foreseen(self.snapshot.stream, self.operation, state.phase.value, self.held, state.holder is not None)
 
 
 def under_way(request: Request) -> str:

@@ -57,7 +57,6 @@ def _unfinished(state: StreamState, who: str, task: str) -> str:
             break  # it has failed, or is over, or another driver was appointed since
     for deployment in reversed(list(state.deployments.values())):
         mine = by.fullmatch(deployment.declared.by)
-        held = any(each.epoch for each in state.of_deployment(deployment.id))
-        if mine and not deployment.ended and not held:
+        if mine and not deployment.ended and not state.has_held(deployment.id):
             return mine[1]
     return ""

@@ -52,7 +52,7 @@ def wanted_instead(state: StreamState) -> Deployment | None:
         return None
     for each in reversed(list(state.deployments.values())):
         bad = each.declared.get("instead_of")
-        done = each.declared.seq < state.held_from or any(i.epoch for i in state.of_deployment(each.id))
+        done = each.declared.seq < state.held_from or state.has_held(each.id)
         given_up = each.ended and (state.holder is not None or each.ended_seq < state.held_to)
         if bad and not done and not given_up and last.deployment in family(state, bad):
             return each

@@ -5,7 +5,6 @@ from __future__ import annotations
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.abort import has_held
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.descent import family, origin
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
@@ -98,7 +97,7 @@ def foresee_fence(asked: Asked) -> Foreseen:
 def foresee_abort(asked: Asked) -> Foreseen:
     """Return what calling off the newest release that has never held will do."""
     snapshot, state = asked.snapshot, asked.snapshot.state
-    live = [name for name in snapshot.live_deployments() if not has_held(state, name)]
+    live = [name for name in snapshot.live_deployments() if not state.has_held(name)]
     since = asked.since
     fresh = [name for name in live if since is None or state.deployments[name].declared_at <= since]
     revives = [name for name in fresh if state.holder is None and state.deployments[name].declared.get("again")]

@@ -1,4 +1,4 @@
-"""What will happen when a person upgrades a stream, redeploys a stored release, or lets a standby take over. Pure."""
+"""What will happen when a person upgrades, redeploys or rewinds a stream, or lets a standby take over. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
-from airflow_stream_provider.planning.abort import has_held
 from airflow_stream_provider.planning.adopt import follows_a_job
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
-from airflow_stream_provider.planning.snapshot import Snapshot
 
 
 def foresee_upgrade(asked: Asked) -> Foreseen:
@@ -42,31 +40,29 @@ def foresee_rewind(asked: Asked) -> Foreseen:
         )
     if found.wanted is None:
         return asked.done("Kafka has no record since then that a query has read; what it has deleted is not counted.")
-    done = _rewound(snapshot, found.wanted)
-    if done:
-        return asked.done(done)
-    unknown = _rewinds_still(snapshot)
-    if unknown:
-        return asked.refused(unknown)
+    before = _asked_before(asked, found.wanted)
+    if before is not None:
+        return before
     deploys = _deploy(asked, "the same")
     if not deploys.parts:
         return deploys
+    *comes_up, _, by_a_run = deploys.will
     will = [
-        *deploys.will[:-2],
+        *comes_up,
         f"When it holds, and before its queries start, they go back to the first records since {at(found.wanted.to)}. "
         "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back. "
         "Should it be lost first, whoever holds next does it.",
         f"It is watched for {duration(asked.wanted.soak)} then, but not for its lag: what is read again is behind.",
-        deploys.will[-1],
+        by_a_run,
     ]
     again = (
         f"{' '.join(found.lines)} That is what was committed when this was looked at; what is committed until the "
         "hand-over comes on top. A sink gets these records once more, in batches with new numbers: what it has of them "
         "already is there twice then, unless it tells by their contents."
     )
-    beat = snapshot.heartbeats.get(snapshot.state.holder or "")
-    before = (f"It was asked for before: {beat.rewind}",) if beat is not None and beat.rewind else ()
-    again = " ".join((again, *found.near, *before))
+    beat = snapshot.holder_heartbeat
+    once = (f"It was asked for before: {beat.rewind}",) if beat is not None and beat.rewind else ()
+    again = " ".join((again, *found.near, *once))
     return replace(
         asked.will(*will, reads_again=again, release=held.release.hash),
         parts=(Operation.UPGRADE,),
@@ -74,26 +70,23 @@ def foresee_rewind(asked: Asked) -> Foreseen:
     )
 
 
-def _rewound(snapshot: Snapshot, wanted: WantedRewind) -> str:
-    """Return what is known of the same rewind, if the driver that holds was to carry it out; empty: it was not."""
-    holder = snapshot.state.holder
-    due = None if holder is None else due_rewind(snapshot.state, holder)
-    beat = snapshot.heartbeats.get(holder or "")
-    if due is None or due.wanted.to != wanted.to or not wanted.queries.keys() <= due.wanted.queries.keys():
-        return ""
-    if undone(snapshot.state, beat):
-        return ""
-    said = f" {beat.rewind}" if beat is not None and beat.rewind else ""
-    return f"{due.mark} was to go back to there, and that is done once.{said} Give another time to go back again."
+def _asked_before(asked: Asked, wanted: WantedRewind) -> Foreseen | None:
+    """Return why a rewind is not asked for where the driver that holds has one to carry out; None: it may be.
 
-
-def _rewinds_still(snapshot: Snapshot) -> str:
-    """Return why no other rewind is asked for yet: were it lost now, one of the two would be forgotten."""
-    holder = snapshot.state.holder
-    due, beat = due_rewind(snapshot.state, holder or ""), snapshot.heartbeats.get(holder or "")
-    if holder is None or due is None or (beat is not None and beat.rewind) or undone(snapshot.state, beat):
-        return ""
-    return (
+    The same one is done once. Another one waits until that driver has said what became of the first: were it lost
+    before, one of the two would be forgotten.
+    """
+    snapshot, holder = asked.snapshot, asked.snapshot.state.holder or ""
+    due, beat = due_rewind(snapshot.state, holder), snapshot.holder_heartbeat
+    if due is None or undone(snapshot.state, beat):
+        return None
+    said = beat.rewind if beat is not None else ""
+    if due.wanted.to == wanted.to and wanted.queries.keys() <= due.wanted.queries.keys():
+        done = f"{due.mark} was to go back to there, and that is done once."
+        return asked.done(" ".join(filter(None, (done, said, "Give another time to go back again."))))
+    if said:
+        return None
+    return asked.refused(
         f"{holder} was to go back to {at(due.wanted.to)}, and has not said yet what became of that. Wait until it has "
         "(`airflow streams history`, and its log), or roll it back; then ask again."
     )
@@ -102,7 +95,7 @@ def _rewinds_still(snapshot: Snapshot) -> str:
 def foresee_promote(asked: Asked) -> Foreseen:
     """Return what will happen when the newest standby that has never held takes over now."""
     snapshot, state, request = asked.snapshot, asked.snapshot.state, asked.snapshot.state.open_request
-    new = [name for name in snapshot.live_deployments() if not has_held(state, name)]
+    new = [name for name in snapshot.live_deployments() if not state.has_held(name)]
     warm = [name for name in new if snapshot.candidate(name)]
     if not warm:
         coming = f" {new[-1]} comes up, and has not rehearsed yet: wait for it." if new else ""

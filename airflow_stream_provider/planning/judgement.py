@@ -43,7 +43,7 @@ def judge_rehearsal(snapshot: Snapshot, standby: Incarnation, max_seconds: float
     """
     # Of itself, once it holds, nothing is said.
     mine = snapshot.holds(deployment_of(standby.id))
-    holder = None if mine else snapshot.heartbeats.get(snapshot.state.holder or "")
+    holder = None if mine else snapshot.holder_heartbeat
     found = compare(rehearsed(standby.rehearsal.get("queries", {})), running(holder) if holder else None)
     if max_seconds is not None:
         found = Comparison({name: _in_time(name, each, max_seconds) for name, each in found.queries.items()})

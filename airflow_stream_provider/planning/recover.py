@@ -133,11 +133,10 @@ def _spare(snapshot: Snapshot, identity: TaskIdentity) -> Iterator[str]:
     state = snapshot.state
     for deployment in snapshot.live_deployments():
         declared = snapshot.declared(deployment)
-        held = any(i.epoch for i in state.of_deployment(deployment))
         bad = declared.get("instead_of")
         needed = bad and snapshot.holding in family(state, bad)
         late = declared.get("again") and declared.seq < state.held_from and not needed
-        if not held and (late or _by_watch(declared, identity)):
+        if not state.has_held(deployment) and (late or _by_watch(declared, identity)):
             yield deployment
 
 
@@ -159,7 +158,7 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
                 next_step="The watch tries again, with growing pauses. Correct the release, then upgrade to it.",
                 deployment=again,
             ),
-            log_of=again if snapshot.failed_without_a_word(again) else "",
+            log_of=snapshot.log_of_failed(again),
         )
     tries, left = next_try(snapshot)
     if left > 0:

@@ -101,8 +101,7 @@ def coming_up(state: StreamState) -> list[Deployment]:
 def is_late(state: StreamState, deployment: Deployment, now: float, free_since: float) -> bool:
     """Return whether a deployment that comes up should have done so long ago; see `recovery_step` for `free_since`."""
     # One that has held came up long ago: it is late only when it does not come up again.
-    held = any(i.epoch for i in state.of_deployment(deployment.id))
-    return now > (free_since if held else deployment.declared_at) + COME_UP_SECONDS
+    return now > (free_since if state.has_held(deployment.id) else deployment.declared_at) + COME_UP_SECONDS
 
 
 def release_to_run(state: StreamState, now: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.deaths import DriversGone
@@ -31,8 +30,7 @@ def retire(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, rea
     if snapshot.holds(deployment):
         return Skip(f"{deployment} holds the stream and is kept.")
     request = snapshot.state.open_request
-    needed = {deployment_of(name) for name in (request.to, request.source) if name} if request else set()
-    if request is not None and deployment in needed:
+    if request is not None and deployment in snapshot.in_request:
         return follow(snapshot, request, outcome)
     if not declared.ended:
         return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})

@@ -61,8 +61,8 @@ def moment(text: str, now: float) -> float:
         found = now - float(seconds(said))
     except ValueError:
         try:
-            at = datetime.fromisoformat(said)
-            found = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+            when = datetime.fromisoformat(said)
+            found = (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             found = -1.0
     if not 0 <= found < now:

@@ -88,7 +88,7 @@ def _not_readable(snapshot: Snapshot, again: str) -> GiveUp | None:
             "put a back-up of the checkpoint back, with the stream stopped. Else roll back once more, in a new run.",
             deployment=again,
         ),
-        log_of=again if snapshot.failed_without_a_word(again) else "",
+        log_of=snapshot.log_of_failed(again),
     )
 
 
@@ -118,12 +118,10 @@ def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: f
 
 def _end_own(snapshot: Snapshot, identity: TaskIdentity) -> Append | None:
     """End what this roll-back has declared again for nothing, as another driver holds; None when nothing is left."""
-    request = snapshot.state.open_request
-    asked = {deployment_of(name) for name in (request.to, request.source) if name} if request is not None else set()
     for deployment in snapshot.live_deployments() if snapshot.holding else ():
         declared = snapshot.declared(deployment)
-        held = any(i.epoch for i in snapshot.state.of_deployment(deployment))
-        if declared.by == identity.by and declared.get("again") and not held and deployment not in asked:
+        needed = snapshot.state.has_held(deployment) or deployment in snapshot.in_request
+        if declared.by == identity.by and declared.get("again") and not needed:
             reason = f"It is not needed: {snapshot.holding} holds."
             return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
     return None
@@ -136,13 +134,12 @@ def _put_aside(snapshot: Snapshot, bads: frozenset[str], outcome: WaitOutcome | 
     asks once more would go on with what has failed.
     """
     request = snapshot.state.open_request
-    names = {deployment_of(name) for name in (request.to, request.source) if name} if request is not None else set()
     asked = request.to if request is not None else None
     if request is not None and asked and (deployment_of(asked) in bads or not live_standby(snapshot.state, asked)):
         return follow(snapshot, request, outcome)
     for deployment in snapshot.live_deployments():
         fresh = not snapshot.state.of_deployment(deployment)
-        if deployment in bads - names and (fresh or snapshot.candidate(deployment)):
+        if deployment in bads - snapshot.in_request and (fresh or snapshot.candidate(deployment)):
             return Append(Kind.RETIRED, {"deployment": deployment, "reason": f"Its release is rolled back: {reason}"})
     return None
 

@@ -75,6 +75,11 @@ class Snapshot:
         return f"{held.id} (release {held.release.version}) holds the stream{sign}."
 
     @property
+    def holder_heartbeat(self) -> Heartbeat | None:
+        """The heartbeat of the driver that holds; None when nobody does, or it is not known."""
+        return self.heartbeats.get(self.state.holder or "")
+
+    @property
     def silent_seconds(self) -> float | None:
         """Age of the holder's last heartbeat, or of the last holder's while nobody holds; None when it is not known.
 
@@ -120,6 +125,13 @@ class Snapshot:
         heartbeat = self.heartbeats.get(incarnation)
         return heartbeat.queries if heartbeat else ()
 
+    @property
+    def in_request(self) -> frozenset[str]:
+        """The deployments that the open request is about: whose driver is to hold, and whose gives the stream up."""
+        request = self.state.open_request
+        drivers = () if request is None else (request.to, request.source)
+        return frozenset(deployment_of(driver) for driver in drivers if driver)
+
     def live_deployments(self) -> tuple[str, ...]:
         """The deployments that have not ended and do not hold the stream, oldest first."""
         return tuple(d.id for d in self.state.deployments.values() if not d.ended and not self.holds(d.id))
@@ -160,10 +172,10 @@ class Snapshot:
         message = error.partition(": ")[2] or error
         return reason if not message or message in reason else f"{reason.rstrip('.')}: {error.rstrip('.')}."
 
-    def failed_without_a_word(self, deployment: str) -> bool:
-        """Whether a deployment failed by what others found: only its driver's own log can say why."""
+    def log_of_failed(self, deployment: str) -> str:
+        """A deployment that failed by what others found: only its driver's own log can say why; empty for any other."""
         failed = self._failed(deployment)
-        return failed is not None and not failed.get("incarnation")
+        return deployment if failed is not None and not failed.get("incarnation") else ""
 
     def _failed(self, deployment: str) -> Record | None:
         failed = (r for r in reversed(self.records) if r.kind == Kind.FAILED and r["deployment"] == deployment)

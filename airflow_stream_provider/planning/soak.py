@@ -199,7 +199,7 @@ def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:
 
 
 def _batch_seconds(snapshot: Snapshot) -> float:
-    heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    heartbeat = snapshot.holder_heartbeat
     return max((query.batch_seconds or 0.0 for query in heartbeat.queries), default=0.0) if heartbeat else 0.0
 
 

@@ -59,7 +59,7 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
                 next_step="Correct it and start a new run; clearing this task changes nothing.",
                 deployment=deployment,
             ),
-            log_of=deployment if snapshot.failed_without_a_word(deployment) else "",
+            log_of=snapshot.log_of_failed(deployment),
         )
     up = snapshot.candidate(deployment) or snapshot.holds(deployment)
     # Of a driver that is up, its heartbeat alone may know the submission: with it the proof of its death would be lost.

@@ -21,13 +21,9 @@ TURN_SECONDS = 60.0
 
 
 class BoundedReads:
-    """For one event loop.
+    """For one event loop."""
 
-    :param width: how many reads of one place run side by side, those included that hang.
-    """
-
-    def __init__(self, width: int = WIDTH) -> None:
-        self._width = width
+    def __init__(self) -> None:
         self._slots: dict[Hashable, asyncio.Semaphore] = {}
         self._brisk = asyncio.Semaphore(BRISK)
         self._running: dict[Hashable, asyncio.Task[Any]] = {}
@@ -52,7 +48,7 @@ class BoundedReads:
 
     async def _run(self, place: Hashable, call: Callable[[], T], seconds: float) -> T:
         asked = time.monotonic()
-        async with self._slots.setdefault(place, asyncio.Semaphore(self._width)):
+        async with self._slots.setdefault(place, asyncio.Semaphore(WIDTH)):
             async with self._brisk:
                 if time.monotonic() - asked > TURN_SECONDS:
                     raise _hangs(seconds)

@@ -18,8 +18,8 @@ from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# Of a stream's life.
-EVENTS = 15
+# Of a stream's life, and the records in which they are looked for: half of those of an upgrade are no event.
+EVENTS, RECORDS = 15, 100
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,10 @@ def look_at_life(spec: StreamSpec) -> Life:
     hook = StreamHook.of(spec)
     if not hook.exists():
         return Life()
-    found = hook.observe()
-    events = life(found.records, found.state)[: -EVENTS - 1 : -1]
-    beat = found.heartbeats.get(found.state.holder or "")
+    # Without its whole history, of up to 2,000 records: that is read for the answer already.
+    found = hook.observe(history=False)
+    events = reversed(life(hook.control_log.history(RECORDS), found.state)[-EVENTS:])
+    beat = found.holder_heartbeat
     return Life(tuple(_others(found)), tuple(events), web_address(beat.ui_url) if beat else "")
 
 

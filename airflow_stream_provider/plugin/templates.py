@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from airflow_stream_provider.cli.life_table import gap, who, why
 from airflow_stream_provider.cli.status import StreamStatus
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.lifecycle.rewind import at
 from airflow_stream_provider.monitoring.silence import phase_words
 
 if TYPE_CHECKING:
@@ -163,11 +163,8 @@ def _environment() -> Environment:
 
 
 def _at(seconds: float | None) -> str:
-    """Return a moment in UTC: nobody knows the reader's time zone here."""
-    try:
-        return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return "?"
+    # In UTC: nobody knows the reader's time zone here.
+    return "-" if seconds is None else at(seconds)
 
 
 def _holder(status: StreamStatus) -> str:

@@ -124,30 +124,20 @@ class HadoopFiles:
         return io.BytesIO(self.read(path))
 
     def write(self, path: Place, data: bytes) -> None:
-        """See `Files.write`. Under another name first: a file of HDFS is seen, empty, as soon as it is created."""
-        hidden = path.parent / f".{path.name}.{uuid.uuid4().hex}"
+        """See `Files.write`."""
 
-        def put(system: Any) -> None:
-            # Over what a first try has left, before the script closed the file system.
-            _create(system, hidden, data)
+        def rename(system: Any, hidden: Place) -> None:
             if not system.rename(_path(hidden), _path(path)):
                 raise FileExistsError(errno.EEXIST, "it exists already", str(path))
 
-        try:
-            self._do(path, put)
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._delete(hidden)
-            raise
+        self._put(path.parent / f".{path.name}.{uuid.uuid4().hex}", path, data, rename)
 
     def replace(self, path: Place, data: bytes) -> None:
         """See `Files.replace`."""
         if self.root.startswith("s3a:"):
             return self._do(path, lambda system: _upload(system, path, data))
-        hidden = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"  # a name that Spark passes over
 
-        def put(system: Any) -> None:
-            _create(system, hidden, data)
+        def rename(system: Any, hidden: Place) -> None:
             hadoop = jvm.jvm().org.apache.hadoop.fs
             over = jvm.gateway().new_array(hadoop.Options.Rename, 1)
             over[0] = hadoop.Options.Rename.OVERWRITE
@@ -155,8 +145,19 @@ class HadoopFiles:
             context = hadoop.FileContext.getFileContext(system.getUri(), system.getConf())
             context.rename(_path(hidden), _path(path), over)
 
+        # A name that Spark passes over.
+        return self._put(path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp", path, data, rename)
+
+    def _put(self, hidden: Place, path: Place, data: bytes, rename: Callable[[Any, Place], None]) -> None:
+        """Write a file under another name first: one of HDFS is seen, empty, as soon as it is created."""
+
+        def put(system: Any) -> None:
+            # Over what a first try has left, before the script closed the file system.
+            _create(system, hidden, data)
+            rename(system, hidden)
+
         try:
-            return self._do(path, put)
+            self._do(path, put)
         except OSError:
             with contextlib.suppress(OSError):
                 self._delete(hidden)

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import psutil
 import pytest
@@ -16,16 +15,16 @@ from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from demo.environment import DemoEnvironment, create_topics, lay_out
+from demo.environment import DemoEnvironment
 from devstack.audit import count, deliveries, end_offsets
 from devstack.drivers import wait_for
 from devstack.errors import StackError
 from devstack.producer import Producer
 from devstack.stack import LocalStack
 from tests.support.control_root import new_log
+from tests.support.example_site import example_site
 
 DAG = "orders__upgrade"
-ROOT = Path(__file__).parents[2]
 
 
 class World:
@@ -69,21 +68,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("airflow")
-    dags = folder / "dags"
-    dags.mkdir()
-    with LocalStack(folder / "stack", dags_folder=dags, worker_cores=9) as stack:
-        lay_out(
-            ROOT / "dags",
-            dags,
-            brokers=stack.bootstrap_servers,
-            data=folder / "data",
-            changes={"upgrade": {"soak": "5s", "keep_previous": "0s"}, "conf": stack.cluster.conf},
-        )
-        site = DemoEnvironment.at(dags, stack.airflow.api)
-        create_topics(site.brokers)
-        site.airflow.wait_for_dag(DAG)
-        site.airflow.unpause(DAG)
+    with example_site(tmp_path_factory.mktemp("airflow"), DAG) as (stack, site):
         world = World(stack, site)
         with world.producer:
             world.ends(world.upgrade("1"), "success")

@@ -13,35 +13,19 @@ import pytest
 
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.runbook.by_hand import upgrade_run
-from demo.environment import DemoEnvironment, create_topics, lay_out
+from demo.environment import DemoEnvironment
 from devstack.audit import deliveries, end_offsets, final_totals, read_topic, wrong_totals
 from devstack.drivers import wait_for
 from devstack.producer import Producer
-from devstack.stack import LocalStack
 from devstack.workload import totals
+from tests.support.example_site import example_site
 
 UPGRADE, OPERATE = "orders__upgrade", "orders__operate"
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[DemoEnvironment]:
-    """The example stream on a whole stack of its own; nothing is deployed yet."""
-    dags = tmp_path / "dags"
-    dags.mkdir()
-    with LocalStack(tmp_path / "stack", dags_folder=dags, worker_cores=9) as stack:
-        lay_out(
-            ROOT / "dags",
-            dags,
-            brokers=stack.bootstrap_servers,
-            data=tmp_path / "data",
-            changes={"upgrade": {"soak": "5s", "keep_previous": "0s"}, "conf": stack.cluster.conf},
-        )
-        site = DemoEnvironment.at(dags, stack.airflow.api)
-        create_topics(site.brokers)
-        for dag in (UPGRADE, OPERATE):
-            site.airflow.wait_for_dag(dag)
-            site.airflow.unpause(dag)
+    with example_site(tmp_path, UPGRADE, OPERATE) as (_, site):
         yield site
 
 

@@ -27,6 +27,7 @@ from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.saved_state import dump
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.life_event import What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
@@ -38,6 +39,7 @@ from tests.support.story import (
     HANDED_OVER,
     NEW,
     OLD,
+    PREPARED,
     RUNNING,
     STARTED,
     STOPPED,
@@ -47,6 +49,7 @@ from tests.support.story import (
     failed,
     fenced,
     record,
+    requested,
     write,
 )
 
@@ -194,6 +197,17 @@ def test_of_a_long_life_only_the_last_records_are_read(spec: StreamSpec, monkeyp
     assert found.event is not None
     assert found.event.deployment == "orders-9-0299"
     assert len(numbers) < 30
+
+
+def test_what_happened_last_is_nothing_from_before_a_record_that_is_lost(spec: StreamSpec) -> None:
+    """As long as the state is saved, that record harms nobody."""
+    log = new_log(spec.control, "orders")
+    write(log, *PREPARED)
+    log.store.put_saved_state(dump(log.refresh()))
+    write(log, requested("up", NEW))
+    (folder_of(log) / "log" / f"{4:020}.json").unlink()
+    found = status_of(spec)
+    assert (found.phase, found.event.what if found.event else None) == ("handing_over", What.ASKED)
 
 
 def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:

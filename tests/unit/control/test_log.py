@@ -262,8 +262,10 @@ def test_history_goes_back_so_far_and_no_further(
     last = len(story.PREPARED)
     again = ControlLog(store, "orders")
     again.refresh()
-    for each in (log, again):
-        assert [r.seq for r in each.history()] == list(range(last - 3, last + 1))
+    for each in (again, log):
+        assert [r.seq for r in each.history(2)] == [last - 1, last]
+        for most in (None, 4, 9):
+            assert [r.seq for r in each.history(most)] == list(range(last - 3, last + 1))
 
 
 def test_history_leaves_out_what_it_cannot_know_to_be_legal(

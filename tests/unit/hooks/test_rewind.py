@@ -90,7 +90,7 @@ def holding(hook: StreamHook, *queries: Mapping[str, Any], format: int = 2) -> N
 
 
 def found(hook: StreamHook, to: float | None = TO, query: str = "") -> Any:
-    return find_rewind(hook, hook.observe(), to, query)
+    return find_rewind(hook, hook.observe(), to, query, Ceilings())
 
 
 def test_the_first_records_since_then_and_how_many_they_are(hook: StreamHook, checkpoint: Path) -> None:
@@ -203,4 +203,4 @@ def test_a_release_whose_runtime_would_leave_it_out_is_refused(hook: StreamHook,
     holding(hook, described(checkpoint), format=1)
     looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
     assert "knows format 1 only. Upgrade the stream with this version of the provider first" in looked.refused
-    assert module.find_rewind(hook, hook.observe(), TO, "").wanted is not None
+    assert module.find_rewind(hook, hook.observe(), TO, "", Ceilings()).wanted is not None

@@ -107,6 +107,13 @@ def test_drivers_are_listed_oldest_first() -> None:
     assert state.of_deployment("none") == ()
 
 
+def test_a_deployment_has_held_once_a_driver_of_it_has_acquired() -> None:
+    for records, held in ((STARTED, []), (PREPARED, [OLD_DEPLOYMENT]), (HANDED_OVER, [OLD_DEPLOYMENT, NEW_DEPLOYMENT])):
+        state = play(records)
+        assert [name for name in state.deployments if state.has_held(name)] == held
+    assert not state.has_held("none")
+
+
 def test_a_deployment_follows_a_job_until_it_has_held() -> None:
     """Later its own stream writes the logs, and so it does for one that runs the same release again."""
     first = record(

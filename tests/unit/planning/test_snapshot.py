@@ -73,6 +73,26 @@ def test_a_driver_that_never_beat_has_no_counter_at_all() -> None:
     assert (found.counter(OLD), found.counter(NEW)) == (0, -1)
 
 
+@pytest.mark.parametrize(("records", "counter"), [(RUNNING, 7), (HANDED_OVER, None), (STOPPED, None)])
+def test_only_the_heartbeat_of_who_holds_is_the_holders(records: list[Record], counter: int | None) -> None:
+    beat = replace(snapshot(*records), heartbeats={OLD: Heartbeat(counter=7)}).holder_heartbeat
+    assert (beat.counter if beat else None) == counter
+
+
+@pytest.mark.parametrize(
+    ("records", "deployments"),
+    [
+        (REQUESTED, {OLD_DEPLOYMENT, NEW_DEPLOYMENT}),
+        ([*STARTED, requested("start", OLD)], {OLD_DEPLOYMENT}),
+        ([*RUNNING, requested("stop", None)], {OLD_DEPLOYMENT}),
+        (HANDED_OVER, set()),
+        ([], set()),
+    ],
+)
+def test_an_open_request_is_about_who_shall_hold_and_who_holds(records: list[Record], deployments: set[str]) -> None:
+    assert snapshot(*records).in_request == deployments
+
+
 @pytest.mark.parametrize(
     ("records", "beats", "submission"),
     [

@@ -57,7 +57,10 @@ def test_a_read_that_hangs_is_not_waited_for_and_not_begun_again(dead: threading
     asyncio.run(run())
 
 
-def test_of_one_place_a_few_hang_at_most_and_other_places_answer(dead: threading.Event) -> None:
+def test_of_one_place_a_few_hang_at_most_and_other_places_answer(
+    dead: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_reads, "WIDTH", 2)
     begun: list[int] = []
 
     def hang(number: int) -> None:
@@ -65,7 +68,7 @@ def test_of_one_place_a_few_hang_at_most_and_other_places_answer(dead: threading
         dead.wait(LONG)
 
     async def run() -> None:
-        reads = BoundedReads(width=2)
+        reads = BoundedReads()
         asked = [reads.read("dead", number, partial(hang, number), 0.2) for number in range(9)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, ReadHangs) for each in found)
@@ -112,10 +115,11 @@ def test_what_had_no_turn_for_long_is_not_begun_for_nobody(
 ) -> None:
     """A Kafka that is away takes ten seconds for each of a thousand streams, one after the other."""
     monkeypatch.setattr(bounded_reads, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(bounded_reads, "WIDTH", 1)
     begun: list[int] = []
 
     async def run() -> None:
-        reads = BoundedReads(width=1)
+        reads = BoundedReads()
         asked = [reads.read("root", "first", lambda: dead.wait(LONG), 0.2)]
         asked += [reads.read("root", number, lambda: bool(begun.append(1)), 0.2) for number in range(3)]
         await asyncio.gather(*asked, return_exceptions=True)

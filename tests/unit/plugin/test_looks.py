@@ -8,13 +8,14 @@ import pytest
 
 from airflow_stream_provider.cli.status import status_of
 from airflow_stream_provider.control import ControlLog, make_root
+from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring.life_event import What
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.plugin.looks import EVENTS, Life, answer, look_at_life
+from airflow_stream_provider.plugin.looks import EVENTS, RECORDS, Life, answer, look_at_life
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.story import (
@@ -101,6 +102,18 @@ def test_only_the_last_events_are_shown(spec: StreamSpec, log: ControlLog) -> No
     events = look_at_life(spec).events
     assert len(events) == EVENTS
     assert [each.seq for each in events] == sorted((each.seq for each in events), reverse=True)
+
+
+def test_for_the_last_events_only_the_last_records_are_read(
+    spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, *RUNNING, *(declared(f"orders-9-{number:04}") for number in range(300)))
+    log.save()
+    numbers: list[int] = []
+    read = FilesStore.read
+    monkeypatch.setattr(FilesStore, "read", lambda self, seq: numbers.append(seq) or read(self, seq))
+    assert len(look_at_life(spec).events) == EVENTS
+    assert len(numbers) < RECORDS + 20
 
 
 def test_nothing_is_written(spec: StreamSpec, log: ControlLog, tmp_path: Path) -> None:
