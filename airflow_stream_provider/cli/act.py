@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 import time
+import traceback
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,10 @@ def act(args: Namespace, operation: str) -> NoReturn:
         command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
     except (KeyboardInterrupt, EOFError):  # Ctrl-C, or Ctrl-D in place of an answer
         command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
+    except Exception as error:  # noqa: BLE001 - Python's own code for it is 1, which says that nothing was touched
+        traceback.print_exc()
+        said = f"This command itself has failed ({type(error).__name__})."
+        command.end("unknown", Exit.UNKNOWN, f"{said} {_REPEAT if command.begun else 'Nothing was done.'}")
 
 
 @dataclass
@@ -128,6 +133,9 @@ class _Command:
             self.end("refused", Exit.REFUSED, "Nobody can be asked here to end the old job: give its id with --job.")
         if foreseen.parts and not self.args.yes:
             foreseen = self._confirmed(foreseen)
+        elif foreseen.parts and not self.args.json:
+            # Standard output has the result alone.
+            print(plain(str(foreseen)), file=sys.stderr, flush=True)
         self.begun = True
         seq = _seq(self._operator(Operation.STOP, "").hook)
         ran = self._carry_out(foreseen)

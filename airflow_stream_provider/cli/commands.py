@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.live import Live
 
 from airflow_stream_provider.cli.comparison_view import comparison_view
-from airflow_stream_provider.cli.given import given_folder, given_stream, read_connections
+from airflow_stream_provider.cli.given import given_folder, given_stream, given_stream_as_far_as_known, read_connections
 from airflow_stream_provider.cli.life_table import life_table
-from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, status_of
+from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, statuses
 from airflow_stream_provider.cli.tables import lag_view, samples_table, status_table
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.control import control_root
@@ -79,7 +79,7 @@ def status(args: Namespace) -> NoReturn:
     """Show all streams: what runs, and the last sample of their watch."""
     read_connections()
     try:
-        lines = [status_of(spec) for spec in load_specs(given_folder(args))]
+        lines = statuses(load_specs(given_folder(args)))
     except SpecError as error:
         _fail(error)
     if args.json:
@@ -91,10 +91,12 @@ def status(args: Namespace) -> NoReturn:
 
 @suppress_logs_and_warning
 def history(args: Namespace) -> None:
-    """Show a stream's life, as its control log tells it."""
+    """Show a stream's life, as its control log tells it; also of one whose YAML cannot be used now."""
     read_connections()
-    spec = _spec(args)
     try:
+        spec = given_stream_as_far_as_known(args)
+        if not spec.control:
+            raise SpecError(spec.problem)
         found = StreamHook.of(spec).observe()
         events = with_gaps(found, life(found.records, found.state)[-args.last :])
     except StreamError as error:

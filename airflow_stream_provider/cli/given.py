@@ -9,7 +9,7 @@ from pathlib import Path
 from airflow.configuration import conf
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.spec.folder import load_specs, read_folder
+from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -29,16 +29,18 @@ def given_stream(args: Namespace) -> StreamSpec:
     :raises SpecError: there is none of that name, or its YAML cannot be used.
     """
     folder = given_folder(args)
-    found = load_specs(folder)
-    spec = next((each for each in found if isinstance(each, StreamSpec) and each.name == args.name), None)
-    if spec is None:
-        broken = [each for each in found if isinstance(each, SpecError)]
-        names = ", ".join(each.name for each in found if isinstance(each, StreamSpec)) or "none"
+    found = read_folder(folder)
+    file = next((each for each in found if each.name == args.name), None)
+    if file is not None and file.error is not None:
+        raise file.error
+    if file is None or file.spec is None:
+        broken = [each.error for each in found if each.error is not None]
+        names = ", ".join(each.name for each in found if each.spec is not None) or "none"
         raise SpecError(
             f"There is no stream {args.name} in {folder}; there are: {names}.",
             next_step=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
         )
-    return spec
+    return file.spec
 
 
 def given_stream_as_far_as_known(args: Namespace) -> StreamSpec:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.newest import Newest
+from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
@@ -33,6 +35,8 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older, and older than two looks are apart, says nothing about the present.
 STALE_SECONDS = 900.0
+# A dead mount lets a read hang for ever: for how long one stream is waited for, and after which none is begun any more.
+EACH_SECONDS, ALL_SECONDS = 15.0, 120.0
 # Records in which the last event of a stream's life is looked for.
 _TAIL = 10
 
@@ -99,13 +103,27 @@ class StreamStatus:
         }
 
 
+def statuses(specs: Sequence[StreamSpec | SpecError]) -> list[StreamStatus]:
+    """Return the status of each; of a stream whose control root does not answer in time, that."""
+    reads = {number: partial(status_of, spec) for number, spec in enumerate(specs)}
+    found = GuardedReads[int, StreamStatus]().run(reads, ALL_SECONDS, EACH_SECONDS)
+    return [
+        each if isinstance(each, StreamStatus) else StreamStatus(_name(specs[number]), problem=str(each))
+        for number, each in found.items()
+    ]
+
+
+def _name(spec: StreamSpec | SpecError) -> str:
+    return spec.name if isinstance(spec, StreamSpec) else Path(str(spec.fields.get("file", "?"))).stem
+
+
 def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
     """Return the status of a stream by its control log and the last sample of its watch; UNKNOWN for a broken YAML.
 
     Whatever goes wrong is the line of this stream, and hides no other one.
     """
     if isinstance(spec, SpecError):
-        return StreamStatus(Path(str(spec.fields.get("file", "?"))).stem, problem=str(spec))
+        return StreamStatus(_name(spec), problem=str(spec))
     try:
         return read_status(spec)
     except Exception as error:  # noqa: BLE001 - what lies in a control folder may break this in ways not thought of

@@ -80,7 +80,8 @@ class UpgradeRun:
                 by = runs[0].triggering_user_name or runs[0].run_type
                 problem = (
                     f"An upgrade of {stream} is under way already: run {runs[0].run_id} of {dag.dag_id}, by {by}. Wait "
-                    "for its end, or call it off with `airflow streams abort`; then ask again."
+                    "for its end, or end it: with `airflow streams abort` as long as its release does not hold, else "
+                    "by marking that run as failed in Airflow (what holds then stays). Then ask again."
                 )
             elif dag.is_paused:
                 problem = (

@@ -1,11 +1,14 @@
-"""Whether a stream's YAML asks for what nobody has tried yet, for `upgrade.on_change`."""
+"""Whether what a stream's YAML asks for is due though no person has asked: for `upgrade.on_change` and its schedule."""
 
 from __future__ import annotations
 
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.hooks.compare import compare_with
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.planning.asked import author
 from airflow_stream_provider.planning.descent import asked_for_last
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -32,3 +35,35 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
     found, problem = compare_with(hook, newest, spec, wanted, files)
     due = not problem and any(each.field not in _OURS for each in found)
     return f"{wanted.hash[:16]}__{newest.id}" if due else ""
+
+
+def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec) -> None:
+    """Check that an upgrade may begin which `upgrade.schedule` has triggered, and no person.
+
+    :raises StreamError: the stream was stopped, or never ran; or the YAML asks for a release that was refused, or that
+        somebody went back from; or as `unasked_release`.
+    """
+    by_hand = "To have it all the same, trigger this DAG by hand."
+    if state.phase is StreamPhase.STOPPED:
+        stop = next((each for each in reversed(state.requests.values()) if each.to is None), None)
+        raise StreamError(
+            f"The stream was stopped by {'somebody' if stop is None else author(stop)}, and no schedule starts it.",
+            next_step=f"Nothing was touched. {by_hand}",
+        )
+    newest, held = asked_for_last(state), state.deployments.get(deployment_of(state.last_holder or ""))
+    if newest is None or held is None:
+        raise StreamError(
+            "No driver has held the stream yet, and no schedule starts it: a job may write its checkpoints that is to "
+            "be adopted.",
+            next_step=f"Nothing was touched. {by_hand}",
+        )
+    if newest.release.hash == held.release.hash:
+        return
+    wanted, files = RequestedRelease.of(spec).make()
+    found, problem = compare_with(hook, newest, spec, wanted, files)
+    if not problem and all(each.field in _OURS for each in found):
+        raise StreamError(
+            f"The YAML asks for release {newest.release.version} ({newest.id}), which was refused, or which somebody "
+            f"went back from: {held.release.version} ({held.id}) held last. No schedule brings it again.",
+            next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
+        )

@@ -35,6 +35,8 @@ class CheckReleaseOperator(ReleaseOperator):
         (templated)
     :param rewind: from where that release reads records again, as `airflow streams rewind` fills it in; default: it
         goes on. (templated)
+    :param scheduled: whether a schedule asks for it, and no person: a stream that was stopped, and a release that was
+        refused or rolled back, are left alone then. (templated: `True` or `False`)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
     `redeployed` (whether it is a stored one), `rewind` as it was given, `strategy`, `approval` (whether it needs a
@@ -42,12 +44,27 @@ class CheckReleaseOperator(ReleaseOperator):
     Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy", "stored", "rewind")
+    template_fields: Sequence[str] = (
+        *ReleaseOperator.template_fields,
+        "room",
+        "strategy",
+        "stored",
+        "rewind",
+        "scheduled",
+    )
 
     def __init__(
-        self, *, room: bool | str = True, strategy: str = "", stored: str = "", rewind: str = "", **kwargs: Any
+        self,
+        *,
+        room: bool | str = True,
+        strategy: str = "",
+        stored: str = "",
+        rewind: str = "",
+        scheduled: bool | str = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.scheduled = scheduled
         self.room = room
         self.strategy = strategy
         self.stored = stored
@@ -56,6 +73,7 @@ class CheckReleaseOperator(ReleaseOperator):
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         # Imported here: parsing a DAG file needs neither notifiers nor clients.
+        from airflow_stream_provider.hooks.changed import refuse_unasked
         from airflow_stream_provider.hooks.lag import check_kafka
         from airflow_stream_provider.hooks.preflight import preflight
         from airflow_stream_provider.monitoring.recipients import recipient
@@ -80,6 +98,8 @@ class CheckReleaseOperator(ReleaseOperator):
             self.hook.create()
             snapshot = self.hook.observe()
             self._leave_links(context, identity, snapshot)
+            if str(self.scheduled) == "True":
+                refuse_unasked(self.hook, snapshot.state, self.stream)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None

@@ -131,7 +131,8 @@ def _restart(asked: Asked) -> Foreseen:
             "strategy `restart` where there is no room for two."
         )
     stop = _stop(asked)
-    both = asked.will(*stop.will[:-1], *up.will, reads_again=stop.reads_again)
+    alone = "From then on the watch leaves the stream alone until it is started: if this is cut off, ask for it again."
+    both = asked.will(*stop.will[:-1], alone, *up.will, reads_again=stop.reads_again)
     return replace(both, parts=(Operation.STOP, Operation.START))
 
 

@@ -70,17 +70,22 @@ def foresee_fence(asked: Asked) -> Foreseen:
         return asked.done(late)
     lease = snapshot.policy(deployment_of(driver)).lease_seconds
     beat = snapshot.heartbeats.get(driver)
-    age = max(0.0, snapshot.at - beat.at) if beat is not None and beat.at else None
-    if asked.confirmed_by and age is not None and age < lease:
+    age = snapshot.at - beat.at if beat is not None and beat.at else None
+    if asked.confirmed_by and age is not None and abs(age) < lease:
         return asked.refused(
-            f"{driver} was alive {duration(age)} ago, by its heartbeat: it cannot be gone. Fence it without anybody's "
-            "word: it is then killed, and the cluster confirms that."
+            f"{driver} was alive {duration(max(0.0, age))} ago, by its heartbeat: it cannot be gone. Fence it without "
+            "anybody's word: it is then killed, and the cluster confirms that."
         )
     if asked.confirmed_by:
         said = (
             f"{driver} counts as dead by the word of {asked.confirmed_by}; the cluster is not asked. If it still runs, "
             "two drivers write to one checkpoint."
         )
+        if age is not None and age < 0:
+            said += (
+                f" Its clock was {duration(-age)} ahead of the one here: its heartbeat does not tell when it was last "
+                "alive."
+            )
     else:
         said = (
             f"{driver} is killed. It counts as dead when the cluster confirms that it is gone, and its heartbeat has "

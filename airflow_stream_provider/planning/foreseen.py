@@ -102,7 +102,7 @@ class Foreseen:
 
     def same_as(self, other: Foreseen) -> bool:
         """Whether a yes to the other one is a yes to this one."""
-        names = ("holds", "held", "parts", "release", "rewind")
+        names = ("holds", "held", "parts", "deployment", "release", "rewind")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property

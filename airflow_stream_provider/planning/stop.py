@@ -87,8 +87,9 @@ def _not_stopped(snapshot: Snapshot, mine: Request) -> HandOverFailed:
     if mine.source == snapshot.state.holder:
         return HandOverFailed(
             f"{snapshot.holding} did not stop at a batch boundary in time and goes on.",
-            next_step="Look at its batches in the Spark UI; raise `upgrade.boundary_seconds` and stop it again, in a "
-            "new run.",
+            next_step="Stop it again, in a new run, between two of its batches (they are in the Spark UI). If it must "
+            "not write now, fence it (`airflow streams fence`): that cuts its batch off, which runs again once the "
+            "stream is started. Then stop it at once, as the watch brings back what was fenced.",
         )
     return HandOverFailed(
         f"{mine.source} did not stop in time, and the stream was started again since. {snapshot.holder_sentence}",

@@ -107,7 +107,10 @@ class LookAheadOperator(BaseOperator):
         ti, dag_id, states = context["ti"], self.upgrade_dag_id, ["queued", "running"]
         mine = ti.get_dr_count(dag_id=dag_id, run_ids=[upgrade_run(context["run_id"])], states=states)
         if ti.get_dr_count(dag_id=dag_id, states=states) > mine:
-            return found.refuse(f"A run of {dag_id} is under way. Ask again when that is over.")
+            return found.refuse(
+                f"A run of {dag_id} is under way. Wait for its end, or end it: with `abort` as long as its release "
+                "does not hold, else by marking that run as failed (what holds then stays). Then ask again."
+            )
         if ti.get_dag(dag_id).is_paused:
             return found.refuse(f"The DAG {dag_id} is paused, and a run of it would wait. Unpause it; then ask again.")
         return found

@@ -96,6 +96,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             strategy="{{ params.strategy }}",
             stored="{{ params.release }}",
             rewind="{{ params.rewind }}",
+            scheduled="{{ dag_run.run_type == 'scheduled' }}",
             reason=_REASON,
             retries=0,
             **_RELEASE,

@@ -12,6 +12,9 @@ QueryFacts = Mapping[str, Any]
 
 # Spark reads or writes the state in another way; all other settings of a checkpoint it keeps by itself.
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_STARTED_LATER = (
+    " The script of the release before has started it once it held. If this one does so, too, that is intended."
+)
 
 
 def compare_queries(
@@ -23,7 +26,8 @@ def compare_queries(
     """Compare the queries of the running release with a standby's; return (refusals, notes), one sentence each.
 
     :param old: from the holder's `standby` record; of a query that its script started later, only `name` and
-        `checkpoint` are known.
+        `checkpoint` are known. The same script (`same_script`) may start such a one late again, or another one
+        early: what it starts, and when, may depend on what it finds.
     :param accepted: checkpoints that the deployment's form names as added, dropped or changed on purpose.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
     """
@@ -31,17 +35,18 @@ def compare_queries(
     before = {recorded_form(q["checkpoint"]): q for q in old}
     after = {recorded_form(q["checkpoint"]): q for q in new}
     known = _known(accepted)
+    same = any(q.get("same_script") for q in old)
     refusals = [
         f"The query {before[c]['name']} with checkpoint {c} is not started by this release: "
-        "its input would not be read any more."
+        f"its input would not be read any more.{'' if 'sources' in before[c] else _STARTED_LATER}"
         for c in before
-        if c not in after and c not in known
+        if c not in after and c not in known and ("sources" in before[c] or not same)
     ]
     refusals += [
         f"The query {after[c]['name']} has a checkpoint, {c}, that the running release does not have: "
         "it would read its input again from the start."
         for c in after
-        if before and c not in before and c not in known
+        if before and c not in before and c not in known and not same
     ]
     notes: list[str] = []
     for checkpoint, query in after.items():

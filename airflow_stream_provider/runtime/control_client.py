@@ -99,7 +99,8 @@ class ControlClient:
         """Return the queries of the driver that holds or held last.
 
         Its `standby` record describes those that its script had started by then. Of those that the script started
-        later, only the heartbeat tells, and no more than `name`, `checkpoint` and `sink`.
+        later, only the heartbeat tells, and no more than `name`, `checkpoint` and `sink`. Where this driver has the
+        same release, each of them says so (`same_script`).
 
         :raises ControlUnavailable: the heartbeat cannot be read now.
         """
@@ -111,7 +112,10 @@ class ControlClient:
         described = {recorded_form(str(query.get("checkpoint", ""))) for query in former.queries}
         late = [query for query in heartbeat.queries if recorded_form(query.checkpoint) not in {"", *described}]
         names = [{"name": query.name, "checkpoint": query.checkpoint, "sink": query.sink} for query in late]
-        return [*former.queries, *names]
+        mine, its = (state.deployments.get(name) for name in (self.deployment, former.deployment))
+        if mine is None or its is None or mine.release.hash != its.release.hash:
+            return [*former.queries, *names]
+        return [{**query, "same_script": True} for query in (*former.queries, *names)]
 
     def peer_moved(self, request: Request | None) -> bool:
         """Whether the appointed standby's heartbeat moved since this driver first saw its `ready` (rule 3).

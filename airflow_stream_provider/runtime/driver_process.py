@@ -69,6 +69,8 @@ class DriverProcess:
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
         self._hosts = ExecutorHosts()
+        # Whose application the heartbeat names.
+        self._context: SparkContext | None = None
         _name_application(app_name)
         self._facts = Heartbeat(
             pid=os.getpid(),
@@ -86,10 +88,11 @@ class DriverProcess:
         is that is to be adopted.
         """
         context = SparkContext._active_spark_context
-        # While the script creates its context, it is visible here before it is complete.
-        if context is not None and hasattr(context, "_jsc"):
-            if not self._facts.application_id:
+        # While the script creates its context, or stops it, it is visible here and not complete.
+        if context is not None and getattr(context, "_jsc", None) is not None:
+            if context is not self._context:  # a script may stop one and make another
                 self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
+                self._context = context
             self._hosts.follow()
         message = self._waits or ("" if self._adopted is None else self._adopted.says)
         return replace(self._facts, executor_hosts=self._hosts.known, message=message)

@@ -183,6 +183,12 @@ class Gate:
         self._tell_apart(query, places)
         if self._start_late is not None:
             self._start_late(query)
+        elif any(_same_name(query, other) for other in self.live()):
+            raise SpecError(
+                f"The script starts two queries of the name {query.name} in one SparkSession: Spark would refuse the "
+                "second once this driver holds.",
+                next_step="Give each query a name of its own (queryName), or none.",
+            )
         elif former is None and self._known and not self._has_held:
             raise SpecError(
                 f"The script starts the query {query.label} after it seemed to have started all: it waited for its "
@@ -273,6 +279,13 @@ _ORIGINALS: dict[str, Callable[..., StreamingQuery]] = {}
 def start_ungated(writer: DataStreamWriter) -> StreamingQuery:
     """Start the writer of a rehearsal at once, as unpatched Spark does."""
     return _ORIGINALS["start"](writer)
+
+
+def _same_name(one: ManagedQuery, other: ManagedQuery) -> bool:
+    """Whether Spark would not let both be active (StreamingQueryManager.startQuery)."""
+    if not one.name or one.name != other.name:
+        return False
+    return bool(one.writer._spark._jsparkSession == other.writer._spark._jsparkSession)
 
 
 def _serves_spark(thread: threading.Thread) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from py4j.clientserver import ClientServer
+from py4j.clientserver import ClientServer, ClientServerConnection
 from pyspark import SparkContext
 
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -30,6 +31,22 @@ def gateway() -> ClientServer:
 def jvm() -> Any:
     """Return py4j's view of the driver's JVM."""
     return gateway().jvm
+
+
+def wait_for_answers() -> None:
+    """Let calls take as long as they take, also after the script has called `socket.setdefaulttimeout`.
+
+    The first call of a thread connects it, with the default of that moment. A rehearsal, or a stop at a boundary, makes
+    calls that last longer than what a script allows a web server.
+    """
+    connect = ClientServerConnection.connect_to_java_server
+
+    @functools.wraps(connect)
+    def connect_and_wait(self: Any) -> None:
+        connect(self)
+        self.socket.settimeout(self.java_parameters.read_timeout or None)
+
+    ClientServerConnection.connect_to_java_server = connect_and_wait
 
 
 def scala_object(neighbour: Any, name: str) -> Any:

@@ -114,6 +114,25 @@ def _log_to_stderr() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
+class _Kept(logging.Logger):
+    """Stays enabled: `logging.config` disables the loggers that there are, unless the script says otherwise."""
+
+    @property
+    def disabled(self) -> bool:
+        return False
+
+    @disabled.setter
+    def disabled(self, value: bool) -> None:
+        pass
+
+
+def _keep_logging() -> None:
+    """Go on logging, however the script sets up its own."""
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if name.startswith("airflow_stream_provider") and isinstance(logger, logging.Logger):
+            logger.__class__ = _Kept
+
+
 def _run(
     log: ControlLog,
     origin: str,
@@ -135,6 +154,7 @@ def _run(
     from airflow_stream_provider.runtime.driver_control import open_owners
     from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
+    from airflow_stream_provider.runtime.jvm import wait_for_answers
     from airflow_stream_provider.runtime.owner_watch import OwnerWatch
     from airflow_stream_provider.runtime.ownership import Ownership
     from airflow_stream_provider.runtime.ports import Ports
@@ -176,6 +196,8 @@ def _run(
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)
 
+    wait_for_answers()
+    _keep_logging()
     run_to_end(folder / release.application, release.arguments, gate, agent, lambda: thread.terminate(agent))
     return 0
 

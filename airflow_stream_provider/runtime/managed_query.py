@@ -93,9 +93,10 @@ class ManagedQuery(StreamingQuery):
 
     @property
     def _jsq(self) -> Any:
-        if self.real is None:
+        real = self.real  # the agent may forget the run of an earlier epoch meanwhile
+        if real is None:
             raise AttributeError("the query is not started: this driver is a standby")
-        return self.real._jsq
+        return real._jsq
 
     @_jsq.setter
     def _jsq(self, value: Any) -> None:
@@ -113,7 +114,8 @@ class ManagedQuery(StreamingQuery):
     @property
     def runId(self) -> str:
         """Spark's id of the present run; a random one until it first starts."""
-        return self.real.runId if self.real else self._first_run_id
+        real = self.real
+        return real.runId if real else self._first_run_id
 
     @property
     def name(self) -> str:
@@ -128,19 +130,22 @@ class ManagedQuery(StreamingQuery):
     @property
     def status(self) -> dict[str, Any]:
         """Spark's status of the query; on a standby, that it waits to hold the stream."""
-        if self.real:
-            return self.real.status
+        real = self.real
+        if real:
+            return real.status
         return {"message": "Waiting to hold the stream", "isDataAvailable": False, "isTriggerActive": False}
 
     @property
     def lastProgress(self) -> Any:
         """Spark's last progress, None while nothing has run here."""
-        return self.real.lastProgress if self.real else None
+        real = self.real
+        return real.lastProgress if real else None
 
     @property
     def recentProgress(self) -> Any:
         """Spark's recent progress, empty while nothing has run here."""
-        return self.real.recentProgress if self.real else []
+        real = self.real
+        return real.recentProgress if real else []
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the query ends for good, up to `timeout` seconds; raise the error that ended it.
@@ -160,14 +165,15 @@ class ManagedQuery(StreamingQuery):
         """Wait until Spark has processed all data that is there now; a standby waits to hold the stream first."""
         self._observer.script_waits()
         self._begun.wait()
-        if self.real is not None:
-            self.real.processAllAvailable()
+        real = self.real
+        if real is not None:
+            real.processAllAvailable()
 
     def stop(self) -> None:
         """End the query for good, at the script's request; a start that is under way is waited for and stopped."""
         with self._changing:
             self._stopping = True
-            real = self.real  # the agent may forget the run of an earlier epoch meanwhile
+            real = self.real
         # Without the lock: Spark waits for the batch, whose function may just be stopping the query, too.
         try:
             if real is not None:
@@ -183,5 +189,6 @@ class ManagedQuery(StreamingQuery):
 
     def explain(self, extended: bool = False) -> None:
         """Print the plan of the present run; nothing on a standby."""
-        if self.real is not None:
-            self.real.explain(extended)
+        real = self.real
+        if real is not None:
+            real.explain(extended)

@@ -84,9 +84,13 @@ def writer_of_query(
     with contextlib.suppress(SpecError):  # raised where the query is registered
         # The session's default folder may be another one when the query starts.
         own.option("checkpointLocation", checkpoint_of(own))
+    # Spark's thread of a query inherits those of the thread that starts it, such as the pool of a fair scheduler.
+    context = own._spark._jsparkSession.sparkContext()
+    properties = context.getLocalProperties().clone()
 
     def begin() -> StreamingQuery:
         check_file_manager(own)  # the session's conf may have changed since
+        context.setLocalProperties(properties.clone())
         return _checked(start(own, target), own)
 
     return own, begin

@@ -56,6 +56,8 @@ def run_to_end(script: Path, arguments: Sequence[str], gate: Gate, agent: Ends, 
     except SystemExit:  # by the script's handler of a signal, when the script itself is over
         leave_if_terminated()
         raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - by such a handler, too; recorded as any other
+        fails("The script failed", error)
     leave_if_terminated()
     if not gate.holds:
         reason = "The script ended its queries while this driver did not hold the stream"

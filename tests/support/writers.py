@@ -40,6 +40,26 @@ class JvmWriter:
         return say
 
 
+class Properties(dict[str, str]):
+    """As java.util.Properties, as far as it is used."""
+
+    def clone(self) -> Properties:
+        return Properties(self)
+
+
+class Context:
+    """A SparkContext with the local properties of one thread."""
+
+    def __init__(self) -> None:
+        self.local = Properties()
+
+    def getLocalProperties(self) -> Properties:
+        return self.local
+
+    def setLocalProperties(self, properties: Properties) -> None:
+        self.local = properties
+
+
 class Session:
     """A session, and a DataFrame of it; its writers note in `started` with what they were started, and the `runs`."""
 
@@ -51,7 +71,8 @@ class Session:
         self.settings: dict[str, str] = {}
         self.conf = SimpleNamespace(get=lambda key, default=None: self.settings.get(key, default))
         hadoop = SimpleNamespace(newHadoopConf=lambda: self.settings)
-        self._jsparkSession = SimpleNamespace(sessionState=lambda: hadoop)
+        self.context = Context()
+        self._jsparkSession = SimpleNamespace(sessionState=lambda: hadoop, sparkContext=lambda: self.context)
         self._sc = MagicMock()
         self._sc._jvm.PythonUtils.toSeq = list
         self.sparkSession = self

@@ -50,7 +50,6 @@ ELSEWHERE = {
     "releases/idle_files.py": ("unit/hooks/test_clean_up.py", "it is a part of one clean-up"),
     "releases/obstore_errors.py": ("integration/releases/test_objects.py", "only real servers say how they refuse"),
     "releases/open_place.py": ("unit/releases/test_folder.py", "what it opens is a place"),
-    "runtime/jvm.py": ("integration/runtime/test_boundary.py", "it is used by whatever runs beside a JVM"),
 }
 # Statements inside functions; a module with fewer has nothing that could be wrong by itself.
 FEW = 5

@@ -35,6 +35,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandRunS
     [
         ("thread", "The query (unnamed) has no checkpoint location. Set option"),
         ("twin", "The queries lines and twin have the same checkpoint"),
+        ("same name", "The script starts two queries of the name lines in one SparkSession"),
         ("relative path", "The query path writes to the relative path output"),
         ("relative option", "The query path writes to the relative path output"),
         ("working folder", ", the driver's working folder: no other driver could continue it"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.cli import act
 from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -52,6 +53,7 @@ def test_a_stop_ends_every_driver_and_says_who_asked_and_why(
     said = capsys.readouterr()
     assert "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again." in said.out
     assert "waiting" in said.err
+    assert "Who holds is asked to stop at a batch boundary, within" in said.err, "it is said though nobody is asked"
     assert "waiting" not in said.out
     assert call("stop") == Exit.DONE
     assert "Nothing to do: It was stopped by person:" in capsys.readouterr().out
@@ -182,7 +184,10 @@ def test_a_stop_that_misses_its_boundary_has_failed(
     write(log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
     with PlayedDrivers(control, deaf=True):
         assert call("stop") == Exit.FAILED
-    assert "did not stop at a batch boundary in time and goes on" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "did not stop at a batch boundary in time and goes on" in said
+    # Not `boundary_seconds`: the driver has those that it was deployed with, and no upgrade gets past that batch.
+    assert "If it must not write now, fence it (`airflow streams fence`)" in said
 
 
 def test_what_a_program_gets_is_one_json_object(
@@ -269,3 +274,28 @@ def test_a_standby_is_promoted(call: Run, control: str, log: ControlLog, capsys:
     assert "Promoted: disk of w3." in capsys.readouterr().out
     assert call("promote") == Exit.DONE
     assert "Nothing to do: No new release stands by." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("begun", "says"), [(False, "Nothing was done."), (True, "Give the same command again")])
+def test_an_error_that_nobody_thought_of_does_not_say_that_nothing_was_touched(
+    begun: bool,
+    says: str,
+    call: Run,
+    log: ControlLog,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Python's own exit code for it is 1, which is that of a refusal."""
+    write(log, *RUNNING)
+
+    def fails(*given: object, **more: object) -> None:
+        raise LookupError("nobody thought of this")
+
+    monkeypatch.setattr(act, "run_here" if begun else "look_ahead", fails)
+    assert call("stop", json=True) == Exit.UNKNOWN
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert found["outcome"] == "unknown"
+    assert found["said"].startswith("This command itself has failed (LookupError).")
+    assert says in found["said"]
+    assert "nobody thought of this" in said.err

@@ -37,8 +37,11 @@ def test_streams_are_beside_the_dags_unless_a_folder_is_given(tmp_path: Path, mo
 
 def test_a_stream_is_found_by_its_name(folder: Path) -> None:
     assert given_stream(asked("orders", folder)).version == "v1"
-    with pytest.raises(SpecError, match=r"There is no stream broken in .*; there are: orders.*versoin"):
+    with pytest.raises(SpecError, match=r"broken\.yaml.*versoin: there is no such field") as refused:
         given_stream(asked("broken", folder))
+    assert "There is no stream" not in str(refused.value)
+    with pytest.raises(SpecError, match=r"There is no stream nobody in .*; there are: orders.*versoin"):
+        given_stream(asked("nobody", folder))
 
 
 def test_what_runs_can_be_found_though_its_file_is_broken(folder: Path) -> None:

@@ -87,3 +87,17 @@ def test_a_stream_that_was_never_deployed_has_none(show: Show, capsys: pytest.Ca
         show()
     assert found.value.code == Code.UNKNOWN
     assert "is not a control root" in capsys.readouterr().err
+
+
+def test_the_life_of_a_stream_is_told_though_its_yaml_cannot_be_used(
+    show: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(new_log(f"file://{tmp_path}"), *HANDED_OVER)
+    yaml = tmp_path / "streams" / "orders.yaml"
+    yaml.write_text(yaml.read_text() + "versoin: 2\n")
+    assert "handed over" in show()
+    yaml.write_text("name: orders\n")
+    with pytest.raises(SystemExit) as ended:
+        show()
+    assert ended.value.code == Code.UNKNOWN
+    assert "orders.yaml" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from itertools import product
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.cli import status
 from airflow_stream_provider.cli.status import (
     STALE_SECONDS,
     Code,
@@ -16,6 +18,7 @@ from airflow_stream_provider.cli.status import (
     code_of_look,
     code_of_sample,
     status_of,
+    statuses,
 )
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.files import FilesStore
@@ -324,3 +327,27 @@ def test_what_cannot_be_read_is_a_line_of_its_own(spec: StreamSpec) -> None:
     broken = status_of(SpecError("It is broken.", file="/streams/broken.yaml"))
     assert broken == StreamStatus("broken", problem="It is broken.")
     assert status_of(SpecError("It is broken.")).stream == "?"
+
+
+def test_a_stream_that_does_not_answer_keeps_no_other_one_waiting(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead mount lets a read hang for ever, and what is down is the first question of a night."""
+    dead, over = spec.model_copy(update={"name": "dead"}), threading.Event()
+    broken = SpecError("It is no YAML.", file="/dags/streams/broken.yaml")
+
+    def reads(of: StreamSpec | SpecError) -> StreamStatus:
+        if of is dead:
+            over.wait(60)
+        return status_of(of)
+
+    monkeypatch.setattr(status, "status_of", reads)
+    monkeypatch.setattr(status, "EACH_SECONDS", 0.3)
+    try:
+        found = statuses([dead, spec, broken])
+    finally:
+        over.set()
+    assert [line.stream for line in found] == ["dead", "orders", "broken"]
+    assert [line.code for line in found] == [Code.UNKNOWN] * 3
+    assert found[0].problem.startswith("It could not be read within 0 s: its folder does not answer.")
+    assert "does not answer" not in found[1].problem + found[2].problem

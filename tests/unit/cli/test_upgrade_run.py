@@ -125,6 +125,9 @@ def test_ones_own_run_is_followed_and_anothers_is_in_the_way(monkeypatch: pytest
         assert f"is under way already: run {other.run_id} of orders__upgrade, by {other.triggering_user_name}." in (
             refused.problem
         )
+        assert "`airflow streams abort` as long as its release does not hold, else by marking that run as failed" in (
+            refused.problem
+        )
     assert found(monkeypatch, [dag()], mine, run("s")).problem
     assert found(monkeypatch, [dag()], stored, digits="cd").problem
 

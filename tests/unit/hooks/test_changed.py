@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control.releases import runtime_zip
-from airflow_stream_provider.hooks.changed import unasked_release
+from airflow_stream_provider.hooks.changed import refuse_unasked, unasked_release
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.spec.requested_release import RequestedRelease
@@ -44,6 +44,15 @@ def change(yaml: Path) -> None:
     (yaml.parent.parent / "apps" / "a.py").write_text("x = 2\n")
 
 
+def refused(hook: StreamHook, yaml: Path) -> str:
+    """Why an upgrade that the schedule has triggered does not begin; empty: it does."""
+    try:
+        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml))
+    except StreamError as error:
+        return str(error)
+    return ""
+
+
 def test_a_change_is_due_until_somebody_has_asked_for_it(running: StreamHook, yaml: Path) -> None:
     assert not due(running, yaml)
     change(yaml)
@@ -73,8 +82,14 @@ def test_a_stream_that_was_rolled_back_stays_so_until_the_yaml_changes(running: 
         record("declared", deployment="orders-3-cccc", release=old.to_json(), policy={}, reason="", **again),
     )
     assert not due(running, yaml)
+    assert not refused(running, yaml), "it holds still"
+    back = [requested("back", OLD), ready("back", OLD), released(NEW, "back", OLD), acquired(OLD, "back", 3)]
+    write(running.control_log, *back)
+    assert not due(running, yaml)
+    assert f"({NEW_DEPLOYMENT}), which was refused, or which somebody went back from" in refused(running, yaml)
     (yaml.parent.parent / "apps" / "a.py").write_text("x = 1\n")
     assert due(running, yaml), "the YAML was taken back, too: what it says was not asked for last"
+    assert not refused(running, yaml)
 
 
 def test_another_version_of_the_provider_upgrades_nothing_by_itself(
@@ -92,8 +107,12 @@ def test_nothing_is_due_where_the_stream_was_stopped_or_never_started(hook: Stre
     change(yaml)
     assert not due(hook, yaml)
     holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
-    write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds, requested("stop", None), released(OLD, "stop", None))
+    assert "No driver has held the stream yet" in refused(hook, yaml)
+    write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
+    assert not refused(hook, yaml), "a fresh driver of the same release, or what the YAML says by now"
+    write(hook.control_log, requested("stop", None), released(OLD, "stop", None))
     assert not due(hook, yaml)
+    assert "The stream was stopped by airflow (a person wants it), and no schedule starts it." in refused(hook, yaml)
 
 
 def test_nothing_is_due_while_the_holder_changes(running: StreamHook, yaml: Path) -> None:

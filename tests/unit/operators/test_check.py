@@ -24,7 +24,7 @@ from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import checkpoint_trees as trees
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD_DEPLOYMENT, RUNNING, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, released, requested, write
 
 
 @pytest.fixture(autouse=True)
@@ -280,3 +280,20 @@ def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
     said = refusal(spec, reason="password=hunter2")
     assert "looks like a secret" in said
     assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(("scheduled", "begins"), [("True", False), ("False", True), (False, True)])
+def test_what_a_person_has_stopped_no_schedule_starts(
+    scheduled: bool | str,
+    begins: bool,
+    spec: StreamSpec,
+    cluster: NotingCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """It ran again at four in the morning, though nobody had started it."""
+    holding(spec, tmp_path / "lines")
+    log = ControlLog(FilesRoot(spec.control).store(spec.name), spec.name)
+    write(log, requested("stop", None), released(OLD, "stop", None))
+    said = checked(spec, cluster, monkeypatch, scheduled=scheduled)
+    assert ("and no schedule starts it" in said) is not begins

@@ -218,6 +218,11 @@ def test_a_persons_word_is_not_taken_against_a_heartbeat() -> None:
     assert fence(*RUNNING, confirmed_by="Ada").parts
     alive = fence(*RUNNING, beats={OLD: Heartbeat(at=109.0)}, confirmed_by="Ada")
     assert alive.refused.startswith(f"{OLD} was alive 1 s ago, by its heartbeat: it cannot be gone.")
+    # For an hour nobody could say that the machine has burnt down.
+    ahead = fence(*RUNNING, beats={OLD: Heartbeat(at=110.0 + 3600.0)}, confirmed_by="Ada")
+    assert ahead.parts
+    assert "Its clock was 1 h ahead of the one here" in ahead.will[0]
+    assert "it cannot be gone" in fence(*RUNNING, beats={OLD: Heartbeat(at=115.0)}, confirmed_by="Ada").refused
 
 
 @pytest.mark.parametrize("operation", [Operation.ROLL_BACK, Operation.FENCE])

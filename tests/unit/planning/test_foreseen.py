@@ -68,6 +68,7 @@ def test_a_yes_is_to_holder_release_and_parts() -> None:
     for other in (replace(WILL, parts=()), replace(WILL, held=None), replace(WILL, holds=not WILL.holds)):
         assert not WILL.same_as(other)
     assert not WILL.same_as(replace(WILL, release="abc"))
+    assert not WILL.same_as(replace(WILL, deployment="orders-2-bbbb")), "another standby is called off, or promoted"
 
 
 def test_what_an_earlier_version_has_left_is_read() -> None:

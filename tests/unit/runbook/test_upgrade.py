@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, TriggerRule
+from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import ParamValidationError
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -117,6 +118,7 @@ def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
     ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
     context: Any = {
         "ti": ti,
+        "dag_run": SimpleNamespace(run_type=DagRunType.MANUAL),
         "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good", "rewind": "{}"},
     }
     tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
@@ -169,6 +171,10 @@ def test_it_may_have_a_schedule(streams: Path) -> None:
     weekly.validate()
     timetable: Any = weekly.timetable
     assert (timetable.expression, weekly.catchup) == ("0 4 * * 0", False)
+    check: Any = weekly.get_task("check")
+    asked = [check.render_template(check.scheduled, {"dag_run": SimpleNamespace(run_type=kind)}) for kind in DagRunType]
+    assert asked.count("True") == 1
+    assert asked[list(DagRunType).index(DagRunType.SCHEDULED)] == "True"
     (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + "upgrade: {schedule: weekly}\n")
     with pytest.raises(SpecError, match=r"line \d+, upgrade.schedule: is no cron expression"):
         upgrade(streams, "wrong")

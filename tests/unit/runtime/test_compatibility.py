@@ -96,7 +96,20 @@ def test_a_query_that_was_started_late_is_known_by_its_checkpoint_only() -> None
     assert compare_queries([query(), late], [query(), new], ()) == ([], [])
     refusals, _ = compare_queries([query(), late], [query()], ())
     assert "The query late with checkpoint /data/late is not started by this release" in refusals[0]
+    assert "has started it once it held" in refusals[0]
     assert compare_queries([query(), late], [query()], ["/data/late"]) == ([], [])
+
+
+def test_the_same_script_may_start_late_what_it_has_started_late_before_or_something_early() -> None:
+    """The watch brought a release back after its driver had died, and each rehearsal of it was refused."""
+    late = {"name": "late", "checkpoint": "/data/late", "sink": "kafka", "same_script": True}
+    before, early = query(same_script=True), query(name="late", checkpoint="/data/late/")
+    assert compare_queries([before, late], [query()], ()) == ([], [])
+    assert compare_queries([before, late], [query(), early], ()) == ([], [])
+    assert compare_queries([before], [query(), early], ()) == ([], [])
+    # Such as a checkpoint with the day in its name.
+    (refusal,), _ = compare_queries([before], [query(checkpoint="/data/another")], ())
+    assert "The query totals with checkpoint /data/totals is not started by this release" in refusal
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint
@@ -181,3 +182,19 @@ def test_a_driver_knows_its_submission_by_what_its_cluster_has_set(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert driver_process._submission() == submission
+
+
+def test_the_application_is_that_of_the_context_that_the_script_has_now(
+    process: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script may stop its SparkContext and make another, as in each round of a loop."""
+    process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
+    process._context, process._waits = None, ""
+    told = []
+    for number, complete in ((1, True), (1, False), (2, True)):
+        context = SimpleNamespace(
+            applicationId=f"app-{number}", uiWebUrl=f"http://ui/{number}", _jsc=object() if complete else None
+        )
+        monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+        told += [(process.facts.application_id, process.facts.ui_url)]
+    assert told == [("app-1", "http://ui/1"), ("app-1", "http://ui/1"), ("app-2", "http://ui/2")]

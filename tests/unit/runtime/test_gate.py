@@ -170,6 +170,30 @@ def test_two_queries_on_one_checkpoint_are_refused_also_by_a_symbolic_link(tmp_p
         build(gate, "b", f"file:{tmp_path}/link{below}")
 
 
+def test_two_queries_of_one_name_are_refused_in_one_session_before_this_driver_holds() -> None:
+    """Spark refuses the second, which showed only after the hand-over: the new driver failed while it held."""
+    gate = Gate()
+    one, another = writer("/data/0")._spark, writer("/data/0")._spark
+
+    def start(number: int, session: Any = one, name: str = "orders") -> ManagedQuery:
+        made = writer(f"/data/{number}", name)
+        made._spark = session
+        return gate._register(made, real_run)
+
+    first = start(1)
+    start(2, another)
+    start(3, name="Orders")
+    start(4, name="")
+    start(5, name="")
+    with pytest.raises(SpecError, match="starts two queries of the name orders in one SparkSession"):
+        start(6)
+    first.end()
+    start(7)
+    gate.hold(lambda query: None)
+    start(8)  # at once: Spark says so itself, to the script
+    assert [query.checkpoint[-1] for query in gate.queries] == ["1", "2", "3", "4", "5", "7", "8"]
+
+
 def test_a_script_of_many_queries_asks_the_file_system_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """For each new query once about each that there is, and not about each pair of them."""
     asked: list[str] = []

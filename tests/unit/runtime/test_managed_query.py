@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -229,3 +230,34 @@ def test_what_was_noted_of_its_writer_is_kept() -> None:
     noted: Any = SimpleNamespace()
     writer_spec_of(noted).options["checkpointlocation"] = "/data/out"
     assert ManagedQuery(Told(), noted, real_run).writer_spec is writer_spec_of(noted)
+
+
+def test_what_the_script_reads_while_the_agent_forgets_a_run_is_of_the_run_or_of_none() -> None:
+    """At a take-back: the run of an earlier epoch is out of date."""
+    reads: dict[str, Callable[[ManagedQuery], object]] = {
+        "runId": lambda query: query.runId,
+        "status": lambda query: query.status,
+        "lastProgress": lambda query: query.lastProgress,
+        "recentProgress": lambda query: query.recentProgress,
+        "processAllAvailable": lambda query: query.processAllAvailable(),
+        "explain": lambda query: query.explain(),
+    }
+
+    class Forgotten(ManagedQuery):
+        left = 1
+
+        @property
+        def real(self) -> Any:
+            self.left -= 1
+            return real_run() if self.left >= 0 else None
+
+        @real.setter
+        def real(self, run: Any) -> None:
+            pass
+
+    for name, read in reads.items():
+        query = Forgotten(Told(), writer("/data/out"), real_run)
+        query._begun.set()
+        query.left = 1
+        read(query)
+        assert query.left == 0, name

@@ -12,7 +12,7 @@ from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.query_writer import writer_of_query
 from airflow_stream_provider.runtime.writer_spec import WriterSpec, checkpoint_of, writer_spec_of
-from tests.support.writers import Session, copied_class
+from tests.support.writers import Properties, Session, copied_class
 
 
 @pytest.fixture
@@ -81,6 +81,21 @@ def test_a_writer_that_is_started_again_for_the_next_round_is_the_same(patched: 
         writer.start("/out")
         patched.begun[-1][1]()
     assert session.started == [{"format": "json", "checkpointLocation": "/c/a", "path": "/out"}] * 3
+
+
+def test_a_query_starts_with_the_local_properties_of_the_scripts_thread_such_as_its_pool(patched: Any) -> None:
+    session = Session()
+    pools = []
+    for name in ("a", "b"):
+        session.context.local["spark.scheduler.pool"] = name
+        patched(session).option("checkpointLocation", f"/c/{name}").start("/out")
+    for _ in range(2):  # after a hand-over, once more
+        session.context.local = Properties()
+        for _, start in patched.begun:
+            start()
+            pools.append(session.context.local["spark.scheduler.pool"])
+            session.context.local["spark.scheduler.pool"] = "of another query"
+    assert pools == ["a", "b", "a", "b"]
 
 
 def test_a_checkpoint_that_the_session_names_is_that_of_the_scripts_start(patched: Any) -> None:

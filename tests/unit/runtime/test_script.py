@@ -185,6 +185,7 @@ SENT = "os.kill(os.getpid(), signal.SIGTERM)"
         ("global over; over = True", f"over = False\n{SENT}\nassert over"),
         ("sys.exit(0)", f"threading.Timer(1, lambda: {SENT}).start()"),
         ("query.stop()", f"timer = threading.Timer(1, lambda: {SENT})\ntimer.daemon = True\ntimer.start()"),
+        ("raise TimeoutError", f"timer = threading.Timer(1, lambda: {SENT})\ntimer.daemon = True\ntimer.start()"),
     ],
 )
 def test_a_script_that_ends_by_sigterm_has_neither_finished_nor_failed(

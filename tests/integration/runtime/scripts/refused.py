@@ -39,6 +39,8 @@ if case == "thread":
     swallowed(lambda: orders.writeStream.format("json").start(f"{root}/lost"))
 elif case == "twin":
     swallowed(lambda: lines.queryName("twin").start(f"{root}/lines"))
+elif case == "same name":
+    swallowed(lambda: writer("other").queryName("lines").format("noop").start())
 elif case == "relative path":
     writer("path").format("parquet").start("output")
 elif case == "relative option":
