@@ -71,9 +71,14 @@ def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
 
 
 def at(moment: float) -> str:
-    """Return a time in seconds since 1970 for a person, in UTC."""
+    """Return a time in seconds since 1970 for a person, in UTC, to the millisecond: `planning.rewind.moment` reads it.
+
+    A later one than a `datetime` holds, as that of a record may be, is shown as the end of the year 9999.
+    """
     # Python 3.9 has no datetime.UTC.
-    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    found = datetime.fromtimestamp(min(moment, YEAR_9999), timezone.utc)
+    fraction = f".{found.microsecond // 1000:03d}" if found.microsecond >= 1000 else ""
+    return f"{found:%Y-%m-%d %H:%M:%S}{fraction} UTC"
 
 
 def _offset(value: Any) -> int:
