@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count
 from pyspark.sql.functions import max as largest
 
-from airflow_stream_provider.checkpoint import boundary
+from airflow_stream_provider.checkpoint import boundary, rehearsal_folders, remove_clones
+from airflow_stream_provider.checkpoint.files import Place
 from devstack.drivers import wait_for
 
 SENTINEL = "the batches are accepted"
@@ -42,6 +43,15 @@ class RemoteQuery:
         """Wait for so many batches more."""
         target = (boundary(self.checkpoint).commit or 0) + more
         wait_for(f"batch {target}", lambda: self._fine() and (boundary(self.checkpoint).commit or 0) >= target)
+
+    def await_no_clones(self, folder: Place) -> None:
+        """Remove a folder with clones, and once more if a task of its last batch still wrote there, as a sweep does."""
+
+        def gone() -> bool:
+            remove_clones(folder)
+            return rehearsal_folders(self.checkpoint) == {}
+
+        wait_for("the end of the clones", gone)
 
     def rehearse(self, clone: str, batches: int) -> list[tuple[int, tuple[int, int]]]:
         """Run batches on a clone; return of each its number, the rows that are counted, and the largest value."""

@@ -195,7 +195,6 @@ def test_standby_dies_in_rehearsal(orders: StackStream) -> None:
     assert (found.lost, found.duplicated) == (0, 0)
 
 
-@pytest.mark.demo
 def test_holder_whose_python_is_frozen_halts_itself(pair: Pair) -> None:
     orders, one, two = pair
     frozen = next(p for p in orders.processes(one) if p.pid == orders.beat(one).pid)

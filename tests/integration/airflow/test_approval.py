@@ -107,6 +107,7 @@ def test_a_holder_that_dies_while_a_person_thinks_about_a_doubt_is_upgraded_at_o
     world.assert_sound()
 
 
+@pytest.mark.system  # it waits as long as a person has time
 def test_no_answer_in_time_is_a_no_and_the_standby_is_warm_until_then(asked: World) -> None:
     asked.yaml.write_text(asked.yaml.read_text() + "  approval_timeout: 60s\n")
     seen: list[int] = []

@@ -14,6 +14,8 @@ from devstack.drivers import wait_for
 from tests.support.airflow_world import World
 from tests.support.whole_airflow import whole_airflow
 
+pytestmark = pytest.mark.system  # a whole Airflow, and minutes
+
 DAG_FILE = """\
 from airflow_stream_provider import stream_dags
 from tests.integration.airflow.worker import without_spark

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.airflow_world import Run, World
 
 ROOT = Path(__file__).parents[3]
@@ -120,6 +122,7 @@ def test_a_job_is_adopted_by_the_form_and_a_persons_word(world: World) -> None:
     world.assert_sound()
 
 
+@pytest.mark.system  # eight commands, and each imports Airflow
 def test_a_stream_is_operated_from_the_command_line(world: World) -> None:
     world.deploy("1")
     world.upgrade("2")

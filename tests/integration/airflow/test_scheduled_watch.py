@@ -16,6 +16,8 @@ from devstack.drivers import wait_for
 from tests.support.airflow_world import World
 from tests.support.whole_airflow import whole_airflow
 
+pytestmark = pytest.mark.system  # a whole Airflow, and minutes
+
 PREFIX = "shop."
 WATCH = f"{PREFIX}streams__watch"
 # Every process that reads this file writes down for which DAG, and which DAGs it has built.

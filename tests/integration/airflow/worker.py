@@ -6,12 +6,13 @@ import takes long. Triggers run inline, tasks in this process: everything else i
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -159,14 +160,21 @@ def approvals_as_in_a_triggerer() -> Iterator[None]:
         if not isinstance(trigger, ApprovalTrigger):
             return originals[1](trigger, ti)
         state_of(ti, TaskInstanceState.DEFERRED)
-        found: list[Any] = []
-        thread = threading.Thread(target=lambda: found.append(originals[1](trigger, ti)), daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.2)
-            if state_of(ti) != "deferred":
-                raise RuntimeError("its task was marked as failed")
-        return found[0]
+
+        async def until_marked() -> AsyncIterator[Any]:
+            event = asyncio.ensure_future(anext(trigger.run()))
+            try:
+                while not event.done():
+                    await asyncio.wait({event}, timeout=0.2)
+                    if state_of(ti) != "deferred":
+                        raise RuntimeError("its task was marked as failed")
+            finally:
+                # Not a moment longer: what a trigger has of Airflow's is that of the process, and the next task's.
+                event.cancel()
+                await asyncio.gather(event, return_exceptions=True)
+            yield event.result()
+
+        return originals[1](SimpleNamespace(run=until_marked), ti)
 
     modules.get_hitl_detail_content_detail = answer_to
     dags._run_inline_trigger = run_in_line

@@ -51,6 +51,7 @@ def check(kafka: KafkaCluster, produced: Produced, sent: int) -> None:
     assert there.keys() <= set(range(sent))
 
 
+@pytest.mark.system
 def test_a_broker_that_is_killed_and_started_again_loses_no_acknowledged_order(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_broker_that_is_killed_and_started_again_loses_no_acknowledged_order(
     assert max(produced.acknowledged) > back_at
 
 
+@pytest.mark.system
 def test_an_order_whose_time_runs_out_is_unknown_and_may_be_there(kafka: KafkaCluster, tmp_path: Path) -> None:
     journal = tmp_path / JOURNAL
     with SurvivingProducer(kafka.servers, "orders", RATE, journal, patience=2.0) as producer:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 import requests
 
 from devstack import reaper
@@ -40,6 +41,7 @@ def test_a_driver_on_the_worker_has_kafka_this_python_and_the_mark_and_listens_h
     assert listening <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
+@pytest.mark.system  # a minute
 def test_a_master_that_is_started_again_knows_its_worker(stack: LocalStack) -> None:
     def workers() -> dict[str, str]:
         return {worker["id"]: worker["state"] for worker in stack.spark.status().get("workers", ())}

@@ -39,6 +39,7 @@ def compared(stream: HandRunStream, orders: Orders, name: str, milliseconds: int
     return found.queries["lines"]
 
 
+@pytest.mark.system  # two minutes
 def test_a_release_that_is_as_fast_passes_and_one_that_cannot_keep_up_does_not(
     stream: HandRunStream, orders: Orders
 ) -> None:

@@ -36,6 +36,7 @@ def stream(tmp_path: Path, root_of: Callable[[str], TopicRoot]) -> Iterator[Hand
     show(found)
 
 
+@pytest.mark.system  # two minutes
 def test_a_stream_is_handed_over_through_kafka_outlives_its_outage_and_is_stopped(
     stream: HandRunStream, orders: Orders, kafka: KafkaCluster
 ) -> None:

@@ -25,7 +25,6 @@ from airflow_stream_provider.checkpoint import (
     recent,
     rehearsal_folder,
     rehearsal_folders,
-    remove_clones,
     scratch,
 )
 from airflow_stream_provider.checkpoint.files import RemotePath
@@ -111,8 +110,7 @@ def test_a_running_query_is_read_cloned_rehearsed_and_stopped(live: RemoteQuery,
 
     assert rehearsal_folders(live.checkpoint) == {INCARNATION: folder}
     assert permission(folder) == "rwx------"
-    remove_clones(folder)
-    assert rehearsal_folders(live.checkpoint) == {}
+    live.await_no_clones(folder)
     live.await_batches(1)
     end = stop_at_boundary(live.query, 120.0)
     assert (end.completed, end.batch) == (True, boundary(live.checkpoint).commit)

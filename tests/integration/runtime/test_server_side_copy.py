@@ -20,7 +20,6 @@ from airflow_stream_provider.checkpoint import (
     read,
     rehearsal_folder,
     rehearsal_folders,
-    remove_clones,
 )
 from airflow_stream_provider.checkpoint.location import reach
 from airflow_stream_provider.lifecycle.errors import CheckpointError
@@ -77,8 +76,7 @@ def test_a_running_query_is_read_cloned_rehearsed_and_stopped(spark: SparkSessio
         assert [number for number, _ in seen] == [made.next_batch, made.next_batch + 1]
         assert all(rows == last + 1 for _, (rows, last) in seen), "every row is in the state, and once"
         assert rehearsal_folders(live.checkpoint) == {INCARNATION: folder}
-        remove_clones(folder)
-        assert rehearsal_folders(live.checkpoint) == {}
+        live.await_no_clones(folder)
         end = stop_at_boundary(live.query, 120.0)
         assert (end.completed, end.batch) == (True, boundary(live.checkpoint).commit)
     finally:

@@ -29,6 +29,7 @@ def rehearsal(stream: HandRunStream, incarnation: str) -> list[str]:
     return list((stream.log.heartbeat(incarnation) or Heartbeat()).rehearsal.get("notes", []))
 
 
+@pytest.mark.system  # two minutes
 def test_a_standby_that_has_waited_rehearses_again_when_something_has_changed_and_gives_up_when_it_is_broken(
     stream: HandRunStream, orders: Orders
 ) -> None:
