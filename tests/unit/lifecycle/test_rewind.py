@@ -44,7 +44,9 @@ def test_nothing_else_is_taken_for_it(data: Any) -> None:
 
 
 def test_its_time_for_people() -> None:
-    assert at(WANTED.to) == "2025-11-24 16:00:00 UTC"
+    assert at(WANTED.to) == "2025-11-24 16:00:00.500 UTC"
+    assert at(WANTED.to - 0.5) == "2025-11-24 16:00:00 UTC"
+    assert at(1e15) == "9999-12-31 23:59:59 UTC"
 
 
 def test_a_query_that_goes_back_never_goes_forward() -> None:
