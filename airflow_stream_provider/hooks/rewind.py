@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.checkpoint import check_rewindable, local_path
 from airflow_stream_provider.checkpoint.files import REPLACES
 from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.lag.byte_retention import KEYS, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.other_cluster import refuse_others
-from airflow_stream_provider.lag.partition_offsets import EARLIEST
+from airflow_stream_provider.lag.partition_offsets import EARLIEST, retention_seconds
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, back_to
+from airflow_stream_provider.planning.kept_offsets import kept_offsets
 from airflow_stream_provider.planning.rewind import FoundRewind, PartitionPast, find, near_deletion
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -51,7 +54,8 @@ def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: s
     problem = next(filter(None, map(_why_not, chosen.values())), "")
     if problem:
         return FoundRewind(problem=problem if query else f"{problem} Or name one that can, with `--query`.")
-    sources = stream_sources(hook.stream, hook.control, snapshot.state, snapshot.heartbeats)
+    store = hook.control_log.store
+    sources = stream_sources(hook.stream, hook.control, snapshot.state, snapshot.heartbeats, store)
     from airflow_stream_provider.kafka.client import KafkaClient
 
     with KafkaClient(hook.kafka_conn_id, kafka_extra(hook.kafka_conn_id)) as client:
@@ -61,7 +65,7 @@ def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: s
         if unknown:
             return FoundRewind(problem=unknown)
         wanted = _find(client, to, found)
-        return replace(wanted, near=_near(client, wanted.wanted, found, ceilings))
+        return replace(wanted, near=_near(client, wanted.wanted, found, holder.queries, ceilings))
 
 
 def _why_not(query: Mapping[str, Any]) -> str:
@@ -103,10 +107,14 @@ def _find(client: KafkaClient, to: float, queries: Mapping[str, Committed]) -> F
         for topic, numbers in each.offsets.items()
         for number in numbers
     }
-    firsts = client.offsets(dict.fromkeys(partitions, int(to * 1000)))
+    firsts = client.offsets(dict.fromkeys(partitions, round(to * 1000)))
     starts = client.offsets(dict.fromkeys(partitions, EARLIEST))
-    for problem in (*firsts.problems.values(), *starts.problems.values()):
+    # Of any time: whether there is one in front of the first one since then.
+    oldest = client.offsets(dict.fromkeys(partitions, 0))
+    for problem in (*firsts.problems.values(), *starts.problems.values(), *oldest.problems.values()):
         return FoundRewind(problem=f"Kafka does not say where that time is: {problem.reason}")
+    now = time.time()
+    kept = _kept_since(client, {each.topic for each in partitions}, now)
     past: dict[str, list[PartitionPast]] = {}
     for name, each in queries.items():
         for partition in sorted(partitions):
@@ -122,15 +130,28 @@ def _find(client: KafkaClient, to: float, queries: Mapping[str, Committed]) -> F
                     None if first.offset < 0 else first.offset,
                     first.timestamp / 1000,
                     starts[partition].offset,
+                    None if oldest[partition].offset < 0 else oldest[partition].offset,
+                    kept.get(partition.topic),
                 )
             )
-    return find(to, past)
+    return find(to, past, now)
+
+
+def _kept_since(client: KafkaClient, topics: Collection[str], now: float) -> dict[str, float]:
+    """Return since when Kafka has deleted no record, of the topics that delete by age alone; see `PartitionPast`."""
+    answers = client.configs(topics=topics, keys=(*KEYS, "retention.ms"))
+    kept = {str(topic): retention_seconds(settings) for topic, settings in answers.items() if not size_limit(settings)}
+    return {topic: now - seconds for topic, seconds in kept.items() if seconds is not None}
 
 
 def _near(
-    client: KafkaClient, wanted: WantedRewind | None, queries: Mapping[str, Committed], ceilings: Ceilings
+    client: KafkaClient,
+    wanted: WantedRewind | None,
+    queries: Mapping[str, Committed],
+    described: Sequence[Mapping[str, Any]],
+    ceilings: Ceilings,
 ) -> tuple[str, ...]:
-    """What Kafka is about to delete, by the lag that the queries have once they have gone back."""
+    """What Kafka is about to delete, or does not have, by the lag that the queries have once they have gone back."""
     from airflow_stream_provider.lag.measure import measure_each
 
     if wanted is None:
@@ -141,4 +162,6 @@ def _near(
         if name in wanted.queries
     ]
     report = measure_each(client, {None: back}, {None: Moments()})[None]
-    return tuple(filter(None, (near_deletion(each, ceilings) for each in report.queries)))
+    kept = kept_offsets(report, described, ceilings)
+    near = filter(None, (near_deletion(each, ceilings) for each in report.queries))
+    return (*near, *kept.gone, *kept.skipped, *kept.unknown)

@@ -184,7 +184,8 @@ class StreamHook(BaseHook):
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat], moments: Moments) -> LagReport | None:
         extra = self._connections.kafka
-        sources = partial(stream_sources, self.stream, self.control, state, heartbeats)
+        store = self.control_log.store
+        sources = partial(stream_sources, self.stream, self.control, state, heartbeats, store)
         if extra is None or self.kafka_conn_id is None or state.last_holder is None:
             return None
         return lag_if_known(self.kafka_conn_id, extra, sources, moments)

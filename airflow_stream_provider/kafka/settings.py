@@ -24,7 +24,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MECHANISMS = (*_PASSWORD_MECHANISMS, "OAUTHBEARER")
 _PORT = re.compile(r":\d+$")
-_SERVER = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
+_SERVER = re.compile(r"([^\s:/\[\]@]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
 # Seconds before its expiry at which a token is replaced.
 _TOKEN_MARGIN = 60.0
 
@@ -123,8 +123,8 @@ def _servers(conn_id: str, value: Any) -> list[str]:
         raise _refused(conn_id, "names no broker", next_step)
     wrong = next((server for server in servers if not _SERVER.fullmatch(server)), None)
     if wrong is not None:
-        # Somebody may have written a user and a password before it.
-        shown = wrong.rpartition("@")[2]
+        # Somebody may have written a user and a password before it, which may have a comma.
+        shown = (str(value) if "@" in str(value) else wrong).rpartition("@")[2]
         raise _refused(conn_id, f"names a broker that is not HOST or HOST:PORT: {shown}", next_step)
     return servers
 

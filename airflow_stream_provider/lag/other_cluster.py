@@ -32,8 +32,15 @@ class SourcedOffsets:
         return self.offsets.query
 
     def read(self) -> Committed:
-        """Read the offsets, and add which Kafka they are of and which topics are read uncommitted."""
+        """Read the offsets, and add which Kafka they are of and which topics are read uncommitted.
+
+        A topic that a source subscribes to by name, and of which nothing is committed yet, as where a new release has
+        added it, is there without partitions: all its records wait, as Spark reads it from the first one.
+        """
         found = self.offsets.read()
+        if found.offsets:
+            named = (each for source in self.sources if source.option == "subscribe" for each in source.names)
+            found = replace(found, offsets={**{topic: {} for topic in named}, **found.offsets})
         levels = {source.read_committed for source in self.sources}
         uncommitted = (topic for topic in found.offsets if len(levels) > 1 and not self._reads_committed(topic))
         return replace(

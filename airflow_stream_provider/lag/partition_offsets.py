@@ -138,7 +138,7 @@ class PartitionOffsets:
             self._no_retention(str(topic), problem.reason)
         limits = {topic: size_limit(answers.get(topic, {})) for topic in wanted}
         self.size_limits = {topic: limit for topic, limit in limits.items() if limit is not None}
-        return {topic: _seconds(answers.get(topic, {})) for topic in wanted}
+        return {topic: retention_seconds(answers.get(topic, {})) for topic in wanted}
 
     def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CrowdedLog]:
         """Return how large partitions of topics with a limit are; those that no broker tells of are left out."""
@@ -256,8 +256,11 @@ def _reason(lag: PartitionLag) -> str:
     )
 
 
-def _seconds(settings: Mapping[str, str | None]) -> float | None:
-    """Return `retention.ms` in seconds; None where nothing is deleted by age, or it is unknown."""
+def retention_seconds(settings: Mapping[str, str | None]) -> float | None:
+    """Return `retention.ms` of a topic in seconds; None where nothing is deleted by age, or it is unknown.
+
+    :param settings: `retention.ms` and `cleanup.policy`, as the brokers tell them.
+    """
     milliseconds = int(settings.get("retention.ms") or -1)
     deletes = "delete" in (settings.get("cleanup.policy") or "")
     return milliseconds / 1000 if deletes and milliseconds >= 0 else None

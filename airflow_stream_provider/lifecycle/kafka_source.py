@@ -28,6 +28,11 @@ class KafkaSource:
     servers: tuple[str, ...] = ()
     read_committed: bool = False
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that it subscribes to by name."""
+        return tuple(name.strip() for name in self.topics.split(",") if name.strip())
+
     def may_read(self, topic: str) -> bool:
         """Return whether it may read a topic; one with a pattern may read any.
 
@@ -40,7 +45,7 @@ class KafkaSource:
                 return topic in json.loads(self.topics)
             except (ValueError, TypeError, RecursionError):
                 return False
-        return topic in (name.strip() for name in self.topics.split(","))
+        return topic in self.names
 
     def to_json(self) -> dict[str, Any]:
         """Return the source as a JSON object."""

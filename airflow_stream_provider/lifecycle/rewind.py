@@ -71,12 +71,17 @@ def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
 
 
 def at(moment: float) -> str:
-    """Return a time in seconds since 1970 for a person, in UTC; ``?`` for what no calendar has."""
+    """Return a time in seconds since 1970 for a person, in UTC, to the millisecond: `planning.rewind.moment` reads it.
+
+    What no calendar has, as the time of a record may be, is ``?``.
+    """
     try:
         # Python 3.9 has no datetime.UTC.
-        return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+        found = datetime.fromtimestamp(moment, timezone.utc)
     except (ValueError, OverflowError, OSError):
         return "?"
+    fraction = f".{found.microsecond // 1000:03d}" if found.microsecond >= 1000 else ""
+    return f"{found:%Y-%m-%d %H:%M:%S}{fraction} UTC"
 
 
 def _offset(value: Any) -> int:

@@ -12,6 +12,9 @@ from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind,
 
 # The pace is that of the last quarter of an hour: older samples may be of another time of day.
 PACE_SECONDS = 900.0
+# What is further away than ten years is no outlook, and may be no date: a lag that stands still shrinks by the rounding
+# of its slope, and some topics keep their records for a `retention.ms` of 2^63 - 1.
+NEVER_SECONDS = 10 * 365 * 86400.0
 # A subject is a header of a mail, or a line on a phone.
 SUBJECT_LENGTH = 200
 # Their present state is what a person looks at; of the others, what has happened.
@@ -81,7 +84,8 @@ class Alert:
             return None
         if self.records == 0:
             return 0.0
-        return self.records / -self.growth if self.growth < 0 else None
+        left = self.records / -self.growth if self.growth < 0 else NEVER_SECONDS
+        return left if left < NEVER_SECONDS else None
 
     @property
     def pace(self) -> str:
@@ -98,7 +102,7 @@ class Alert:
         """When the stream will have caught up, or when Kafka will delete unread records, for people."""
         caught_up = self.caught_up_in
         deleted = self.deleted_in
-        if deleted is not None and (caught_up is None or caught_up > deleted):
+        if deleted is not None and deleted < NEVER_SECONDS and (caught_up is None or caught_up > deleted):
             when = "is deleting" if deleted == 0 else f"will delete, from {_clock(self.at + deleted)} on,"
             return f"Kafka {when} unread records ({duration(deleted)} left); raise the topic's retention first"
         if caught_up is not None:

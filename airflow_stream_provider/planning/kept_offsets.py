@@ -55,6 +55,12 @@ def kept_offsets(
         lacks = " ".join(_lacks(query))
         if lacks and query.query in lenient:
             skipped.append(f"{lacks} With failOnDataLoss=false it goes on with what is left, and says nothing.")
+        elif query.recreated:
+            gone.append(
+                f"{lacks} Where the new one has passed its offset, it has left out what lies before without a word; "
+                "else it stops with an error at that (failOnDataLoss). Once that is made good, remove topics.json from "
+                "the stream's control folder, or the message `topics` from its control topic."
+            )
         elif lacks:
             gone.append(f"{lacks} It stops with an error at that (failOnDataLoss).")
         elif query.alarm(Alarm.RETENTION, ceilings):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_stream_provider.lifecycle.record import Boundary
+from airflow_stream_provider.lifecycle.rewind import at
 
 # By rule 3 (docs/architecture.md): the old holder has let go of the checkpoint between two batches.
 _CLEAN = "Nothing lost, nothing doubled (by rule, not counted): it changed hands between two batches."
@@ -28,6 +29,18 @@ def went(handed: Mapping[str, Any]) -> str:
     gap = ", ".join(f"{query} {seconds:.1f} s" for query, seconds in sorted(gaps.items())) or "not measured"
     clean = handed.get("boundary") == Boundary.COMPLETED.value
     return f"Gap: {gap}. {_CLEAN if clean else _INSIDE}"
+
+
+def read_again(to: float, said: str) -> str:
+    """Return that a release was to read records again on purpose, which `went` does not speak of.
+
+    :param to: since when, in seconds since 1970.
+    :param said: by the heartbeat of who holds, what has become of that; empty: that is not known.
+    """
+    return (
+        f"But it was to read records since {at(to)} again, which a sink has twice then, unless it tells by their "
+        f"contents. {said or 'Whether it did, the log of its driver says.'}"
+    )
 
 
 def took_over(version: str, before: str, handed: Mapping[str, Any], kept: str) -> str:

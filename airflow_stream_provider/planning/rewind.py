@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +15,9 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.spec.fields import seconds
 
+# A record that is dated at most so many seconds in the future counts as one of now: clocks differ.
+FUTURE_SECONDS = 60.0
+
 
 @dataclass(frozen=True)
 class PartitionPast:
@@ -23,6 +27,10 @@ class PartitionPast:
     :param first: offset of the first record since the time that is asked for; None: there is none.
     :param first_at: when that record was written, by its own timestamp, in seconds since 1970.
     :param log_start: the first offset that Kafka still has.
+    :param oldest: offset of the first record that Kafka still has; None: it has none. It is behind `log_start` where
+        that one was compacted away.
+    :param kept_since: since when Kafka has deleted no record, by its age, as the topic is set up now; None: that is not
+        known, such as where it deletes by size.
     """
 
     topic: str
@@ -31,6 +39,17 @@ class PartitionPast:
     first: int | None
     first_at: float
     log_start: int
+    oldest: int | None = None
+    kept_since: float | None = None
+
+    def may_have_lost(self, to: float) -> bool:
+        """Return whether Kafka may have deleted records since this time in front of the first one that it has."""
+        nothing_before = self.first is not None and self.first <= max(self.log_start, self.oldest or 0)
+        return self.log_start > 0 and nothing_before and self.first_at > to
+
+    def deletes_since(self, to: float) -> bool:
+        """Return whether what was deleted may be of this time or later, by how the topic is set up now."""
+        return self.kept_since is None or to < self.kept_since
 
 
 @dataclass(frozen=True)
@@ -52,19 +71,22 @@ class FoundRewind:
 def moment(text: str, now: float) -> float:
     """Return a time that a person gave: ISO 8601, in UTC where it names no zone, or a duration before now.
 
+    What `lifecycle.rewind.at` shows is one, too.
+
     :param now: seconds since 1970.
-    :return: seconds since 1970.
+    :return: seconds since 1970, in whole milliseconds, as Kafka knows times.
     :raises SpecError: it is neither, or it is not in the past.
     """
     said = text.strip()
     try:
-        found = now - float(seconds(said))
-    except ValueError:
         try:
-            when = datetime.fromisoformat(said)
-            found = (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            found = -1.0
+            when = datetime.fromtimestamp(now - float(seconds(said)), UTC)
+        except ValueError:
+            when = datetime.fromisoformat(said.removesuffix("UTC").rstrip())
+            when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+        found = when.replace(microsecond=when.microsecond // 1000 * 1000).timestamp()
+    except (ValueError, OverflowError, OSError):
+        found = -1.0
     if not 0 <= found < now:
         raise SpecError(
             f"{said!r:.60} is no time in the past.",
@@ -83,29 +105,38 @@ def near_deletion(found: QueryLag, ceilings: Ceilings) -> str:
         return ""
     return (
         f"Kafka deletes the first records that the query {found.query} reads again in "
-        f"{duration(found.retention_seconds)}. What is deleted before it is read stops the query (failOnDataLoss): "
-        "give a later time, or let the topic keep its records for longer first (retention.ms)."
+        f"{duration(found.retention_seconds)}. What is deleted before it is read stops the query, or with "
+        "failOnDataLoss=false is left out without a word: give a later time, or let the topic keep its records for "
+        "longer first (retention.ms)."
     )
 
 
-def find(to: float, queries: Mapping[str, Iterable[PartitionPast]]) -> FoundRewind:
+def find(to: float, queries: Mapping[str, Iterable[PartitionPast]], now: float = math.inf) -> FoundRewind:
     """Return from where queries read again, by what Kafka says of their partitions.
 
     A partition without a record since then, or of which the query has not read so far yet, stays where it is: no
     record is ever skipped.
+
+    :param now: seconds since 1970. Records with a later time are told: by them a partition may go back for ever.
     """
     back: dict[str, dict[str, dict[int, int]]] = {}
     lines = []
     for query, partitions in queries.items():
         records: dict[str, int] = {}
         emptied: dict[str, int] = {}
+        gaps: dict[str, int] = {}
+        future: dict[str, PartitionPast] = {}
         for each in partitions:
             if each.first is None or each.first >= each.committed:
                 if 0 < each.committed <= each.log_start:
                     emptied[each.topic] = emptied.get(each.topic, 0) + 1
                 continue
-            if each.log_start > 0 and each.first <= each.log_start and each.first_at > to:
-                return FoundRewind(problem=_gone(query, each, to))
+            if each.may_have_lost(to):
+                if each.deletes_since(to):
+                    return FoundRewind(problem=_gone(query, each, to))
+                gaps[each.topic] = gaps.get(each.topic, 0) + 1
+            if each.first_at > now + FUTURE_SECONDS:
+                future.setdefault(each.topic, each)
             back.setdefault(query, {}).setdefault(each.topic, {})[each.partition] = each.first
             records[each.topic] = records.get(each.topic, 0) + each.committed - each.first
         lines += [f"{query}: {count(number, 'record')} of {topic}." for topic, number in sorted(records.items())]
@@ -113,6 +144,17 @@ def find(to: float, queries: Mapping[str, Iterable[PartitionPast]]) -> FoundRewi
             f"{query}: of {count(number, 'partition')} of {topic} Kafka has deleted all that was read. Records since "
             f"{at(to)} that were among it are not read again."
             for topic, number in sorted(emptied.items())
+        ]
+        lines += [
+            f"{query}: of {count(number, 'partition')} of {topic} Kafka has deleted the records before the first one "
+            f"that is read again. By the topic's retention.ms they were older than {at(to)}, unless that was raised "
+            "since, or somebody has deleted records by hand."
+            for topic, number in sorted(gaps.items())
+        ]
+        lines += [
+            f"{query}: {topic}-{each.partition} is read again from offset {each.first} on, whose record is dated in "
+            f"the future ({at(each.first_at)}): what is behind it is read again for any time that you give."
+            for topic, each in sorted(future.items())
         ]
     return FoundRewind(WantedRewind(to, back) if back else None, tuple(lines))
 

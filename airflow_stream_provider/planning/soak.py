@@ -161,8 +161,9 @@ def too_far(snapshot: Snapshot, limits: SoakLimits) -> str:
     """Return why a lag is beyond the limits; empty when it is not, or is unknown, or is not judged."""
     if limits.lag is None:
         return ""
-    # A transaction that hangs is the producer's fault; a roll-back would not help.
-    found = judge_lag(snapshot, snapshot.lag, limits.lag.without(Alarm.STUCK_TRANSACTION))
+    # A transaction that hangs is the producer's fault, and no release makes a topic anew: a roll-back would not help.
+    judged = limits.lag.without(Alarm.STUCK_TRANSACTION).without(Alarm.TOPIC_RECREATED)
+    found = judge_lag(snapshot, snapshot.lag, judged)
     return str(found) if found.health is Health.FAIL else ""
 
 

@@ -164,7 +164,7 @@ def _environment() -> Environment:
 
 def _at(seconds: float | None) -> str:
     # In UTC: nobody knows the reader's time zone here.
-    return "-" if seconds is None else at(seconds)
+    return "-" if seconds is None else at(seconds // 1)
 
 
 def _holder(status: StreamStatus) -> str:

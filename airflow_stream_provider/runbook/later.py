@@ -118,6 +118,7 @@ class ReportUpgradeOperator(StreamOperator):
             until = time.time() + seconds_left(self.stream) if before.ended is None else None
             kept = kept_warm(before.release.version, until)
         line = took_over(version, before.release.version if before else "", handed, kept)
+        line = " ".join(filter(None, (line, self._read_again(snapshot))))
         return f"{line} {snapshot.holder_sentence}" if result == "superseded" else line
 
     @override
@@ -150,11 +151,20 @@ class ReportUpgradeOperator(StreamOperator):
                 how = "still holds" if snapshot.holds(self.deployment) else f"was started again as {snapshot.holding}"
                 return self._failed(f"Release {version} took over and {how}. {why}", snapshot)
             back = " Rolled back." if self._rolled_back(snapshot) else ""
-            gap = f" {went(json.loads(self.back) or {})}" if back else ""
+            said = (went(json.loads(self.back) or {}) if back else "", self._read_again(snapshot))
+            gap = "".join(f" {each}" for each in said if each)
             return self._failed(f"Release {version} took over and did not stay. {self.fault}{back}{gap}", snapshot)
         if declared.ended is DeploymentEnd.FAILED:
             return self._failed(f"Release {version} was refused: {snapshot.why_ended(self.deployment)}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)
+
+    def _read_again(self, snapshot: Snapshot) -> str:
+        """What was doubled on purpose; empty: nothing was."""
+        from airflow_stream_provider.planning.outcome import read_again
+
+        rewind = snapshot.state.deployments[self.deployment].rewind
+        beat = snapshot.heartbeats.get(snapshot.state.holder or "")
+        return "" if rewind is None else read_again(rewind.to, beat.rewind if beat is not None else "")
 
     def _rolled_back(self, snapshot: Snapshot) -> bool:
         """Whether the release that ran before holds the stream."""

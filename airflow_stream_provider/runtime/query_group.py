@@ -124,12 +124,14 @@ class QueryGroup:
         side_by_side(start, queries)
 
     def check_rewind(self, wanted: WantedRewind) -> None:
-        """Check that the queries can go back; they may run meanwhile, in another driver.
+        """Check that the queries can go back, and that Kafka answers and has the records; they may run meanwhile, in
+        another driver.
 
         :raises StreamError: one of them cannot, or there is none of that name.
         """
         for query in _named(self._gate.queries, wanted):
             checkpoints.check_rewindable(query.checkpoint)
+            check_still_there(query, wanted.queries[query.label])
 
     def rewind(self, queries: Sequence[ManagedQuery], due: DueRewind, committed: Mapping[str, int]) -> str:
         """Let queries that are not started yet begin at earlier records; none does if one of them cannot go back.

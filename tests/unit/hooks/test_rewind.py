@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka import TopicPartition
@@ -19,15 +20,18 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.kafka import client
 from airflow_stream_provider.kafka.answers import Answers, Problem
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Ceilings
+from airflow_stream_provider.lag.topic_ids import note
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
 from devstack import checkpoint_trees as trees
-from tests.support.kafka_logs import KafkaLogs
+from tests.support.kafka_logs import TOPIC_ID, KafkaLogs
 from tests.support.story import OLD, OLD_DEPLOYMENT, acquired, declared, ready, record, requested, submitted, write
 
 TO = 1764000000.5
@@ -38,12 +42,17 @@ class Kafka(KafkaLogs):
 
     problem = ""
     keeps = -1.0
+    made = TOPIC_ID
+    # Of partition 1, the log's start and when its records were written, in seconds since TO.
+    second: tuple[int, Sequence[float]] | None = None
 
     def __init__(self, conn_id: str, extra: Mapping[str, Any]) -> None:
         age = time.time() - TO
         ages = [*[age + 60.0] * 40, *[age - 1.0] * 60]
         retention = str(round(self.keeps * 1000))
-        super().__init__({0: (0, ages), 1: (0, ages)}, topic_names=("orders",), retention=retention, conn_id=conn_id)
+        other = (0, ages) if self.second is None else (self.second[0], [age - each for each in self.second[1]])
+        super().__init__({0: (0, ages), 1: other}, topic_names=("orders",), retention=retention, conn_id=conn_id)
+        self.topic_id = self.made
         self.brokers = [{"host": "broker", "port": 9092}]
         self.addresses = ("broker:9092",)
 
@@ -109,6 +118,49 @@ def test_what_kafka_is_about_to_delete_of_it_is_told(
     (said,) = found(hook).near
     assert said.startswith("Kafka deletes the first records that the query out reads again in 30 min")
     assert find_rewind(hook, hook.observe(), TO, "", Ceilings(retention=600.0)).near == ()
+
+
+def test_what_nobody_knows_of_its_deletion_is_told(
+    hook: StreamHook, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as without DESCRIBE_CONFIGS on the topic."""
+    holding(hook, described(checkpoint))
+    denied: Answers[str, Any] = Answers()
+    denied.problems["orders"] = Problem(29, "Kafka refuses us.")
+    monkeypatch.setattr(Kafka, "configs", lambda *args, **options: denied)
+    (said,) = found(hook).near
+    assert said.startswith("Whether Kafka still has what the query out reads next is not known: When Kafka deletes")
+
+
+def test_a_partition_that_was_silent_for_longer_than_its_topic_keeps_records_hinders_nobody(
+    hook: StreamHook, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of partition 1 Kafka has deleted what was written weeks ago, and the first record that is left is a late one."""
+    holding(hook, described(checkpoint))
+    monkeypatch.setattr(Kafka, "second", (80, [60.0] * 40))
+    assert "may have deleted records" in found(hook).problem, "nothing is deleted by age: it was done by hand"
+    monkeypatch.setattr(Kafka, "keeps", time.time() - TO + 7 * 86400.0)
+    assert found(hook).wanted == WantedRewind(TO, {"out": {"orders": {0: 40, 1: 80}}})
+    assert found(hook).lines[1].startswith("out: of 1 partition of orders Kafka has deleted the records before")
+    monkeypatch.setattr(Kafka, "keeps", time.time() - TO - 60.0)
+    assert "may have deleted records" in found(hook).problem
+
+
+def test_a_topic_that_was_made_anew_is_told_by_every_look_ahead(
+    hook: StreamHook, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new log is longer than what was read of the old one: nothing but its id tells."""
+    holding(hook, described(checkpoint))
+    look = Needs(lag=Moments())
+    first = hook.observe(look).lag
+    assert first is not None
+    note(hook.control_log.store, first)
+    assert found(hook).near == ()
+    assert "made anew" not in str(look_ahead(hook, Operation.FENCE))
+    monkeypatch.setattr(Kafka, "made", UUID(int=8))
+    (said,) = found(hook).near
+    assert "The query out counts in a topic that was deleted and made anew since: orders." in said
+    assert said in str(look_ahead(hook, Operation.FENCE))
 
 
 @pytest.mark.parametrize(

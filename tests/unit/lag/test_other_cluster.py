@@ -89,6 +89,17 @@ def test_each_source_has_its_own_isolation_level() -> None:
     assert (alike.read_committed, alike.uncommitted) == (False, frozenset())
 
 
+def test_all_records_wait_of_a_topic_that_was_added_and_of_which_nothing_is_committed() -> None:
+    """Spark reads it from its first record on; until that batch is committed the checkpoint does not know it."""
+    client = kafka(topic_names=("t", "u"))
+    (found,) = measure(client, [sourced(KafkaSource("subscribe", "t, u,", ("kafka:9092",)))]).queries
+    assert [(each.topic, each.lag) for each in found.partitions] == [("t", 2), ("u", 3)]
+    assert found.complete
+    assert sorted(found.topic_ids) == ["t", "u"]
+    pattern = measure(client, [sourced(KafkaSource("subscribePattern", "t, u", ("kafka:9092",)))])
+    assert [each.topic for each in pattern.queries[0].partitions] == ["t"], "nobody knows what it matches"
+
+
 def test_a_topic_that_an_uncommitted_pattern_may_match_counts_as_uncommitted() -> None:
     far, both = KafkaSource("subscribePattern", "(a+)+$", ("kafka:9092",)), {"t": {"0": 1}, "a" * 60 + "!": {"0": 1}}
     found = sourced(COMMITTED, far, committed=both).read()

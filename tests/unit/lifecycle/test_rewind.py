@@ -44,7 +44,8 @@ def test_nothing_else_is_taken_for_it(data: Any) -> None:
 
 
 def test_its_time_for_people() -> None:
-    assert at(WANTED.to) == "2025-11-24 16:00:00 UTC"
+    assert at(WANTED.to) == "2025-11-24 16:00:00.500 UTC"
+    assert at(WANTED.to - 0.5) == "2025-11-24 16:00:00 UTC"
     # Whoever writes a record to Kafka chooses its timestamp.
     assert {at(moment) for moment in (1e30, 9e15, float("nan"))} == {"?"}
 

@@ -48,6 +48,9 @@ def test_the_message_says_what_since_when_how_fast_and_how_it_will_end() -> None
         ({"growth": 0.0}, "neither growing nor shrinking", "it does not catch up at this pace"),
         ({"growth": None}, "unknown", "unknown"),
         ({"growth": 1.0, "deleted_in": 0.0}, "growing by 60 records", "Kafka is deleting"),
+        # `retention.ms` of 2^63 - 1, and a lag that stands still: its slope is a rounding error.
+        ({"deleted_in": 9223372036854775.807}, "growing by 1,200", "it does not catch up at this pace"),
+        ({"growth": -1e-9}, "neither growing nor shrinking", "it does not catch up at this pace"),
     ],
 )
 def test_the_outlook_is_the_worse_of_the_two(more: dict[str, Any], pace: str, outlook: str) -> None:

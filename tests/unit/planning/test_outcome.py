@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.planning.outcome import kept_warm, rolled_back, took_over, went
+from airflow_stream_provider.planning.outcome import kept_warm, read_again, rolled_back, took_over, went
 
 HANDED: dict[str, Any] = {
     "request": "r",
@@ -43,6 +43,15 @@ def test_it_is_one_line_with_the_release_before_and_how_long_that_is_warm() -> N
     assert line.endswith("Release 1 stays warm until about 2027-01-15 08:00 UTC.")
     assert "\n" not in line
     assert kept_warm("1", None) == "Release 1 is not warm: a roll-back starts it again."
+
+
+def test_what_was_read_again_on_purpose_is_said() -> None:
+    line = read_again(1_800_000_000.0, "enrich goes back after batch 7, and reads 40 records again.")
+    assert line == (
+        "But it was to read records since 2027-01-15 08:00:00 UTC again, which a sink has twice then, unless it tells "
+        "by their contents. enrich goes back after batch 7, and reads 40 records again."
+    )
+    assert read_again(1_800_000_000.0, "").endswith("Whether it did, the log of its driver says.")
 
 
 def test_a_roll_back_says_to_which_release() -> None:

@@ -123,6 +123,7 @@ def test_no_limits_judge_no_lag() -> None:
         (report(5, partition={"verdict": Burrow.WARN}), False),
         (report(5, retention_seconds=60.0), True),
         (report(5, held_seconds=5000.0), False),  # a transaction that hangs is a producer's, not the release's
+        (report(5, recreated=("in",)), False),  # nor has a release made a topic anew
     ],
 )
 def test_verdicts_and_alarms_count_without_any_limit(found: LagReport, bad: bool) -> None:

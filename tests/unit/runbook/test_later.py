@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
@@ -144,6 +147,24 @@ def test_it_leaves_in_a_line_what_was_done(spec: StreamSpec) -> None:
     found = line(spec, UPGRADED, soaked="good", handed=json.dumps(HANDED))
     assert found.startswith("Release 1 has taken over from release 1. Gap: a 0.5 s. Nothing lost, nothing doubled")
     assert re.search(r"Release 1 stays warm until about \d{4}-\d\d-\d\d \d\d:\d\d UTC\.$", found)
+
+
+@pytest.mark.parametrize(("records", "soaked"), [(UPGRADED, "good"), (BACK, "")])
+def test_what_was_read_again_on_purpose_does_not_pass_for_nothing_doubled(
+    spec: StreamSpec, records: list[Record], soaked: str
+) -> None:
+    wanted = WantedRewind(1764000000.0, {"enrich": {"orders": {0: 3}}}).to_json()
+    mine = [
+        replace(each, fields={**each.fields, "rewind": wanted, "release": {**each["release"], "format": 2}})
+        if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT
+        else each
+        for each in records
+    ]
+    new_log(spec.control, spec.name).beat(NEW, Heartbeat(counter=1, rewind="enrich goes back after batch 7."))
+    found = line(spec, mine, soaked=soaked, handed=json.dumps(HANDED), back=json.dumps(HANDED))
+    assert "Nothing lost, nothing doubled" in found
+    assert "But it was to read records since 2025-11-24 16:00:00 UTC again, which a sink has twice then" in found
+    assert ("enrich goes back after batch 7." in found) == bool(soaked), "whoever holds now does not know"
 
 
 def test_the_line_of_a_run_that_failed_is_its_error(spec: StreamSpec) -> None:
