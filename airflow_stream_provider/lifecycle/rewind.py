@@ -73,11 +73,12 @@ def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
 def at(moment: float) -> str:
     """Return a time in seconds since 1970 for a person, in UTC, to the millisecond: `planning.rewind.moment` reads it.
 
-    What no calendar has, as the time of a record may be, is ``?``.
+    A later one than a `datetime` holds, as that of a record may be, is shown as the end of the year 9999; what is no
+    time is ``?``.
     """
     try:
         # Python 3.9 has no datetime.UTC.
-        found = datetime.fromtimestamp(moment, timezone.utc)
+        found = datetime.fromtimestamp(min(moment, YEAR_9999), timezone.utc)
     except (ValueError, OverflowError, OSError):
         return "?"
     fraction = f".{found.microsecond // 1000:03d}" if found.microsecond >= 1000 else ""

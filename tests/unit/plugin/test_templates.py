@@ -94,7 +94,7 @@ def test_nobody_holds_only_where_that_is_known(phase: str, holder: str) -> None:
 
 def test_what_is_not_known_is_not_a_number() -> None:
     shown = Visible("a__operate", Shown("a", None, ""))
-    page = render("list", now=9.0, streams=[(shown, StreamStatus("a", since=1e300))])
+    page = render("list", now=9.0, streams=[(shown, StreamStatus("a", since=float("nan")))])
     assert "unknown" in page
     assert "<td>?</td>" in page
 
