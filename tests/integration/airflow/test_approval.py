@@ -78,6 +78,7 @@ def test_a_release_that_is_slower_than_rows_come_in_is_refused_and_nobody_is_ask
     world.assert_sound()
 
 
+@pytest.mark.system
 def test_a_standby_that_dies_while_a_person_thinks_ends_the_question(asked: World) -> None:
     killed = threading.Thread(target=kill_standby, args=[asked, asked.airflow.log.stat().st_size])
     killed.start()
@@ -93,6 +94,7 @@ def test_a_standby_that_dies_while_a_person_thinks_ends_the_question(asked: Worl
     asked.assert_sound()
 
 
+@pytest.mark.system
 def test_a_holder_that_dies_while_a_person_thinks_about_a_doubt_is_upgraded_at_once(world: World) -> None:
     world.deploy("1")
     world.write("few-rows")

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.airflow_world import World
 
 ROOT = Path(__file__).parents[3]
@@ -25,6 +27,7 @@ def call(environment: Mapping[str, str], *words: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.system
 def test_an_upgrade_is_told_and_what_the_next_one_would_change(world: World) -> None:
     world.deploy("1")
     world.upgrade("2")

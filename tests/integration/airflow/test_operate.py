@@ -197,6 +197,7 @@ def test_an_upgrade_by_the_form_is_a_run_of_its_own_dag_and_a_redeployment_too(w
     world.assert_sound()
 
 
+@pytest.mark.system
 def test_a_release_that_cannot_go_on_from_the_checkpoint_is_no_way_back(world: World) -> None:
     """Its warm driver has died as well: it is found out, and the release is rehearsed anew before anything stops."""
     flag = world.folder / "refuses"

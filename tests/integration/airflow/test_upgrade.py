@@ -47,6 +47,7 @@ def test_an_upgrade_hands_over_and_keeps_the_old_release_warm_until_its_own_run_
     world.assert_sound()
 
 
+@pytest.mark.system
 def test_a_cleared_run_changes_nothing_whoever_holds_since(world: World) -> None:
     world.deploy("1")
     first = world.date
@@ -118,6 +119,7 @@ def test_a_dead_holder_is_fenced_before_the_next_release_takes_over(world: World
     world.assert_sound()
 
 
+@pytest.mark.system
 def test_a_release_that_dies_again_and_again_is_upgraded_at_once(world: World) -> None:
     world.write("die-running")
     assert world.upgrade("1").state == "failed"
@@ -147,6 +149,7 @@ def test_a_roll_back_fences_a_holder_that_does_not_let_go(world: World) -> None:
     assert done.states["back"] == "skipped"
 
 
+@pytest.mark.system
 def test_a_roll_back_to_a_release_that_is_gone_brings_it_up_anew(world: World) -> None:
     world.deploy("1")
     run = world.upgrade("2")
@@ -158,6 +161,7 @@ def test_a_roll_back_to_a_release_that_is_gone_brings_it_up_anew(world: World) -
     world.assert_sound()
 
 
+@pytest.mark.system
 def test_the_next_upgrade_makes_room(world: World) -> None:
     world.deploy("1")
     kept = world.upgrade("2").result("hand_over")["previous"]

@@ -20,6 +20,7 @@ def api(stack: LocalStack) -> AirflowApi:
     return api
 
 
+@pytest.mark.system
 def test_a_run_succeeds_with_connections_to_this_stack(stack: LocalStack, api: AirflowApi) -> None:
     run = api.trigger(DAG, {"greeting": "hello"})
     assert api.wait_for_run(DAG, run) == "success", api.task_log(DAG, run, "connections")

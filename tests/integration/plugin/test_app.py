@@ -168,6 +168,7 @@ def test_a_control_root_that_is_away_is_a_sentence_and_the_rest_is_shown(site: S
         away.rename(site.control / "bert")
 
 
+@pytest.mark.system
 def test_a_control_log_in_a_kafka_that_is_away_is_found_by_a_connection_of_the_database_and_blocks_nobody(
     site: Site,
 ) -> None:

@@ -106,6 +106,7 @@ def streams(tmp_path: Path, storage: Path) -> Iterator[dict[str, Stream]]:
             stream.hook.kill(deployment)
 
 
+@pytest.mark.system
 def test_a_driver_whose_release_another_root_has_cleaned_up_beside_is_brought_back(
     streams: dict[str, Stream], storage: Path
 ) -> None:
