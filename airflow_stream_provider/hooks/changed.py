@@ -7,7 +7,8 @@ from airflow_stream_provider.hooks.compare import compare_with
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.planning.asked import author
 from airflow_stream_provider.planning.descent import asked_for_last
 from airflow_stream_provider.spec.requested_release import RequestedRelease
@@ -31,10 +32,8 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
     newest = asked_for_last(state)
     if newest is None or state.phase is not StreamPhase.RUNNING or state.open_request is not None:
         return ""
-    wanted, files = RequestedRelease.of(spec).make()
-    found, problem = compare_with(hook, newest, spec, wanted, files)
-    due = not problem and any(each.field not in _OURS for each in found)
-    return f"{wanted.hash[:16]}__{newest.id}" if due else ""
+    wanted, another = _compared(hook, newest, spec)
+    return f"{wanted.hash[:16]}__{newest.id}" if another else ""
 
 
 def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec) -> None:
@@ -59,11 +58,17 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec) -> No
         )
     if newest.release.hash == held.release.hash:
         return
-    wanted, files = RequestedRelease.of(spec).make()
-    found, problem = compare_with(hook, newest, spec, wanted, files)
-    if not problem and all(each.field in _OURS for each in found):
+    _, another = _compared(hook, newest, spec)
+    if another is False:
         raise StreamError(
             f"The YAML asks for release {newest.release.version} ({newest.id}), which was refused, or which somebody "
             f"went back from: {held.release.version} ({held.id}) held last. No schedule brings it again.",
             next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
         )
+
+
+def _compared(hook: StreamHook, newest: Deployment, spec: StreamSpec) -> tuple[Release, bool | None]:
+    """Return the YAML's release, and whether it is another one than that of a deployment; None: that is not known."""
+    wanted, files = RequestedRelease.of(spec).make()
+    found, problem = compare_with(hook, newest, spec, wanted, files)
+    return wanted, None if problem else any(each.field not in _OURS for each in found)

@@ -163,7 +163,7 @@ class ReportUpgradeOperator(StreamOperator):
         from airflow_stream_provider.planning.outcome import read_again
 
         rewind = snapshot.state.deployments[self.deployment].rewind
-        beat = snapshot.heartbeats.get(snapshot.state.holder or "")
+        beat = snapshot.holder_heartbeat
         return "" if rewind is None else read_again(rewind.to, beat.rewind if beat is not None else "")
 
     def _rolled_back(self, snapshot: Snapshot) -> bool:
