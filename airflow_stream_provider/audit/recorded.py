@@ -37,7 +37,7 @@ def recorded_clients(stream: str, state: StreamState, heartbeats: Mapping[str, H
 
     :raises SpecError: no driver has announced itself, or none of its queries is known to read a topic.
     """
-    driver = state.incarnations.get(state.last_holder or "") or _newest(state)
+    driver = state.last_driver or _newest(state)
     if driver is None:
         raise SpecError(
             f"No driver of {stream} has announced itself, so its topics are not known.",

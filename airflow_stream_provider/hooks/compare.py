@@ -96,5 +96,5 @@ def compare_with(
 
 
 def _held(state: StreamState) -> Deployment | None:
-    last = state.incarnations.get(state.last_holder or "")
+    last = state.last_driver
     return None if last is None else state.deployments[last.deployment]

@@ -40,7 +40,7 @@ def preflight(
     """
     yield from job_beside(snapshot.state)
     yield from other_instances(snapshot.state, hook.cluster.running(hook.stream, hook.control_log.store.origin()))
-    last = snapshot.state.incarnations.get(snapshot.state.last_holder or "")
+    last = snapshot.state.last_driver
     beat = snapshot.heartbeats.get(snapshot.state.last_holder or "")
     yield from package_findings((stored or requested.spec).conf, beat.spark_version if beat else "")
     if last is None:

@@ -65,7 +65,7 @@ def stream_sources(
 
     :param store: where the topics that the queries have read are remembered; default: none are.
     """
-    holder = state.incarnations.get(state.last_holder or "")
+    holder = state.last_driver
     if holder is None:
         return []
     owner = Owner(stream, control)

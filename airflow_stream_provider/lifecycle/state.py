@@ -291,6 +291,11 @@ class StreamState:
         return self.deployments[self.incarnations[self.holder].deployment] if self.holder else None
 
     @property
+    def last_driver(self) -> Incarnation | None:
+        """The driver that holds now or held last; None when none ever did."""
+        return self.incarnations.get(self.last_holder or "")
+
+    @property
     def phase(self) -> StreamPhase:
         """The stream as a whole."""
         request = self.open_request

@@ -46,7 +46,7 @@ class Reading:
     @property
     def deployment(self) -> str:
         """The deployment that holds the stream, or held it last; empty when none did."""
-        found = self.snapshot.state.incarnations.get(self.snapshot.state.last_holder or "")
+        found = self.snapshot.state.last_driver
         return found.deployment if found else ""
 
     @property

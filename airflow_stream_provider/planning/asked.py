@@ -49,7 +49,7 @@ class Asked:
     @property
     def _kept(self) -> str:
         """What Kafka has deleted, or is about to, of what is read next; empty when it has all, or was not asked."""
-        report, last = self.snapshot.lag, self.snapshot.state.incarnations.get(self.snapshot.state.last_holder or "")
+        report, last = self.snapshot.lag, self.snapshot.state.last_driver
         return "" if report is None or last is None else str(kept_offsets(report, last.queries))
 
     @property

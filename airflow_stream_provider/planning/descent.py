@@ -47,7 +47,7 @@ def wanted_instead(state: StreamState) -> Deployment | None:
     A roll-back is given up when what it declared ends while what it wanted to replace holds on, and when that is put in
     charge once more.
     """
-    last = state.incarnations.get(state.last_holder or "")
+    last = state.last_driver
     if last is None:
         return None
     for each in reversed(list(state.deployments.values())):

@@ -81,7 +81,7 @@ def _retire(asked: Asked) -> Foreseen:
     if stop.refused or (stop.done and last is not None and last.reason.startswith(FOR_GOOD)):
         return stop
     will = stop.will or ("It is stopped already. The history will say that this is for good.",)
-    driver = state.incarnations.get(state.last_holder or "")
+    driver = state.last_driver
     places = {str(query.get("checkpoint") or "") for query in (driver.queries if driver else ())} - {""}
     owners = ", ".join(f"{place.rstrip('/')}.owner" for place in sorted(places))
     by_hand = (

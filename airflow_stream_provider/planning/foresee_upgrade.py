@@ -163,7 +163,7 @@ def _deploy(asked: Asked, whose: str) -> Foreseen:
         will.append("Between the two a person has to approve it.")
     back = "the stream is given back to what held before" if state.last_holder else "a person is told"
     will.append(f"It is watched for {duration(wanted.soak)} then; if it is no good, {back}.")
-    will.append(f"A run of {snapshot.stream}__upgrade does all this, also when this command is cut off.")
+    will.append("A run of the stream's upgrade DAG does all this, also when this command is cut off.")
     return asked.will(*will, reads_again=_reads_again(asked))
 
 

@@ -104,7 +104,7 @@ class ControlClient:
 
         :raises ControlUnavailable: the heartbeat cannot be read now.
         """
-        former = state.incarnations.get(state.last_holder or "")
+        former = state.last_driver
         if former is None:
             return []
         with self._lock:

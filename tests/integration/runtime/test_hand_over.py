@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,40 @@ def test_a_query_that_the_script_starts_late_runs_in_the_driver_that_holds_and_i
     wait_for("the late query in the first driver", lambda: (last_batch(orders, "copies") or 0) > 0)
     assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 2
     assert set(stream.records("released")[-1]["ends"]) == {"lines", "copies"}
+
+
+@pytest.mark.system
+def test_a_holder_with_a_late_query_dies_and_is_brought_back(stream: HandRunStream, orders: Orders) -> None:
+    """The rehearsal of the same release is not refused though the script has not started that query by then."""
+    tell = orders.root / "more"
+    first = stream.deploy("orders-1", LATE, str(orders.root), str(tell))
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    tell.touch()
+    orders.write()
+    wait_for("the late query", lambda: last_batch(orders, "copies") is not None)
+
+    def told() -> bool:
+        beat = stream.log.heartbeat(one)
+        return beat is not None and {query.name for query in beat.queries} == {"lines", "copies"}
+
+    wait_for("the late query in the heartbeat", told)
+    first.signal(signal.SIGKILL)
+    first.exit_code()
+    stream.append("fenced", incarnation=one, reason="test", evidence={"cluster": "test"})
+    tell.unlink()
+    before = last_batch(orders, "copies")
+    # As the watch does: the release is declared again, copied from its record.
+    declared = stream.state.deployments["orders-1"].declared
+    copied = {name: declared[name] for name in ("release", "policy")}
+    stream.append("declared", deployment="orders-2", again="orders-1", **copied)
+    stream.launch("orders-2", LATE.name, str(orders.root), str(tell))
+    stream.hand_over(stream.standby("orders-2"))
+
+    orders.write()
+    tell.touch()
+    wait_for("the late query where it was", lambda: (last_batch(orders, "copies") or 0) > (before or 0))
+    assert stream.state.phase is StreamPhase.RUNNING
 
 
 def last_batch(orders: Orders, query: str) -> int | None:

@@ -61,7 +61,7 @@ def test_an_upgrade_names_holder_and_release_and_reads_nothing_again() -> None:
         "A driver of the YAML's release 2 (" + hash_of("other")[:12] + ") is started beside the one that holds. It "
         "rehearses on a clone of the checkpoint, then it takes the stream over at a batch boundary.",
         "It is watched for 10 min then; if it is no good, the stream is given back to what held before.",
-        "A run of orders__upgrade does all this, also when this command is cut off.",
+        "A run of the stream's upgrade DAG does all this, also when this command is cut off.",
         "Read again: nothing, as every query stops at a batch boundary.",
     ]
     assert (found.parts, found.release) == ((Operation.UPGRADE,), "")
@@ -230,7 +230,7 @@ def test_a_rewind_names_holder_and_release_and_what_is_read_again() -> None:
         "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back. "
         "Should it be lost first, whoever holds next does it.",
         "It is watched for 10 min then, but not for its lag: what is read again is behind.",
-        "A run of orders__upgrade does all this, also when this command is cut off.",
+        "A run of the stream's upgrade DAG does all this, also when this command is cut off.",
         "Read again: a: 60 records of orders. That is what was committed when this was looked at; what is committed "
         "until the hand-over comes on top. A sink gets these records once more, in batches with new numbers: what it "
         "has of them already is there twice then, unless it tells by their contents.",
