@@ -40,7 +40,7 @@ def small() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(histories, st.randoms(use_true_random=False), st.sampled_from((topic_index.HELD_VALUE, 0)))
 def test_a_log_opened_from_its_end_says_what_one_says_that_was_read_whole(
     acts: list[Any], random: Random, held: int
@@ -70,7 +70,7 @@ def check_answers(acts: list[Any], random: Random) -> None:
     assert different == {}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(act, max_size=30))
 def test_who_had_it_open_has_the_same_records_as_who_opens_it(acts: list[Any]) -> None:
     world = World()

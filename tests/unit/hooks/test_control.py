@@ -68,7 +68,7 @@ def test_a_client_is_closed_when_its_connection_has_changed_and_when_all_are(mon
         return found
 
     # How long a hand-shake may take, with the broker that is silent; 10 s by default.
-    monkeypatch.setitem(KafkaConnectionManager.DEFAULT_CONFIG, "socket_connection_setup_timeout_ms", 1000)
+    monkeypatch.setitem(KafkaConnectionManager.DEFAULT_CONFIG, "socket_connection_setup_timeout_ms", 2000)
     kafka = WireKafka()
     old = root("old")
     assert old._client().topics(["t"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_stream_provider.lag.report import (
@@ -156,7 +156,6 @@ queries = st.builds(
 reports = st.builds(LagReport, st.floats(0, 2e9), st.lists(queries, max_size=3).map(tuple))
 
 
-@settings(deadline=None)
 @given(reports)
 def test_no_lag_is_negative_and_no_sum_hides_an_unknown(report: LagReport) -> None:
     for query in report.queries:

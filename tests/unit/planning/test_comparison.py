@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryProgress
@@ -70,7 +70,6 @@ def test_a_slower_release_is_held_against_the_rows_that_come_in(
     assert says in found.sentence
 
 
-@settings(deadline=None)
 @example(fixed=7.193170663303409, each=0.0, much=2.0, old_rows=[1] * 5, new_rows=[1, 1], every=1.0)
 @given(
     fixed=st.floats(0.05, 10.0),
@@ -90,7 +89,6 @@ def test_a_release_that_is_at_most_twice_as_slow_is_never_failed_whatever_the_si
     assert found.verdict is Compared.PASS or "too few to compare" in found.sentence
 
 
-@settings(deadline=None)
 @given(
     seconds=st.floats(0.1, 5.0),
     much=st.floats(TWICE * 1.01, 50.0),
@@ -106,7 +104,6 @@ def test_a_release_that_is_slower_on_the_same_rows_than_they_come_in_never_passe
     assert found.verdict is Compared.FAIL if paused else found.verdict is not Compared.PASS
 
 
-@settings(deadline=None)
 @given(much=st.floats(0.01, 100.0), rows=st.integers(1, 10**6), seconds=st.floats(0.01, 100.0))
 def test_a_release_with_half_as_much_again_to_spare_never_asks(much: float, rows: int, seconds: float) -> None:
     found = one(standby(rows, much * seconds), holder(rows, seconds, every=much * seconds * SPARE * 1.01))

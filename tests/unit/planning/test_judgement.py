@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.record import Record
@@ -64,7 +64,6 @@ def test_a_first_batch_that_alone_was_seen_and_late_is_for_a_person() -> None:
 SECONDS = st.floats(0.1, 1000.0)
 
 
-@settings(deadline=None)
 @given(first=SECONDS, later=st.lists(SECONDS, max_size=4), again=st.none() | SECONDS, limit=SECONDS)
 def test_a_release_of_which_no_batch_was_in_time_never_passes_nor_fails_by_first_batches_alone(
     first: float, later: list[float], again: float | None, limit: float
