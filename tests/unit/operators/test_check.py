@@ -24,7 +24,20 @@ from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import checkpoint_trees as trees
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, released, requested, write
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    RUNNING,
+    acquired,
+    ready,
+    released,
+    requested,
+    standby,
+    submitted,
+    write,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -274,6 +287,28 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     broken = spec.model_copy()
     broken._problem = "s.yaml, line 3: it cannot be used."
     assert "line 3" in refusal(broken, stored=stored.hash)
+
+
+def test_what_does_not_hold_any_more_reads_nothing_again(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A yes was given an hour after the look, and another release had been deployed meanwhile: that was taken back."""
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
+    hook = StreamHook(spec.name, spec.control, spec.cluster)
+    hook.create()
+    shown = RequestedRelease.of(spec)
+    assert hook.declare(shown, OLD_DEPLOYMENT, "why", "test", 0)
+    holds = [submitted(OLD_DEPLOYMENT), standby(OLD), requested("start", OLD), ready("start", OLD)]
+    write(hook.control_log, *holds, acquired(OLD, "start", 1))
+    wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}})
+    back = {"stored": shown.make()[0].hash, "rewind": wanted}
+    assert checked(spec, NotingCluster(), monkeypatch, **back)["rewind"] == wanted
+    assert hook.declare(RequestedRelease.of(spec, "v2"), NEW_DEPLOYMENT, "why", "test", hook.control_log.refresh().seq)
+    over = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
+    write(hook.control_log, submitted(NEW_DEPLOYMENT), standby(NEW), *over)
+    said = checked(spec, NotingCluster(), monkeypatch, **back)
+    assert (
+        f"release v2 ({NEW_DEPLOYMENT}) holds the stream, or held it last, and records were to be read again with"
+        in said
+    )
 
 
 def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
