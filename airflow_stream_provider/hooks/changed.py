@@ -11,6 +11,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.planning.asked import author
 from airflow_stream_provider.planning.descent import asked_for_last
+from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -36,33 +37,36 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
     return f"{wanted.hash[:16]}__{newest.id}" if another else ""
 
 
-def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec) -> None:
-    """Check that an upgrade may begin which `upgrade.schedule` has triggered, and no person.
+def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, identity: TaskIdentity) -> None:
+    """Check that an upgrade may begin which `upgrade.schedule` or `upgrade.on_change` has triggered, and no person.
 
+    Such a run may have waited for long, say in a DAG that was paused.
+
+    :param identity: of the task that checks it. What its own run has done does not count: a person has cleared that.
     :raises StreamError: the stream was stopped, or never ran; or the YAML asks for a release that was refused, or that
         somebody went back from; or as `unasked_release`.
     """
     by_hand = "To have it all the same, trigger this DAG by hand."
-    if state.phase is StreamPhase.STOPPED:
-        stop = next((each for each in reversed(state.requests.values()) if each.to is None), None)
+    stop = next((each for each in reversed(state.requests.values()) if each.to is None), None)
+    if state.phase is StreamPhase.STOPPED and not (stop is not None and stop.by.startswith(identity.run)):
         raise StreamError(
-            f"The stream was stopped by {'somebody' if stop is None else author(stop)}, and no schedule starts it.",
+            f"The stream was stopped by {'somebody' if stop is None else author(stop)}, and only a person starts it.",
             next_step=f"Nothing was touched. {by_hand}",
         )
     newest, held = asked_for_last(state), state.deployments.get(deployment_of(state.last_holder or ""))
     if newest is None or held is None:
         raise StreamError(
-            "No driver has held the stream yet, and no schedule starts it: a job may write its checkpoints that is to "
-            "be adopted.",
+            "No driver has held the stream yet, and only a person starts it: a job may write its checkpoints that is "
+            "to be adopted.",
             next_step=f"Nothing was touched. {by_hand}",
         )
-    if newest.release.hash == held.release.hash:
+    if newest.release.hash == held.release.hash or newest.declared.by.startswith(identity.run):
         return
     _, another = _compared(hook, newest, spec)
     if another is False:
         raise StreamError(
             f"The YAML asks for release {newest.release.version} ({newest.id}), which was refused, or which somebody "
-            f"went back from: {held.release.version} ({held.id}) held last. No schedule brings it again.",
+            f"went back from: {held.release.version} ({held.id}) held last. Only a person brings it again.",
             next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
         )
 

@@ -35,8 +35,8 @@ class CheckReleaseOperator(ReleaseOperator):
         (templated)
     :param rewind: from where that release reads records again, as `airflow streams rewind` fills it in; default: it
         goes on. (templated)
-    :param scheduled: whether a schedule asks for it, and no person: a stream that was stopped, and a release that was
-        refused or rolled back, are left alone then. (templated: `True` or `False`)
+    :param unasked: whether a schedule or a change of the YAML asks for it, and no person: a stream that was stopped,
+        and a release that was refused or rolled back, are left alone then. (templated: `True` or `False`)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
     `redeployed` (whether it is a stored one), `rewind` as it was given, `strategy`, `approval` (whether it needs a
@@ -50,7 +50,7 @@ class CheckReleaseOperator(ReleaseOperator):
         "strategy",
         "stored",
         "rewind",
-        "scheduled",
+        "unasked",
     )
 
     def __init__(
@@ -60,11 +60,11 @@ class CheckReleaseOperator(ReleaseOperator):
         strategy: str = "",
         stored: str = "",
         rewind: str = "",
-        scheduled: bool | str = False,
+        unasked: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.scheduled = scheduled
+        self.unasked = unasked
         self.room = room
         self.strategy = strategy
         self.stored = stored
@@ -98,8 +98,8 @@ class CheckReleaseOperator(ReleaseOperator):
             self.hook.create()
             snapshot = self.hook.observe()
             self._leave_links(context, identity, snapshot)
-            if str(self.scheduled) == "True":
-                refuse_unasked(self.hook, snapshot.state, self.stream)
+            if str(self.unasked) == "True":
+                refuse_unasked(self.hook, snapshot.state, self.stream, identity)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None

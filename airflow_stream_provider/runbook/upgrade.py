@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param, TriggerRule
@@ -17,6 +17,7 @@ from airflow_stream_provider.operators.make_room import MakeRoomOperator
 from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.operators.watch import CHANGE
 from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
@@ -33,6 +34,11 @@ _RELEASE = {
     "no_way_back": "{{ params.no_way_back }}",
 }
 _REASON = "{{ params.reason }}"
+# By its id and not by its type: an upgrade that a person has asked for by the form is triggered by a task, too.
+_UNASKED = f"{{{{ dag_run.run_type == 'scheduled' or dag_run.run_id.startswith('{CHANGE}') }}}}"
+# How late the first run of a schedule may begin. Until there was one, each look at the DAG file reckons anew when it is
+# due: without this, one that falls between that time and the scheduler would put it off to the next time.
+_LATE = timedelta(minutes=10)
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
@@ -76,8 +82,9 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     at: dict[str, Any] = {}
     if spec.upgrade.schedule:
         at = {
-            "schedule": CronTriggerTimetable(spec.upgrade.schedule, timezone="UTC"),
-            "start_date": datetime(2025, 1, 1, tzinfo=UTC),
+            # Without a `start_date`, by which Airflow would begin with the last time before now: at once, that is, when
+            # somebody has written a schedule into the YAML.
+            "schedule": CronTriggerTimetable(spec.upgrade.schedule, timezone="UTC", run_immediately=_LATE),
         }
     with options.dag(
         spec.name,
@@ -96,7 +103,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             strategy="{{ params.strategy }}",
             stored="{{ params.release }}",
             rewind="{{ params.rewind }}",
-            scheduled="{{ dag_run.run_type == 'scheduled' }}",
+            unasked=_UNASKED,
             reason=_REASON,
             retries=0,
             **_RELEASE,

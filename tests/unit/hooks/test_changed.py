@@ -11,6 +11,7 @@ from airflow_stream_provider.control.releases import runtime_zip
 from airflow_stream_provider.hooks.changed import refuse_unasked, unasked_release
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.control_folder import folder_of
@@ -31,9 +32,9 @@ from tests.support.story import (
 )
 
 
-def declare(hook: StreamHook, spec: StreamSpec, deployment: str) -> None:
+def declare(hook: StreamHook, spec: StreamSpec, deployment: str, by: str = "me") -> None:
     asked = RequestedRelease.of(spec)
-    assert hook.declare(asked, deployment, "why", "me", hook.control_log.refresh().seq)
+    assert hook.declare(asked, deployment, "why", by, hook.control_log.refresh().seq)
 
 
 def due(hook: StreamHook, yaml: Path) -> bool:
@@ -44,10 +45,11 @@ def change(yaml: Path) -> None:
     (yaml.parent.parent / "apps" / "a.py").write_text("x = 2\n")
 
 
-def refused(hook: StreamHook, yaml: Path) -> str:
-    """Why an upgrade that the schedule has triggered does not begin; empty: it does."""
+def refused(hook: StreamHook, yaml: Path, run: str = "scheduled__1") -> str:
+    """Why an upgrade that no person has asked for does not begin; empty: it does."""
+    identity = TaskIdentity("orders__upgrade", run, "check")
     try:
-        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml))
+        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml), identity)
     except StreamError as error:
         return str(error)
     return ""
@@ -112,7 +114,20 @@ def test_nothing_is_due_where_the_stream_was_stopped_or_never_started(hook: Stre
     assert not refused(hook, yaml), "a fresh driver of the same release, or what the YAML says by now"
     write(hook.control_log, requested("stop", None), released(OLD, "stop", None))
     assert not due(hook, yaml)
-    assert "The stream was stopped by airflow (a person wants it), and no schedule starts it." in refused(hook, yaml)
+    assert "The stream was stopped by airflow (a person wants it), and only a person starts it." in refused(hook, yaml)
+
+
+def test_what_its_own_run_has_done_refuses_nothing_when_a_person_clears_it(running: StreamHook, yaml: Path) -> None:
+    """Its driver never came up, or it had stopped the old release first: clearing the run had no way on."""
+    change(yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT, by="airflow:orders__upgrade/change__1/submit")
+    write(running.control_log, submitted(NEW_DEPLOYMENT), failed(NEW))
+    assert not refused(running, yaml, run="change__1")
+    assert "Only a person brings it again." in refused(running, yaml, run="change__11")
+    stop = requested("stop", None, by="airflow:orders__upgrade/change__1/stop_first")
+    write(running.control_log, stop, released(OLD, "stop", None))
+    assert not refused(running, yaml, run="change__1")
+    assert "only a person starts it" in refused(running, yaml, run="change__11")
 
 
 def test_nothing_is_due_while_the_holder_changes(running: StreamHook, yaml: Path) -> None:

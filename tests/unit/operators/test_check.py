@@ -317,9 +317,9 @@ def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
     assert "hunter2" not in said
 
 
-@pytest.mark.parametrize(("scheduled", "begins"), [("True", False), ("False", True), (False, True)])
-def test_what_a_person_has_stopped_no_schedule_starts(
-    scheduled: bool | str,
+@pytest.mark.parametrize(("unasked", "begins"), [("True", False), ("False", True), (False, True)])
+def test_what_a_person_has_stopped_only_a_person_starts(
+    unasked: bool | str,
     begins: bool,
     spec: StreamSpec,
     cluster: NotingCluster,
@@ -330,5 +330,5 @@ def test_what_a_person_has_stopped_no_schedule_starts(
     holding(spec, tmp_path / "lines")
     log = ControlLog(FilesRoot(spec.control).store(spec.name), spec.name)
     write(log, requested("stop", None), released(OLD, "stop", None))
-    said = checked(spec, cluster, monkeypatch, scheduled=scheduled)
-    assert ("and no schedule starts it" in said) is not begins
+    said = checked(spec, cluster, monkeypatch, unasked=unasked)
+    assert ("and only a person starts it" in said) is not begins

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow._shared.timezones import timezone
 from airflow.sdk import DAG, TriggerRule
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.soak import SoakOperator
@@ -118,7 +121,7 @@ def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
     ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
     context: Any = {
         "ti": ti,
-        "dag_run": SimpleNamespace(run_type=DagRunType.MANUAL),
+        "dag_run": SimpleNamespace(run_type=DagRunType.MANUAL, run_id="manual__1"),
         "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good", "rewind": "{}"},
     }
     tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
@@ -164,6 +167,29 @@ def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:
         assert SoakOperator(task_id="soak", deployment="x").seconds == 600  # type: ignore[call-arg]
 
 
+def first_run(dag: DAG) -> datetime:
+    """When Airflow's scheduler begins the first scheduled run."""
+    timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
+    start = dag.start_date and timezone.coerce_datetime(dag.start_date)
+    restriction = TimeRestriction(start, None, catchup=dag.catchup)
+    found = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    assert found is not None
+    return found.run_after
+
+
+def test_a_schedule_that_is_new_upgrades_nothing_before_its_time(streams: Path) -> None:
+    """It began at once, with the last time before: whoever wrote "Sundays" on a Thursday had an upgrade in a minute."""
+    now = datetime.now(UTC)
+    for hours, due in ((1, now), (-1, now)):
+        at = now + timedelta(hours=hours)
+        cron = f"{at.minute} {at.hour} * * {(at.weekday() + 1) % 7}"
+        (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + f'upgrade: {{schedule: "{cron}"}}\n')
+        assert first_run(upgrade(streams, "weekly")) > due
+    # The scheduler may come to it a moment late, and the DAG file may be read anew in that moment.
+    (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + 'upgrade: {schedule: "* * * * *"}\n')
+    assert first_run(upgrade(streams, "weekly")) <= datetime.now(UTC)
+
+
 def test_it_may_have_a_schedule(streams: Path) -> None:
     assert upgrade(streams).schedule is None
     (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + 'upgrade: {schedule: "0 4 * * 0"}\n')
@@ -172,9 +198,14 @@ def test_it_may_have_a_schedule(streams: Path) -> None:
     timetable: Any = weekly.timetable
     assert (timetable.expression, weekly.catchup) == ("0 4 * * 0", False)
     check: Any = weekly.get_task("check")
-    asked = [check.render_template(check.scheduled, {"dag_run": SimpleNamespace(run_type=kind)}) for kind in DagRunType]
-    assert asked.count("True") == 1
-    assert asked[list(DagRunType).index(DagRunType.SCHEDULED)] == "True"
+
+    def unasked(kind: DagRunType, run: str) -> bool:
+        text = check.render_template(check.unasked, {"dag_run": SimpleNamespace(run_type=kind, run_id=run)})
+        return {"True": True, "False": False}[text]
+
+    assert [kind for kind in DagRunType if unasked(kind, f"{kind}__1")] == [DagRunType.SCHEDULED]
+    assert unasked(DagRunType.OPERATOR_TRIGGERED, "change__1a__weekly-1"), "by the watch, for `upgrade.on_change`"
+    assert not unasked(DagRunType.OPERATOR_TRIGGERED, "operate__manual__1"), "by the form"
     (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + "upgrade: {schedule: weekly}\n")
     with pytest.raises(SpecError, match=r"line \d+, upgrade.schedule: is no cron expression"):
         upgrade(streams, "wrong")
