@@ -95,8 +95,6 @@ def history(args: Namespace) -> None:
     read_connections()
     try:
         spec = given_stream_as_far_as_known(args)
-        if not spec.control:
-            raise SpecError(spec.problem)
         found = StreamHook.of(spec).observe()
         events = with_gaps(found, life(found.records, found.state)[-args.last :])
     except StreamError as error:

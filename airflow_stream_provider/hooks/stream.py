@@ -26,7 +26,7 @@ from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.targets import stream_sources
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name
 from airflow_stream_provider.lifecycle.record import Kind
@@ -88,7 +88,13 @@ class StreamHook(BaseHook):
 
     @classmethod
     def of(cls, spec: StreamSpec) -> StreamHook:
-        """Return the hook of a stream."""
+        """Return the hook of a stream.
+
+        :raises StreamError: its YAML cannot be used, and it is not known where its control log is. Not a SpecError: a
+            file that is just being written is whole again when a task is retried.
+        """
+        if not spec.control:
+            raise StreamError(spec.problem)
         return cls(spec.name, spec.control, spec.cluster, spec.kafka, spec.storage, spec.storage_connection)
 
     @property

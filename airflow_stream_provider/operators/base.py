@@ -85,9 +85,6 @@ class StreamOperator(BaseOperator):
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        if not self.stream.control:
-            # Not a SpecError: a file that is just being written is whole again when the task is retried.
-            raise StreamError(self.stream.problem)
         hook = StreamHook.of(self.stream)
         if not hook.cluster_conn_id and hook.exists():
             used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]

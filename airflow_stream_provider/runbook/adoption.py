@@ -9,7 +9,6 @@ from airflow.sdk import BaseOperator, Context, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.runbook.question import QuestionOperator, answered_by
@@ -139,9 +138,6 @@ class JobEndedOperator(QuestionOperator):
         if self.known:
             raise AirflowSkipException(f"Nobody is asked: the end of the old job is settled by {self.known}.")
         with failing_without_retry():
-            if not self.stream.control:
-                # Not a SpecError: the file may be mended when the task is retried.
-                raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
             return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, hook.observe().holding))
 
