@@ -120,7 +120,14 @@ def test_of_a_yaml_of_which_nothing_is_known_the_form_says_the_file_and_the_line
     (broken,) = read_folder(tmp_path)
     with pytest.raises(StreamError, match=r"orders\.yaml, line 3: this is not YAML"):
         look(broken.known, "stop")
-    done = {"stream": "orders", "operation": "stop", "phase": "running", "held": None, "holds": False, "parts": []}
+    done: dict[str, Any] = {
+        "stream": "orders",
+        "operation": "stop",
+        "phase": "running",
+        "held": None,
+        "holds": False,
+        "parts": [],
+    }
     ti = SimpleNamespace(xcom_pull=lambda task_ids: {**done, "will": [], "done": "It was done.", "reason": "why"})
     context: Any = {"ti": ti}
     with pytest.raises(StreamError, match=r"orders\.yaml, line 3: this is not YAML"):

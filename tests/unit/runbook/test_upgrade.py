@@ -170,7 +170,7 @@ def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:
 def first_run(dag: DAG) -> datetime:
     """When Airflow's scheduler begins the first scheduled run."""
     timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
-    start = dag.start_date and timezone.coerce_datetime(dag.start_date)
+    start = None if dag.start_date is None else timezone.coerce_datetime(dag.start_date)
     restriction = TimeRestriction(start, None, catchup=dag.catchup)
     found = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
     assert found is not None
