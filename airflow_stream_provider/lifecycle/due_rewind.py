@@ -32,6 +32,10 @@ class DueRewind(NamedTuple):
     stood: Mapping[str, int]
     owed: bool
 
+    def covers(self, wanted: WantedRewind) -> bool:
+        """Whether this does what another one asks for: it is done once."""
+        return self.wanted.to == wanted.to and wanted.queries.keys() <= self.wanted.queries.keys()
+
     def left_undone(self, why: str) -> str:
         """Return what people are told when nobody does it any more."""
         return (

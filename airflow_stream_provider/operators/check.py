@@ -103,7 +103,7 @@ class CheckReleaseOperator(ReleaseOperator):
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None
-            self._check_rewind(stored, snapshot)
+            self._check_rewind(stored, snapshot, identity)
             findings = refuse(preflight(self.hook, requested, snapshot, stored))
             release = stored or self.hook.releases.publish(requested)
             one = strategy is Strategy.RESTART or not snapshot.holding
@@ -132,16 +132,16 @@ class CheckReleaseOperator(ReleaseOperator):
 
         return stored_release(self.hook, snapshot.state, self.stored)
 
-    def _check_rewind(self, stored: Release | None, snapshot: Snapshot) -> None:
-        """Check that what is to be read again is well-formed, and that the release obeys it and is still what holds.
+    def _check_rewind(self, stored: Release | None, snapshot: Snapshot, identity: TaskIdentity) -> None:
+        """Check that what is to be read again is well-formed, that the release obeys it, and that it is still to be.
 
-        :raises StreamError: it is not, the runtime of the release would leave it out, or another release has come to
-            hold since it was asked for, say while a person thought about it: that would be replaced.
+        :raises StreamError: it is not, or the runtime of the release would leave it out.
         """
         from airflow_stream_provider.lifecycle.formats import check_release
-        from airflow_stream_provider.planning.rewind import read_rewind
+        from airflow_stream_provider.planning.rewind import overtaken, read_rewind
 
-        if read_rewind(self.rewind) is None:
+        wanted = read_rewind(self.rewind)
+        if wanted is None:
             return
         if stored is None:
             raise SpecError(
@@ -149,14 +149,9 @@ class CheckReleaseOperator(ReleaseOperator):
                 next_step="Use `airflow streams rewind`, or the operation `rewind` of the form.",
             )
         check_release(stored, ["rewind"])
-        last = snapshot.state.last_driver
-        held = snapshot.state.deployments[last.deployment] if last is not None else None
-        if held is not None and held.release.hash != stored.hash:
-            raise StreamError(
-                f"By now release {held.release.version} ({held.id}) holds the stream, or held it last, and records "
-                f"were to be read again with release {stored.version} ({stored.hash[:12]}).",
-                next_step="Nothing was touched. Ask for it again: the release that holds then does it.",
-            )
+        why = overtaken(snapshot, wanted, stored, identity.run)
+        if why:
+            raise StreamError(why, next_step="Nothing was touched. If it is still wanted, ask for it again.")
 
     def _chosen(self) -> Strategy:
         """Return the strategy that the task was given.

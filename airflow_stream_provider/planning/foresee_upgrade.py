@@ -81,7 +81,7 @@ def _asked_before(asked: Asked, wanted: WantedRewind) -> Foreseen | None:
     if due is None or undone(snapshot.state, beat):
         return None
     said = beat.rewind if beat is not None else ""
-    if due.wanted.to == wanted.to and wanted.queries.keys() <= due.wanted.queries.keys():
+    if due.covers(wanted):
         done = f"{due.mark} was to go back to there, and that is done once."
         return asked.done(" ".join(filter(None, (done, said, "Give another time to go back again."))))
     if said:

@@ -11,8 +11,11 @@ from typing import Any
 
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
+from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.fields import seconds
 
 # A record that is dated at most so many seconds in the future counts as one of now: clocks differ.
@@ -171,6 +174,29 @@ def read_rewind(text: str) -> WantedRewind | None:
     except ValueError:
         data = None
     return WantedRewind.from_json(data)
+
+
+def overtaken(snapshot: Snapshot, wanted: WantedRewind, release: Release, run: str) -> str:
+    """Return why a rewind is not begun, which was asked for some time ago; empty: it is.
+
+    A person may have thought about it for long, and another run been waited for.
+
+    :param release: that held when it was asked for, and is deployed for it.
+    :param run: what the authors of the records of its own run begin with: that may be cleared.
+    """
+    state, last = snapshot.state, snapshot.state.last_driver
+    held = state.deployments[last.deployment] if last is not None else None
+    if held is not None and held.release.hash != release.hash:
+        return (
+            f"By now release {held.release.version} ({held.id}) holds the stream, or held it last, and records were to "
+            f"be read again with release {release.version} ({release.hash[:12]}), which would replace that."
+        )
+    due = due_rewind(state, state.holder or "")
+    if due is None or not due.covers(wanted) or undone(state, snapshot.holder_heartbeat):
+        return ""
+    if state.deployments[due.mark].declared.by.startswith(run):
+        return ""
+    return f"{due.mark} was to go back to there, and that is done once."
 
 
 def _gone(query: str, each: PartitionPast, to: float) -> str:

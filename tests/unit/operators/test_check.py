@@ -18,7 +18,10 @@ from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle import formats
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.operators.check import CheckReleaseOperator
+from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
@@ -309,6 +312,30 @@ def test_what_does_not_hold_any_more_reads_nothing_again(spec: StreamSpec, monke
         f"release v2 ({NEW_DEPLOYMENT}) holds the stream, or held it last, and records were to be read again with"
         in said
     )
+
+
+def test_what_two_people_have_asked_for_at_once_is_read_again_once(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both forms had looked before either got its yes: the second run waited for the first, and went back once more."""
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
+    hook = StreamHook(spec.name, spec.control, spec.cluster)
+    hook.create()
+    shown, wanted = RequestedRelease.of(spec), {"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}}
+    assert hook.declare(
+        shown, OLD_DEPLOYMENT, "why", "airflow:dag/run/submit", 0, rewind=WantedRewind.from_json(wanted)
+    )
+    holds = [submitted(OLD_DEPLOYMENT), standby(OLD), requested("start", OLD), ready("start", OLD)]
+    write(hook.control_log, *holds, acquired(OLD, "start", 1))
+    back: dict[str, Any] = {"stored": shown.make()[0].hash, "rewind": json.dumps(wanted)}
+    assert checked(spec, NotingCluster(), monkeypatch, **back)["rewind"], "the same run, which a person has cleared"
+    monkeypatch.setattr(TaskIdentity, "run", "airflow:dag/other/")
+    said = checked(spec, NotingCluster(), monkeypatch, **back)
+    assert f"{OLD_DEPLOYMENT} was to go back to there, and that is done once." in said
+    later = {**back, "rewind": json.dumps({**wanted, "to": 1764000001.0})}
+    assert checked(spec, NotingCluster(), monkeypatch, **later)["rewind"]
+    hook.control_log.beat(OLD, Heartbeat(counter=1, rewind="It was left undone.", rewind_undone=True))
+    assert checked(spec, NotingCluster(), monkeypatch, **back)["rewind"]
 
 
 def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
