@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
@@ -23,7 +25,8 @@ class SubmitStandbyOperator(ReleaseOperator):
     """Publish, declare and submit a release, and wait until it is up, rehearsed and warm. The holder is not touched.
 
     Fails when the rehearsal is refused, when the driver never comes up, or when the cluster has no room for it: the
-    message says what is free and what was asked for.
+    message says what is free and what was asked for. Also when somebody else has stopped the stream since the run was
+    triggered, which may have waited for another one.
 
     :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is declared then,
         though files, YAML or form have changed since; default: what they say now is published. (templated)
@@ -34,6 +37,9 @@ class SubmitStandbyOperator(ReleaseOperator):
     """
 
     template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind")
+
+    _asked_at = math.inf
+    """When the run was triggered, in seconds since 1970."""
 
     def __init__(
         self,
@@ -49,10 +55,24 @@ class SubmitStandbyOperator(ReleaseOperator):
         self.redeployed = redeployed
 
     @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.stand_by import bring_up
+    def begin(self, context: Context) -> None:
+        super().begin(context)
+        run = context.get("dag_run")
+        self._asked_at = math.inf if run is None else run.run_after.timestamp()
 
-        return bring_up(snapshot, self.subject(identity), outcome, self.reason or identity.by)
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.lifecycle.errors import HandOverFailed
+        from airflow_stream_provider.planning.stand_by import bring_up
+        from airflow_stream_provider.planning.steps import GiveUp
+        from airflow_stream_provider.planning.stop import stopped_since
+
+        mine = self.subject(identity)
+        # Here, and not where the run begins: a stop ends what was declared before it, and nothing is declared after it.
+        why = "" if mine in snapshot.state.deployments else stopped_since(snapshot, self._asked_at, identity.run)
+        if why:
+            return GiveUp(HandOverFailed(why, next_step="Nothing was submitted. If it shall run, ask for it again."))
+        return bring_up(snapshot, mine, outcome, self.reason or identity.by)
 
     @override
     def subject(self, identity: TaskIdentity) -> str:

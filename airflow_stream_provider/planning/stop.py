@@ -65,6 +65,27 @@ def stoppable(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
     return to_retire(snapshot, identity, next(asked, None))
 
 
+def stopped_since(snapshot: Snapshot, since: float, run: str) -> str:
+    """Return that the stream was stopped after a moment, in seconds since 1970, and not started again; else nothing.
+
+    :param run: what the authors of the records of one's own run begin with, whose stops do not count.
+    """
+    for record in reversed(snapshot.records):
+        if record.kind == Kind.ACQUIRED:
+            break
+        stops = record.kind == Kind.STOPPED or (record.kind == Kind.REQUESTED and record.get("to") is None)
+        if not stops or record.at <= since or record.by.startswith(run):
+            continue
+        request = snapshot.state.requests.get(record["request"])
+        if request is None or request.stage is not RequestStage.ABORTED:
+            why = record.get("reason")
+            return (
+                f"The stream was stopped by {record.by}{f' ({why})' if why else ''} since this was asked for, and only "
+                "a person starts it."
+            )
+    return ""
+
+
 def _mine(state: StreamState, identity: TaskIdentity) -> Request | None:
     """Return the newest stop that this task has asked for."""
     asked = (r for r in reversed(state.requests.values()) if r.by == identity.by and r.to is None)

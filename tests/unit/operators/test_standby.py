@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,11 +32,13 @@ from tests.support.story import (
     failed,
     hash_of,
     record,
+    released,
+    requested,
     standby,
     submitted,
     write,
 )
-from tests.support.tasks import IDENTITY, run
+from tests.support.tasks import IDENTITY, context, run
 from tests.support.team import Standby
 from tests.support.tries import Tries
 
@@ -99,6 +103,28 @@ def test_what_was_checked_waits_for_a_yaml_that_can_be_used(
         run(SubmitStandbyOperator(task_id="t", stream=broken, checked=CHECKED))
     assert not isinstance(caught.value, SpecError)
     assert log.records() == []
+
+
+def test_what_was_asked_for_before_a_stop_starts_nothing_after_it(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that had waited for another upgrade started the stream again, which somebody had stopped meanwhile."""
+    monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: None)
+    write(log, *RUNNING, requested("stop", None, by="airflow:orders__operate/x/stop"), released(OLD, "stop", None))
+    stop = next(each for each in log.history() if each.kind == "requested" and each.get("to") is None)
+
+    def begun(asked: float) -> None:
+        triggered = SimpleNamespace(run_after=datetime.fromtimestamp(asked, UTC))
+        task = SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED)
+        task.execute({**context(), "dag_run": triggered})
+
+    with pytest.raises(
+        AirflowFailException, match=r"stopped by airflow:orders__operate/x/stop .* since this was asked"
+    ):
+        begun(stop.at - 1)
+    assert IDENTITY.deployment("orders", "1.9") not in log.refresh().deployments
+    with pytest.raises(TaskDeferred):
+        begun(stop.at + 1)
 
 
 @pytest.mark.parametrize("given", ["{", "[1]", '{"hash": ""}', '{"version": "1", "hash": "../.."}'])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
@@ -10,7 +12,7 @@ from airflow_stream_provider.planning.deaths import DriversGone
 from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Wait
-from airflow_stream_provider.planning.stop import stop
+from airflow_stream_provider.planning.stop import stop, stopped_since
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.snapshots import BOTH, RUNNING, snapshot, up
 from tests.support.story import (
@@ -45,6 +47,24 @@ def test_a_stop_asks_the_holder_then_ends_every_driver() -> None:
     done = stop(snapshot(*retired, drivers=gone), identity, None, "why")
     assert isinstance(done, Done)
     assert done.result["stopped"] is True
+
+
+def test_what_was_stopped_since_is_known_by_who_and_when() -> None:
+    run = "airflow:orders__upgrade/weekly/"
+    # By the clock of a driver, which may be wrong.
+    let_go = replace(released(OLD, "stop", None), at=1.0)
+    by_a_person = [*RUNNING, requested("stop", None), let_go]
+    assert "stopped by airflow (a person wants it)" in stopped_since(snapshot(*by_a_person), 99.0, run)
+    assert not stopped_since(snapshot(*by_a_person), 100.0, run), "it was asked for after that"
+    assert stopped_since(snapshot(*RUNNING, requested("stop", None)), 99.0, run), "it is about to stop"
+    assert not stopped_since(snapshot(*RUNNING), 99.0, run)
+    assert stopped_since(snapshot(*RUNNING, failed(OLD), stopped("s")), 99.0, run), "what nobody held"
+    own = [*RUNNING, requested("stop", None, by=f"{run}stop_first"), released(OLD, "stop", None)]
+    assert not stopped_since(snapshot(*own), 99.0, run)
+    again = [*by_a_person, *up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2)]
+    assert not stopped_since(snapshot(*again), 99.0, run), "somebody has started it since"
+    missed = record("aborted", request="stop", reason="late", at=300.0)
+    assert not stopped_since(snapshot(*RUNNING, requested("stop", None), missed), 99.0, run), "it goes on"
 
 
 def test_a_cleared_stop_leaves_what_was_started_since_alone() -> None:
