@@ -116,7 +116,8 @@ def test_what_was_asked_for_before_a_stop_starts_nothing_after_it(
     def begun(asked: float) -> None:
         triggered = SimpleNamespace(run_after=datetime.fromtimestamp(asked, UTC))
         task = SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED)
-        task.execute({**context(), "dag_run": triggered})
+        given: Any = {**context(), "dag_run": triggered}
+        task.execute(given)
 
     with pytest.raises(
         AirflowFailException, match=r"stopped by airflow:orders__operate/x/stop .* since this was asked"
