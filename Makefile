@@ -65,11 +65,10 @@ test: $(READY) ## lint, types, unit, integration, a hand-over, two faults on the
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
 		-m "demo or not (system or matrix)"
 
-# Those of the whole stack one by one: each has a Kafka, a Spark cluster and an Airflow of its own.
+# As those of `make test`; each worker has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
 test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (45 min)
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 -m system tests/unit tests/integration
-	$(BIN)/pytest -m system tests/system
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 --no-loadscope-reorder -m system tests/unit tests/integration tests/system
 
 # Whoever is killed; side by side in one Airflow at a time.
 .PHONY: test-chaos

@@ -19,6 +19,7 @@ LONGEST_FIRST = (HERE / "system", REAL / "runtime", REAL / "airflow", REAL / "se
 # runtime that start drivers of their own.
 BY_FILE = ("airflow", "lifecycle")
 ALONE = ("scripts", "hand_over", "lease_watchdog", "offsets_group", "python39")
+ONE_STACK = ("faults", "hand_over")  # of tests/system, the two that `make test` has tests of
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,7 +44,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             folder = file.parent.name
             if folder == "stories":
                 return nodeid.rpartition("[")[2].partition("-")[0].rstrip("]")  # a whole stack for each world
-            alone = folder in BY_FILE or (folder == "runtime" and file.stem.endswith(ALONE))
+            alone = (
+                folder in BY_FILE
+                or (folder == "runtime" and file.stem.endswith(ALONE))
+                or (folder == "system" and not file.stem.endswith(ONE_STACK))
+            )
             return str(file if alone else file.parent)
 
     return ByFolder(config, log)
