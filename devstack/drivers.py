@@ -66,7 +66,7 @@ class SubmittedDriver:
             self._tree = [root, *root.children(recursive=True)]
         except psutil.NoSuchProcess:
             pass
-        return [process for process in self._tree if _lives(process)]
+        return [process for process in self._tree if lives(process)]
 
     def python(self) -> psutil.Process:
         """Return the Python process that runs the launcher."""
@@ -245,7 +245,8 @@ def hand_run_stream(root: Path, control: ControlRoot | None = None) -> Iterator[
         stream.stop_all()
 
 
-def _lives(process: psutil.Process) -> bool:
+def lives(process: psutil.Process) -> bool:
+    """Whether a process is there and no zombie."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:  # it has ended between the two looks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.open_place import address_of, open_place
 from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
 from devstack.commits import CommitWatcher
-from devstack.drivers import HandRunStream, wait_for
+from devstack.drivers import HandRunStream, lives, wait_for
 from devstack.places import Storage
 from devstack.producer import Producer
 from devstack.stack import LocalStack
@@ -133,12 +133,13 @@ class StackStream(HandRunStream):
                     found.update({p.pid: p for p in [process, *process.children(recursive=True)]})
             except psutil.NoSuchProcess:
                 continue
-        return [p for p in found.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in found.values() if lives(process)]
 
     def kill(self, incarnation: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to all processes of a driver."""
         for process in self.processes(incarnation):
-            process.send_signal(number)
+            with suppress(psutil.NoSuchProcess):  # Hadoop starts children that end at once, such as chmod
+                process.send_signal(number)
 
     def audit(self, *, failures: tuple[tuple[float, float], ...] = ()) -> Records:
         """Stop the producer, wait until every order is in the output, and count.

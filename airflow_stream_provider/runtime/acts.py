@@ -216,7 +216,8 @@ class Acts:
         """
         try:
             # Never empty: who asks for another one waits for what became of this.
-            self._heartbeat.rewind = self._queries.rewind(queries, due, committed) or "No query had to go back."
+            said = self._queries.rewind(queries, due, committed)
+            self._heartbeat.rewind = said or "No query had to go back any more."
         except ControlLogReplaced:
             raise
         except Exception as error:

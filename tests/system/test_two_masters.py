@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -158,9 +159,14 @@ def test_the_master_is_killed_in_mid_fence(
             killed.append(kill_leader(orders.stack))
 
     monkeypatch.setattr(pilot.hook, "kill", fatal)
-    frozen = orders.processes(one)
     orders.kill(one, signal.SIGSTOP)
-    wait_for("it to be frozen", lambda: all(p.status() == psutil.STATUS_STOPPED for p in frozen))
+
+    def frozen() -> bool:
+        with suppress(psutil.NoSuchProcess):  # a child that was ending
+            return all(process.status() == psutil.STATUS_STOPPED for process in orders.processes(one))
+        return False
+
+    wait_for("it to be frozen", frozen)
     in_flight = orders.in_flight()
 
     assert tried_again(lambda: pilot.take_over("two"))["holder"] == "two"

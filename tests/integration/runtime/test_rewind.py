@@ -218,7 +218,8 @@ def _is_done_once(stream: HandRunStream, orders: Orders, place: Storage, dies: s
     orders.wait_for(twice)
     beat = stream.log.heartbeat(after)
     assert beat is not None
-    said = "" if replaced == 2 else f"lines goes back after batch {batch}, and reads 80 records again."
+    goes_back = f"lines goes back after batch {batch}, and reads 80 records again."
+    said = "No query had to go back any more." if replaced == 2 else goes_back
     assert (beat.rewind, beat.rewind_undone) == (said, False)
 
     # And nobody does it once more when batches have run since.
