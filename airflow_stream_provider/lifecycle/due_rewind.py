@@ -2,7 +2,8 @@
 
 A rewind is carried out by the first driver of its deployment that holds, before its queries start. If that one is lost,
 nobody knows how far it came; so whoever holds next looks at the checkpoint, where what was done is marked, and does the
-rest. It is never done behind a batch that was run since: those records would be read a third time. Pure.
+rest. So it is where that one was told to end before it had started anything. It is never done behind a batch that was
+run since: those records would be read a third time. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class DueRewind(NamedTuple):
     :param mark: id of the deployment that it was asked of.
     :param stood: by checkpoint, the last batch before that deployment came to hold first; what the log does not tell is
         missing.
-    :param owed: whether another driver was to do it, which was lost.
+    :param owed: whether another driver was to do it, which was lost, or ended before it had begun.
     """
 
     wanted: WantedRewind

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
@@ -207,6 +208,17 @@ def test_one_that_has_let_go_had_done_it() -> None:
     driver.clock.now += 10.2
     work(driver)
     assert driver.did == ["acquired", "hold", "start"], "it has taken the stream back"
+
+
+def test_one_that_is_terminated_before_it_has_begun_leaves_it_to_the_next() -> None:
+    """Found by a review: it had acquired, and learned that late; by its release the log took it for done."""
+    driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
+    driver.queries.ends = {}  # as of queries that were not started
+    driver.agent.terminate()
+    work(driver)
+    assert driver.did == ["let go", QUICK_STOP, "released"]
+    due = due_rewind(driver.log.refresh(), OLD)
+    assert due is not None and due.owed, "nobody has read anything again"
 
 
 def test_one_that_starts_again_in_place_looks_no_more_whether_it_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
