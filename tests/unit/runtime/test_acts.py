@@ -302,6 +302,18 @@ def test_a_rehearsal_begins_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -
     assert (driver.did, driver.record()["reason"]) == (["failed", "halt"], "The query keeps state.")
 
 
+def test_a_driver_that_the_cluster_starts_again_later_needs_no_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: Kafka had deleted by then what its deployment had read again, and each one failed for that."""
+
+    def refuse(wanted: object) -> None:
+        raise CheckpointError("Kafka has deleted it.")
+
+    driver = FakeDriver(TWIN, reads_again(*HANDED_OVER))
+    monkeypatch.setattr(driver.queries, "check_rewind", refuse)
+    work(driver)
+    assert driver.did == ["rehearse"]
+
+
 def test_a_driver_that_cannot_go_back_fails_and_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise CheckpointError("Batch 8 is not committed.")
