@@ -103,7 +103,7 @@ class CheckReleaseOperator(ReleaseOperator):
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None
-            self._check_rewind(stored)
+            self._check_rewind(stored, snapshot, identity)
             findings = refuse(preflight(self.hook, requested, snapshot, stored))
             release = stored or self.hook.releases.publish(requested)
             one = strategy is Strategy.RESTART or not snapshot.holding
@@ -132,13 +132,13 @@ class CheckReleaseOperator(ReleaseOperator):
 
         return stored_release(self.hook, snapshot.state, self.stored)
 
-    def _check_rewind(self, stored: Release | None) -> None:
-        """Check that what is to be read again is well-formed, and that the release obeys it.
+    def _check_rewind(self, stored: Release | None, snapshot: Snapshot, identity: TaskIdentity) -> None:
+        """Check that what is to be read again is well-formed, that the release obeys it, and that it is still wanted.
 
-        :raises StreamError: it is not, or the runtime of the release would leave it out.
+        :raises StreamError: it is not, or the runtime of the release would leave it out, or another driver holds.
         """
         from airflow_stream_provider.lifecycle.formats import check_release
-        from airflow_stream_provider.planning.rewind import read_rewind
+        from airflow_stream_provider.planning.rewind import read_rewind, refuse_another_holder
 
         if read_rewind(self.rewind) is None:
             return
@@ -148,6 +148,7 @@ class CheckReleaseOperator(ReleaseOperator):
                 next_step="Use `airflow streams rewind`, or the operation `rewind` of the form.",
             )
         check_release(stored, ["rewind"])
+        refuse_another_holder(self.rewind, snapshot.state, identity)
 
     def _chosen(self) -> Strategy:
         """Return the strategy that the task was given.

@@ -66,7 +66,8 @@ def foresee_rewind(asked: Asked) -> Foreseen:
     return replace(
         asked.will(*will, reads_again=again, release=held.release.hash),
         parts=(Operation.UPGRADE,),
-        rewind=found.wanted.to_json(),
+        # By `held`, `check` knows whether it is still what somebody said yes to (`refuse_another_holder`).
+        rewind={**found.wanted.to_json(), "held": held.id},
     )
 
 

@@ -13,6 +13,8 @@ from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.fields import seconds
 
 # A record that is dated at most so many seconds in the future counts as one of now: clocks differ.
@@ -171,6 +173,24 @@ def read_rewind(text: str) -> WantedRewind | None:
     except ValueError:
         data = None
     return WantedRewind.from_json(data)
+
+
+def refuse_another_holder(text: str, state: StreamState, identity: TaskIdentity) -> None:
+    """Check that the driver still holds of which somebody said yes to a rewind, unless the task's run has begun with it.
+
+    Meanwhile another rewind may have been done, or another release deployed; where the form asks, for an hour.
+
+    :param text: as of `read_rewind`, and sound. An earlier version of the command says nothing of who held.
+    :raises SpecError: another one holds, or nobody.
+    """
+    said, holds = json.loads(text).get("held"), state.holding_deployment
+    begun = any(each.declared.by.startswith(identity.run) for each in state.deployments.values())
+    if said is None or begun or (holds is not None and holds.id == said):
+        return
+    raise SpecError(
+        f"{said!s:.100} held the stream when it was asked for, and {holds.id if holds else 'nobody'} does now.",
+        next_step="Nothing was touched. Look what has happened since (`airflow streams history`); then ask again.",
+    )
 
 
 def _gone(query: str, each: PartitionPast, to: float) -> str:

@@ -276,6 +276,35 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     assert "line 3" in refusal(broken, stored=stored.hash)
 
 
+def test_a_rewind_is_of_the_driver_that_held_when_a_person_said_yes_to_it(
+    spec: StreamSpec, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Found by a review: the form asks for an hour, in which another rewind was done, or another release deployed.
+
+    The records were read twice again then, and the stream was set back to the old release, without a word.
+    """
+    holding(spec, tmp_path / "lines")
+    hook = StreamHook(spec.name, spec.control, spec.cluster)
+
+    def deploy(name: str, by: str) -> str:
+        assert hook.declare(RequestedRelease.of(spec), name, "why", by, hook.control_log.refresh().seq)
+        return hook.control_log.state.deployments[name].release.hash
+
+    stored = deploy("s-v1-1a2b3c4d", "somebody")
+
+    def begins(held: str) -> Any:
+        wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}, "held": held})
+        return checked(spec, cluster, monkeypatch, stored=stored, rewind=wanted)
+
+    assert begins(OLD_DEPLOYMENT)["redeployed"]
+    said = begins("s-v1-1a2b3c4d")
+    assert f"s-v1-1a2b3c4d held the stream when it was asked for, and {OLD_DEPLOYMENT} does now." in said
+    write(hook.control_log, requested("stop", None), released(OLD, "stop", None))
+    assert f"{OLD_DEPLOYMENT} held the stream when it was asked for, and nobody does now." in begins(OLD_DEPLOYMENT)
+    deploy("s-v1-5e6f7a8b", "airflow:dag/run/submit")
+    assert begins(OLD_DEPLOYMENT)["redeployed"], "it is cleared, and has begun before"
+
+
 def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
     said = refusal(spec, reason="password=hunter2")
     assert "looks like a secret" in said
