@@ -9,8 +9,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
-from airflow_stream_provider.planning.asked import author
 from airflow_stream_provider.planning.descent import asked_for_last
+from airflow_stream_provider.planning.stop import stopped_by_another
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -36,17 +36,18 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
     return f"{wanted.hash[:16]}__{newest.id}" if another else ""
 
 
-def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec) -> None:
-    """Check that an upgrade may begin which `upgrade.schedule` has triggered, and no person.
+def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: str) -> None:
+    """Check that an upgrade may begin which no person has triggered.
 
+    :param run: that carries it out; see `TaskIdentity.run`. What it has done before it was cleared is no reason.
     :raises StreamError: the stream was stopped, or never ran; or the YAML asks for a release that was refused, or that
         somebody went back from; or as `unasked_release`.
     """
     by_hand = "To have it all the same, trigger this DAG by hand."
-    if state.phase is StreamPhase.STOPPED:
-        stop = next((each for each in reversed(state.requests.values()) if each.to is None), None)
+    stopped = stopped_by_another(state, run)
+    if stopped:
         raise StreamError(
-            f"The stream was stopped by {'somebody' if stop is None else author(stop)}, and no schedule starts it.",
+            f"The stream was stopped by {stopped}, and no schedule starts it.",
             next_step=f"Nothing was touched. {by_hand}",
         )
     newest, held = asked_for_last(state), state.deployments.get(deployment_of(state.last_holder or ""))
@@ -56,7 +57,7 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec) -> No
             "be adopted.",
             next_step=f"Nothing was touched. {by_hand}",
         )
-    if newest.release.hash == held.release.hash:
+    if newest.release.hash == held.release.hash or newest.declared.by.startswith(run):
         return
     _, another = _compared(hook, newest, spec)
     if another is False:

@@ -35,8 +35,8 @@ class CheckReleaseOperator(ReleaseOperator):
         (templated)
     :param rewind: from where that release reads records again, as `airflow streams rewind` fills it in; default: it
         goes on. (templated)
-    :param scheduled: whether a schedule asks for it, and no person: a stream that was stopped, and a release that was
-        refused or rolled back, are left alone then. (templated: `True` or `False`)
+    :param scheduled: whether a schedule or a change asks for it, and no person: a stream that was stopped, and a
+        release that was refused or rolled back, are left alone then. (templated: `True` or `False`)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
     `redeployed` (whether it is a stored one), `rewind` as it was given, `strategy`, `approval` (whether it needs a
@@ -99,7 +99,7 @@ class CheckReleaseOperator(ReleaseOperator):
             snapshot = self.hook.observe()
             self._leave_links(context, identity, snapshot)
             if str(self.scheduled) == "True":
-                refuse_unasked(self.hook, snapshot.state, self.stream)
+                refuse_unasked(self.hook, snapshot.state, self.stream, identity.run)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, SpecError, StreamError
 from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ class SubmitStandbyOperator(ReleaseOperator):
         though files, YAML or form have changed since; default: what they say now is published. (templated)
     :param redeployed: `redeployed` in that XCom: `upgrade.on_change` does not undo what is not of the YAML. (templated)
     :param rewind: `rewind` in that XCom: from where records are read again; default: none are. (templated)
+    :param scheduled: as of CheckReleaseOperator: fails where somebody has stopped the stream since. (templated: `True`
+        or `False`)
 
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind")
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind", "scheduled")
 
     def __init__(
         self,
@@ -41,9 +43,11 @@ class SubmitStandbyOperator(ReleaseOperator):
         checked: Mapping[str, Any] | str | None = None,
         redeployed: bool | str = False,
         rewind: str = "",
+        scheduled: bool | str = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.scheduled = scheduled
         self.rewind = rewind
         self.checked = checked
         self.redeployed = redeployed
@@ -51,8 +55,21 @@ class SubmitStandbyOperator(ReleaseOperator):
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.planning.stand_by import bring_up
+        from airflow_stream_provider.planning.steps import GiveUp
+        from airflow_stream_provider.planning.stop import stopped_by_another
 
-        return bring_up(snapshot, self.subject(identity), outcome, self.reason or identity.by)
+        mine = self.subject(identity)
+        # What is declared already is ended by a stop.
+        fresh = str(self.scheduled) == "True" and mine not in snapshot.state.deployments
+        stopped = stopped_by_another(snapshot.state, identity.run) if fresh else ""
+        if stopped:
+            return GiveUp(
+                HandOverFailed(
+                    f"The stream was stopped by {stopped} since it was checked, and no schedule starts it.",
+                    next_step="Nothing was touched. To have it all the same, trigger this DAG by hand.",
+                )
+            )
+        return bring_up(snapshot, mine, outcome, self.reason or identity.by)
 
     @override
     def subject(self, identity: TaskIdentity) -> str:

@@ -39,6 +39,8 @@ DECLARED_SECONDS = 3600.0
 LAST_GOOD = "last_good"
 # XCom: by stream the wish for which an upgrade was due at the look before (`upgrade.on_change`).
 CHANGED = "changed"
+# With what the names of the runs begin that such a wish triggers.
+BY_CHANGE = "change__"
 # Runs of NAME__revive that one look triggers: Airflow maps a task at most 1,024 times, and each is a task of its own.
 MAX_REVIVED = 100
 
@@ -222,7 +224,7 @@ class _Look:
         dags = {name: self._dag(folder.dags[name], "upgrade") for name in sorted(seen)}
         free = [name for name in dags if not self.ti.get_dr_count(dags[name], states=["queued", "running"])]
         # One run for each wish: if that could not even begin, people are told once, and clear it or change the YAML.
-        arguments = [{"trigger_dag_id": dags[name], "trigger_run_id": f"change__{seen[name]}"} for name in free]
+        arguments = [{"trigger_dag_id": dags[name], "trigger_run_id": f"{BY_CHANGE}{seen[name]}"} for name in free]
         return [{**each, "conf": {}} for each in arguments[:MAX_REVIVED]]
 
     def _has_room(self, dag: str, *, beside: bool) -> bool:

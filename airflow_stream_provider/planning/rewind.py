@@ -176,7 +176,7 @@ def read_rewind(text: str) -> WantedRewind | None:
 
 
 def refuse_another_holder(text: str, state: StreamState, identity: TaskIdentity) -> None:
-    """Check that the driver still holds of which somebody said yes to a rewind, unless the task's run has begun with it.
+    """Check that the deployment still holds that did when a rewind was said yes to, unless the run has begun with it.
 
     Meanwhile another rewind may have been done, or another release deployed; where the form asks, for an hour.
 

@@ -17,6 +17,7 @@ from airflow_stream_provider.operators.make_room import MakeRoomOperator
 from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.operators.watch import BY_CHANGE
 from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
@@ -33,6 +34,7 @@ _RELEASE = {
     "no_way_back": "{{ params.no_way_back }}",
 }
 _REASON = "{{ params.reason }}"
+_UNASKED = f"{{{{ dag_run.run_type == 'scheduled' or dag_run.run_id.startswith('{BY_CHANGE}') }}}}"
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
@@ -96,7 +98,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             strategy="{{ params.strategy }}",
             stored="{{ params.release }}",
             rewind="{{ params.rewind }}",
-            scheduled="{{ dag_run.run_type == 'scheduled' }}",
+            scheduled=_UNASKED,
             reason=_REASON,
             retries=0,
             **_RELEASE,
@@ -112,6 +114,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 checked=_CHECKED,
                 redeployed=_REDEPLOYED,
                 rewind=_REWIND,
+                scheduled=_UNASKED,
                 reason=_REASON,
                 trigger_rule=TriggerRule.NONE_FAILED,
                 **_RELEASE,

@@ -11,6 +11,7 @@ from airflow_stream_provider.control.releases import runtime_zip
 from airflow_stream_provider.hooks.changed import refuse_unasked, unasked_release
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.control_folder import folder_of
@@ -44,10 +45,10 @@ def change(yaml: Path) -> None:
     (yaml.parent.parent / "apps" / "a.py").write_text("x = 2\n")
 
 
-def refused(hook: StreamHook, yaml: Path) -> str:
+def refused(hook: StreamHook, yaml: Path, run: str = "airflow:dag/mine/") -> str:
     """Why an upgrade that the schedule has triggered does not begin; empty: it does."""
     try:
-        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml))
+        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml), run)
     except StreamError as error:
         return str(error)
     return ""
@@ -110,9 +111,25 @@ def test_nothing_is_due_where_the_stream_was_stopped_or_never_started(hook: Stre
     assert "No driver has held the stream yet" in refused(hook, yaml)
     write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
     assert not refused(hook, yaml), "a fresh driver of the same release, or what the YAML says by now"
-    write(hook.control_log, requested("stop", None), released(OLD, "stop", None))
+    stopped = "The stream was stopped by airflow (a person wants it), and no schedule starts it."
+    write(hook.control_log, requested("stop", None))
+    assert stopped in refused(hook, yaml), "found by a review: it ends its batch, and was started again after that"
+    write(hook.control_log, released(OLD, "stop", None))
     assert not due(hook, yaml)
-    assert "The stream was stopped by airflow (a person wants it), and no schedule starts it." in refused(hook, yaml)
+    assert stopped in refused(hook, yaml)
+
+
+def test_a_run_that_has_begun_is_not_refused_when_its_check_is_cleared(running: StreamHook, yaml: Path) -> None:
+    """Found by a review: it took its own release for one that was refused, and its own stop for that of a person."""
+    change(yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT)
+    assert "which was refused" in refused(running, yaml)
+    assert not refused(running, yaml, "me")
+    stop = requested("stop", None)
+    write(running.control_log, Record(stop.kind, stop.fields, by="me/stop_first", at=stop.at))
+    write(running.control_log, released(OLD, "stop", None))
+    assert "The stream was stopped by me/stop_first" in refused(running, yaml)
+    assert not refused(running, yaml, "me")
 
 
 def test_nothing_is_due_while_the_holder_changes(running: StreamHook, yaml: Path) -> None:

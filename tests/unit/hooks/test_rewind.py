@@ -221,7 +221,7 @@ def test_of_several_queries_the_one_that_can_is_named(hook: StreamHook, checkpoi
     assert found(hook, query="other").problem == "There is no query 'other'. There are: counts, out."
 
 
-def test_a_query_that_the_script_has_started_late_is_not_left_out_in_silence(hook: StreamHook, checkpoint: Path) -> None:
+def test_a_query_that_was_started_late_is_not_left_out_in_silence(hook: StreamHook, checkpoint: Path) -> None:
     """Found by a review: only the heartbeat knows of it, and all queries meant all the others."""
     holding(hook, described(checkpoint))
     queries = (QueryProgress("out"), QueryProgress("late"), QueryProgress("over", ended=True))

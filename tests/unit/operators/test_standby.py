@@ -15,6 +15,7 @@ from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.planning.condition import Observations
 from airflow_stream_provider.planning.conditions import StandbyUp
@@ -30,6 +31,7 @@ from tests.support.story import (
     failed,
     hash_of,
     record,
+    requested,
     standby,
     submitted,
     write,
@@ -87,6 +89,17 @@ def test_what_is_to_be_read_again_is_declared(
         run(SubmitStandbyOperator(task_id="t", stream=spec, checked=newer, rewind=json.dumps(wanted.to_json())))
     (deployment,) = log.refresh().deployments.values()
     assert deployment.rewind == wanted
+
+
+def test_a_stream_that_a_person_has_stopped_since_the_check_is_not_started_by_a_schedule(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    """Found by a review: what is declared after a stop was asked for is not ended by it, and came to hold."""
+    write(log, *RUNNING, requested("stop", None))
+    unasked = SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, scheduled="True")
+    with pytest.raises(AirflowFailException, match=r"stopped by airflow \(a person wants it\) since it was checked"):
+        run(unasked)
+    assert (log.refresh().phase, cluster.did) == (StreamPhase.STOPPING, [])
 
 
 def test_what_was_checked_waits_for_a_yaml_that_can_be_used(

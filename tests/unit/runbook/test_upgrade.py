@@ -104,7 +104,7 @@ def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
     dag = upgrade(streams)
     task: Any = dag.get_task("submit")
     ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
-    context: Any = {"ti": ti, "params": {**dag.params.dump(), "version": "v2"}}
+    context: Any = {"ti": ti, **run_of(DagRunType.MANUAL, "any"), "params": {**dag.params.dump(), "version": "v2"}}
     task.render_template_fields(context, dag.get_template_env())
     assert task.subject(IDENTITY) == IDENTITY.deployment("orders", version)
     if left:
@@ -118,7 +118,7 @@ def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
     ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
     context: Any = {
         "ti": ti,
-        "dag_run": SimpleNamespace(run_type=DagRunType.MANUAL),
+        **run_of(DagRunType.MANUAL, "manual__1"),
         "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good", "rewind": "{}"},
     }
     tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
@@ -164,6 +164,10 @@ def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:
         assert SoakOperator(task_id="soak", deployment="x").seconds == 600  # type: ignore[call-arg]
 
 
+def run_of(kind: DagRunType, run_id: str) -> Any:
+    return {"dag_run": SimpleNamespace(run_type=kind, run_id=run_id)}
+
+
 def test_it_may_have_a_schedule(streams: Path) -> None:
     assert upgrade(streams).schedule is None
     (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + 'upgrade: {schedule: "0 4 * * 0"}\n')
@@ -171,10 +175,14 @@ def test_it_may_have_a_schedule(streams: Path) -> None:
     weekly.validate()
     timetable: Any = weekly.timetable
     assert (timetable.expression, weekly.catchup) == ("0 4 * * 0", False)
-    check: Any = weekly.get_task("check")
-    asked = [check.render_template(check.scheduled, {"dag_run": SimpleNamespace(run_type=kind)}) for kind in DagRunType]
-    assert asked.count("True") == 1
-    assert asked[list(DagRunType).index(DagRunType.SCHEDULED)] == "True"
+    for name in ("check", "submit"):
+        task: Any = weekly.get_task(name)
+        asked = [task.render_template(task.scheduled, run_of(kind, "any")) for kind in DagRunType]
+        assert asked.count("True") == 1
+        assert asked[list(DagRunType).index(DagRunType.SCHEDULED)] == "True"
+        # By `upgrade.on_change`. Found by a review: it may have waited for days, with the DAG paused.
+        changed = run_of(DagRunType.OPERATOR_TRIGGERED, "change__2b__orders-1")
+        assert task.render_template(task.scheduled, changed) == "True"
     (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + "upgrade: {schedule: weekly}\n")
     with pytest.raises(SpecError, match=r"line \d+, upgrade.schedule: is no cron expression"):
         upgrade(streams, "wrong")

@@ -218,7 +218,8 @@ def test_one_that_is_terminated_before_it_has_begun_leaves_it_to_the_next() -> N
     work(driver)
     assert driver.did == ["let go", QUICK_STOP, "released"]
     due = due_rewind(driver.log.refresh(), OLD)
-    assert due is not None and due.owed, "nobody has read anything again"
+    assert due is not None, "nobody has read anything again"
+    assert due.owed
 
 
 def test_one_that_starts_again_in_place_looks_no_more_whether_it_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
