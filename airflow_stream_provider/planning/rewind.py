@@ -184,7 +184,8 @@ def refuse_another_holder(text: str, state: StreamState, identity: TaskIdentity)
     :raises SpecError: another one holds, or nobody.
     """
     said, holds = json.loads(text).get("held"), state.holding_deployment
-    begun = any(each.declared.by.startswith(identity.run) for each in state.deployments.values())
+    authors = [each.declared.by for each in state.deployments.values()] + [r.by for r in state.requests.values()]
+    begun = any(by.startswith(identity.run) for by in authors)
     if said is None or begun or (holds is not None and holds.id == said):
         return
     raise SpecError(

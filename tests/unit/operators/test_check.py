@@ -24,7 +24,7 @@ from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import checkpoint_trees as trees
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, released, requested, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, released, requested, stopped, write
 
 
 @pytest.fixture(autouse=True)
@@ -301,8 +301,8 @@ def test_a_rewind_is_of_the_driver_that_held_when_a_person_said_yes_to_it(
     assert f"s-v1-1a2b3c4d held the stream when it was asked for, and {OLD_DEPLOYMENT} does now." in said
     write(hook.control_log, requested("stop", None), released(OLD, "stop", None))
     assert f"{OLD_DEPLOYMENT} held the stream when it was asked for, and nobody does now." in begins(OLD_DEPLOYMENT)
-    deploy("s-v1-5e6f7a8b", "airflow:dag/run/submit")
-    assert begins(OLD_DEPLOYMENT)["redeployed"], "it is cleared, and has begun before"
+    write(hook.control_log, stopped("first", by="airflow:dag/run/stop_first"))
+    assert begins(OLD_DEPLOYMENT)["redeployed"], "it is cleared, and has stopped the stream itself"
 
 
 def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
