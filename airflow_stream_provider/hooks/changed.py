@@ -32,8 +32,8 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
     newest = asked_for_last(state)
     if newest is None or state.phase is not StreamPhase.RUNNING or state.open_request is not None:
         return ""
-    wanted, another = _compared(hook, newest, spec)
-    return f"{wanted.hash[:16]}__{newest.id}" if another else ""
+    wanted, another, problem = _compared(hook, newest, spec)
+    return f"{wanted.hash[:16]}__{newest.id}" if another and not problem else ""
 
 
 def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: str) -> None:
@@ -59,17 +59,19 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: 
         )
     if newest.release.hash == held.release.hash or newest.declared.by.startswith(run):
         return
-    _, another = _compared(hook, newest, spec)
-    if another is False:
-        raise StreamError(
-            f"The YAML asks for release {newest.release.version} ({newest.id}), which was refused, or which somebody "
-            f"went back from: {held.release.version} ({held.id}) held last. No schedule brings it again.",
-            next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
-        )
+    _, another, problem = _compared(hook, newest, spec)
+    if another:
+        return
+    asks = "Nobody can tell whether the YAML asks for anything but" if problem else "The YAML asks for"
+    raise StreamError(
+        f"{asks} release {newest.release.version} ({newest.id}), which was refused, or which somebody went back from: "
+        f"{held.release.version} ({held.id}) held last. No schedule brings it again. {problem}".rstrip(),
+        next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
+    )
 
 
-def _compared(hook: StreamHook, newest: Deployment, spec: StreamSpec) -> tuple[Release, bool | None]:
-    """Return the YAML's release, and whether it is another one than that of a deployment; None: that is not known."""
+def _compared(hook: StreamHook, newest: Deployment, spec: StreamSpec) -> tuple[Release, bool, str]:
+    """Return the YAML's release, whether it is another one than a deployment's, and why the files are not compared."""
     wanted, files = RequestedRelease.of(spec).make()
     found, problem = compare_with(hook, newest, spec, wanted, files)
-    return wanted, None if problem else any(each.field not in _OURS for each in found)
+    return wanted, any(each.field not in _OURS for each in found), problem

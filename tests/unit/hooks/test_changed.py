@@ -93,6 +93,24 @@ def test_a_stream_that_was_rolled_back_stays_so_until_the_yaml_changes(running: 
     assert not refused(running, yaml)
 
 
+def test_where_nobody_can_tell_a_release_that_was_refused_stays_away(
+    running: StreamHook, yaml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: the schedule brought it back once the provider was upgraded, with its stored files gone."""
+    change(yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT)
+    write(running.control_log, submitted(NEW_DEPLOYMENT), standby(NEW), failed(NEW))
+    newest = running.control_log.state.deployments[NEW_DEPLOYMENT].release
+    stored = folder_of(running.control_log) / "releases" / newest.hash
+    stored.chmod(0o770)
+    (stored / "a.py").unlink()
+    assert refused(running, yaml).startswith(f"The YAML asks for release 1 ({NEW_DEPLOYMENT}), which was refused")
+    monkeypatch.setattr("airflow_stream_provider.control.releases.runtime_zip", lambda: runtime_zip() + b"\n")
+    assert refused(running, yaml).startswith("Nobody can tell whether the YAML asks for anything but release 1")
+    yaml.write_text(yaml.read_text() + "arguments: [--limit, '5']\n")
+    assert not refused(running, yaml), "it does"
+
+
 def test_another_version_of_the_provider_upgrades_nothing_by_itself(
     running: StreamHook, yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
