@@ -255,7 +255,8 @@ def test_a_look_ahead_tells_it_all(
     holding(hook, described(checkpoint))
     looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
     assert looked.parts == (Operation.UPGRADE,), looked
-    assert json.loads(json.dumps(looked.to_json()))["rewind"] == found(hook).wanted.to_json()
+    wanted = {**found(hook).wanted.to_json(), "held": OLD_DEPLOYMENT}
+    assert json.loads(json.dumps(looked.to_json()))["rewind"] == wanted
     assert "out: 72 records of orders." in looked.reads_again
     with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
         look_ahead(hook, Operation.UPGRADE, spec_of(yaml), to=TO, lag=False)
