@@ -9,9 +9,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
-from airflow_stream_provider.planning.asked import author
 from airflow_stream_provider.planning.descent import asked_for_last
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.stop import stopped_by_another
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -33,24 +32,24 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
     newest = asked_for_last(state)
     if newest is None or state.phase is not StreamPhase.RUNNING or state.open_request is not None:
         return ""
-    wanted, another = _compared(hook, newest, spec)
-    return f"{wanted.hash[:16]}__{newest.id}" if another else ""
+    wanted, another, problem = _compared(hook, newest, spec)
+    return f"{wanted.hash[:16]}__{newest.id}" if another and not problem else ""
 
 
-def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, identity: TaskIdentity) -> None:
+def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: str) -> None:
     """Check that an upgrade may begin which `upgrade.schedule` or `upgrade.on_change` has triggered, and no person.
 
     Such a run may have waited for long, say in a DAG that was paused.
 
-    :param identity: of the task that checks it. What its own run has done does not count: a person has cleared that.
+    :param run: that carries it out; see `TaskIdentity.run`. What it has done before it was cleared is no reason.
     :raises StreamError: the stream was stopped, or never ran; or the YAML asks for a release that was refused, or that
         somebody went back from; or as `unasked_release`.
     """
     by_hand = "To have it all the same, trigger this DAG by hand."
-    stop = next((each for each in reversed(state.requests.values()) if each.to is None), None)
-    if state.phase is StreamPhase.STOPPED and not (stop is not None and stop.by.startswith(identity.run)):
+    stopped = stopped_by_another(state, run)
+    if stopped:
         raise StreamError(
-            f"The stream was stopped by {'somebody' if stop is None else author(stop)}, and only a person starts it.",
+            f"The stream was stopped by {stopped}, and only a person starts it.",
             next_step=f"Nothing was touched. {by_hand}",
         )
     newest, held = asked_for_last(state), state.deployments.get(deployment_of(state.last_holder or ""))
@@ -60,19 +59,21 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, ident
             "to be adopted.",
             next_step=f"Nothing was touched. {by_hand}",
         )
-    if newest.release.hash == held.release.hash or newest.declared.by.startswith(identity.run):
+    if newest.release.hash == held.release.hash or newest.declared.by.startswith(run):
         return
-    _, another = _compared(hook, newest, spec)
-    if another is False:
-        raise StreamError(
-            f"The YAML asks for release {newest.release.version} ({newest.id}), which was refused, or which somebody "
-            f"went back from: {held.release.version} ({held.id}) held last. Only a person brings it again.",
-            next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
-        )
+    _, another, problem = _compared(hook, newest, spec)
+    if another:
+        return
+    asks = "Nobody can tell whether the YAML asks for anything but" if problem else "The YAML asks for"
+    raise StreamError(
+        f"{asks} release {newest.release.version} ({newest.id}), which was refused, or which somebody went back from: "
+        f"{held.release.version} ({held.id}) held last. Only a person brings it again. {problem}".rstrip(),
+        next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
+    )
 
 
-def _compared(hook: StreamHook, newest: Deployment, spec: StreamSpec) -> tuple[Release, bool | None]:
-    """Return the YAML's release, and whether it is another one than that of a deployment; None: that is not known."""
+def _compared(hook: StreamHook, newest: Deployment, spec: StreamSpec) -> tuple[Release, bool, str]:
+    """Return the YAML's release, whether it is another one than a deployment's, and why the files are not compared."""
     wanted, files = RequestedRelease.of(spec).make()
     found, problem = compare_with(hook, newest, spec, wanted, files)
-    return wanted, None if problem else any(each.field not in _OURS for each in found)
+    return wanted, any(each.field not in _OURS for each in found), problem

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
 
 _SCRIPT = "Give it a new checkpoint instead, in a release whose script says where it begins (startingOffsets)."
+_NAME_ONE = "Or name one that can, with `--query`."
 
 
 def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: str, ceilings: Ceilings) -> FoundRewind:
@@ -48,12 +49,16 @@ def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: s
             problem="Its YAML names no connection `kafka`, so nobody can tell which records are since then."
         )
     named = {str(each["name"]): each for each in holder.queries}
+    beat = snapshot.holder_heartbeat
+    for name in [each.name for each in (beat.queries if beat else ()) if each.name not in named and not each.ended]:
+        if query in ("", name):
+            return FoundRewind(problem=_started_late(name) if query else f"{_started_late(name)} {_NAME_ONE}")
     chosen = {query: named[query]} if query in named else {} if query else named
     if not chosen:
         return FoundRewind(problem=f"There is no query {query!r:.70}. There are: {', '.join(sorted(named)) or 'none'}.")
     problem = next(filter(None, map(_why_not, chosen.values())), "")
     if problem:
-        return FoundRewind(problem=problem if query else f"{problem} Or name one that can, with `--query`.")
+        return FoundRewind(problem=problem if query else f"{problem} {_NAME_ONE}")
     store = hook.control_log.store
     sources = stream_sources(hook.stream, hook.control, snapshot.state, snapshot.heartbeats, store)
     from airflow_stream_provider.kafka.client import KafkaClient
@@ -66,6 +71,13 @@ def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: s
             return FoundRewind(problem=unknown)
         wanted = _find(client, to, found)
         return replace(wanted, near=_near(client, wanted.wanted, found, holder.queries, ceilings))
+
+
+def _started_late(name: str) -> str:
+    return (
+        f"The query {name} cannot be rewound: the script has started it only when its driver held, and so the next one "
+        f"reads at once what it starts late. {_SCRIPT}"
+    )
 
 
 def _why_not(query: Mapping[str, Any]) -> str:

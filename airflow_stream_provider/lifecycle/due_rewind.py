@@ -2,7 +2,8 @@
 
 A rewind is carried out by the first driver of its deployment that holds, before its queries start. If that one is lost,
 nobody knows how far it came; so whoever holds next looks at the checkpoint, where what was done is marked, and does the
-rest. It is never done behind a batch that was run since: those records would be read a third time. Pure.
+rest. So it is where that one was told to end before it had started anything. It is never done behind a batch that was
+run since: those records would be read a third time. Pure.
 """
 
 from __future__ import annotations
@@ -24,17 +25,13 @@ class DueRewind(NamedTuple):
     :param mark: id of the deployment that it was asked of.
     :param stood: by checkpoint, the last batch before that deployment came to hold first; what the log does not tell is
         missing.
-    :param owed: whether another driver was to do it, which was lost.
+    :param owed: whether another driver was to do it, which was lost, or ended before it had begun.
     """
 
     wanted: WantedRewind
     mark: str
     stood: Mapping[str, int]
     owed: bool
-
-    def covers(self, wanted: WantedRewind) -> bool:
-        """Whether this does what another one asks for: it is done once."""
-        return self.wanted.to == wanted.to and wanted.queries.keys() <= self.wanted.queries.keys()
 
     def left_undone(self, why: str) -> str:
         """Return what people are told when nobody does it any more."""

@@ -136,7 +136,8 @@ class _Draft:
         found = self.incarnations[name]
         self.incarnations[name] = replace(found, proof=found.proof.after(r.kind, r.get("committed")))
         self.holder, self.last_end = None, how
-        if name == self.rewinder and (how is not HoldEnd.FENCED or r.get("committed") is True):
+        # One that lets go and names no query was told to end before it had started them.
+        if name == self.rewinder and (ends or how is HoldEnd.FAILED or r.get("committed") is True):
             self.rewinder, self.stood = None, {}
         # No rule is about the `ends` of a failure: a record of an older version may hold anything there.
         self.ends = ends if isinstance(ends, dict) else {}

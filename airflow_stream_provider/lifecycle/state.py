@@ -246,7 +246,7 @@ class StreamState:
         stream back.
     :param held_to: number of the record that ended the last hold; 0 while somebody holds.
     :param rewinder: the first driver that holds, or held, of a deployment that reads records again; None once that
-        one has let go or committed, as then it was done, or has failed and told why.
+        one has let go of queries that it had started, or committed, as then it was done, or has failed and told why.
     :param stood: where the queries stood when it came to hold, by query; empty when nobody could say.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     """

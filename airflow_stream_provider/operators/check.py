@@ -99,7 +99,7 @@ class CheckReleaseOperator(ReleaseOperator):
             snapshot = self.hook.observe()
             self._leave_links(context, identity, snapshot)
             if str(self.unasked) == "True":
-                refuse_unasked(self.hook, snapshot.state, self.stream, identity)
+                refuse_unasked(self.hook, snapshot.state, self.stream, identity.run)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = self._find_stored(snapshot) if self.stored else None
@@ -133,15 +133,14 @@ class CheckReleaseOperator(ReleaseOperator):
         return stored_release(self.hook, snapshot.state, self.stored)
 
     def _check_rewind(self, stored: Release | None, snapshot: Snapshot, identity: TaskIdentity) -> None:
-        """Check that what is to be read again is well-formed, that the release obeys it, and that it is still to be.
+        """Check that what is to be read again is well-formed, that the release obeys it, and that it is still wanted.
 
-        :raises StreamError: it is not, or the runtime of the release would leave it out.
+        :raises StreamError: it is not, or the runtime of the release would leave it out, or another driver holds.
         """
         from airflow_stream_provider.lifecycle.formats import check_release
-        from airflow_stream_provider.planning.rewind import overtaken, read_rewind
+        from airflow_stream_provider.planning.rewind import read_rewind, refuse_another_holder
 
-        wanted = read_rewind(self.rewind)
-        if wanted is None:
+        if read_rewind(self.rewind) is None:
             return
         if stored is None:
             raise SpecError(
@@ -149,9 +148,7 @@ class CheckReleaseOperator(ReleaseOperator):
                 next_step="Use `airflow streams rewind`, or the operation `rewind` of the form.",
             )
         check_release(stored, ["rewind"])
-        why = overtaken(snapshot, wanted, stored, identity.run)
-        if why:
-            raise StreamError(why, next_step="Nothing was touched. If it is still wanted, ask for it again.")
+        refuse_another_holder(self.rewind, snapshot.state, identity)
 
     def _chosen(self) -> Strategy:
         """Return the strategy that the task was given.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, SpecError, StreamError
 from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class SubmitStandbyOperator(ReleaseOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.lifecycle.errors import HandOverFailed
         from airflow_stream_provider.planning.stand_by import bring_up
         from airflow_stream_provider.planning.steps import GiveUp
         from airflow_stream_provider.planning.stop import stopped_since

@@ -50,7 +50,8 @@ def _has_committed(snapshot: Snapshot, incarnation: str) -> bool | None:
     if snapshot.state.holder != incarnation or beat is None:
         return None
     if any(query.commits for query in beat.queries):
-        return True
+        # Before it has said what became of a rewind, only what the script has added late can have begun.
+        return None if incarnation == snapshot.state.rewinder and not beat.rewind else True
     return False if beat.queries and beat.epoch == snapshot.state.epoch else None
 
 

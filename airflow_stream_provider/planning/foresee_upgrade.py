@@ -66,7 +66,8 @@ def foresee_rewind(asked: Asked) -> Foreseen:
     return replace(
         asked.will(*will, reads_again=again, release=held.release.hash),
         parts=(Operation.UPGRADE,),
-        rewind=found.wanted.to_json(),
+        # By `held`, `check` knows whether it is still what somebody said yes to (`refuse_another_holder`).
+        rewind={**found.wanted.to_json(), "held": held.id},
     )
 
 
@@ -81,7 +82,7 @@ def _asked_before(asked: Asked, wanted: WantedRewind) -> Foreseen | None:
     if due is None or undone(snapshot.state, beat):
         return None
     said = beat.rewind if beat is not None else ""
-    if due.covers(wanted):
+    if due.wanted.to == wanted.to and wanted.queries.keys() <= due.wanted.queries.keys():
         done = f"{due.mark} was to go back to there, and that is done once."
         return asked.done(" ".join(filter(None, (done, said, "Give another time to go back again."))))
     if said:

@@ -73,7 +73,8 @@ class Foreseen:
     :param done: why nothing is to be done: it is done already. Empty when something is.
     :param refused: why it cannot be done, and what to do instead; empty when it can.
     :param release: hash of the stored release that is started; empty: none is.
-    :param rewind: what `WantedRewind.to_json` makes of where records are read again; None: none are.
+    :param rewind: what `WantedRewind.to_json` makes of where records are read again, and `held`, the deployment that
+        holds; None: none are.
     """
 
     stream: str

@@ -140,7 +140,11 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float
     """Nobody holds: appoint a standby of the release to run, else wait for what comes up, else declare it again."""
     last = _choose(state, now).deployment
     release, instead = _hash(state, last), tried_instead(state, now)
-    standbys = [i for i in state.standbys() if live_standby(state, i.id) and _hash(state, i.deployment) == release]
+    standbys = [
+        i
+        for i in state.standbys()
+        if live_standby(state, i.id) and _hash(state, i.deployment) == release and not _rewinds(state, i.deployment)
+    ]
     living = [i for i in standbys if alive.get(i.id)]
     if living:
         why = f"It stands by. {instead}" if instead else "It stands by, and its release ran last."
@@ -150,10 +154,19 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float
     for deployment in coming_up(state):
         if alive.get(deployment.id) is False:
             return RecoveryStep(RecoveryAction.FAIL, deployment.id, "Nothing of it is left on the cluster.")
-        if deployment.release.hash == release:
+        if deployment.release.hash == release and not _rewinds(state, deployment.id):
             late = is_late(state, deployment, now, free_since)
             return (_stand_in(state, alive) if late else None) or RecoveryStep(RecoveryAction.WAIT)
     return RecoveryStep(RecoveryAction.DECLARE, last, instead or "No driver of the release that ran last is left.")
+
+
+def _rewinds(state: StreamState, deployment: str) -> bool:
+    """Whether it is to read records again when it comes to hold: the upgrade that has declared it puts it in charge.
+
+    A person may still have to approve that; and where the last holder was lost it would fail, since nobody knows after
+    which batch it goes back.
+    """
+    return state.deployments[deployment].declared.get("rewind") is not None and not state.has_held(deployment)
 
 
 def _stand_in(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep | None:

@@ -11,11 +11,10 @@ from typing import Any
 
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
-from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
-from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.fields import seconds
 
 # A record that is dated at most so many seconds in the future counts as one of now: clocks differ.
@@ -176,27 +175,23 @@ def read_rewind(text: str) -> WantedRewind | None:
     return WantedRewind.from_json(data)
 
 
-def overtaken(snapshot: Snapshot, wanted: WantedRewind, release: Release, run: str) -> str:
-    """Return why a rewind is not begun, which was asked for some time ago; empty: it is.
+def refuse_another_holder(text: str, state: StreamState, identity: TaskIdentity) -> None:
+    """Check that the deployment still holds that did when a rewind was said yes to, unless the run has begun with it.
 
-    A person may have thought about it for long, and another run been waited for.
+    Meanwhile another rewind may have been done, or another release deployed; where the form asks, for an hour.
 
-    :param release: that held when it was asked for, and is deployed for it.
-    :param run: what the authors of the records of its own run begin with: that may be cleared.
+    :param text: as of `read_rewind`, and sound. An earlier version of the command says nothing of who held.
+    :raises SpecError: another one holds, or nobody.
     """
-    state, last = snapshot.state, snapshot.state.last_driver
-    held = state.deployments[last.deployment] if last is not None else None
-    if held is not None and held.release.hash != release.hash:
-        return (
-            f"By now release {held.release.version} ({held.id}) holds the stream, or held it last, and records were to "
-            f"be read again with release {release.version} ({release.hash[:12]}), which would replace that."
-        )
-    due = due_rewind(state, state.holder or "")
-    if due is None or not due.covers(wanted) or undone(state, snapshot.holder_heartbeat):
-        return ""
-    if state.deployments[due.mark].declared.by.startswith(run):
-        return ""
-    return f"{due.mark} was to go back to there, and that is done once."
+    said, holds = json.loads(text).get("held"), state.holding_deployment
+    authors = [each.declared.by for each in state.deployments.values()] + [r.by for r in state.requests.values()]
+    begun = any(by.startswith(identity.run) for by in authors)
+    if said is None or begun or (holds is not None and holds.id == said):
+        return
+    raise SpecError(
+        f"{said!s:.100} held the stream when it was asked for, and {holds.id if holds else 'nobody'} does now.",
+        next_step="Nothing was touched. Look what has happened since (`airflow streams history`); then ask again.",
+    )
 
 
 def _gone(query: str, each: PartitionPast, to: float) -> str:

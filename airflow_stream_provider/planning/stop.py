@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
+from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.planning.asked import author
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.retire import retire_all, to_retire
@@ -84,6 +85,19 @@ def stopped_since(snapshot: Snapshot, since: float, run: str) -> str:
                 "a person starts it."
             )
     return ""
+
+
+def stopped_by_another(state: StreamState, run: str) -> str:
+    """Return who has stopped the stream, or is about to; empty when nobody has, or a task of the run itself.
+
+    :param run: see `TaskIdentity.run`.
+    """
+    if state.phase not in (StreamPhase.STOPPED, StreamPhase.STOPPING):
+        return ""
+    stop = next((each for each in reversed(state.requests.values()) if each.to is None), None)
+    if stop is None:
+        return "somebody"
+    return "" if stop.by.startswith(run) else author(stop)
 
 
 def _mine(state: StreamState, identity: TaskIdentity) -> Request | None:

@@ -311,7 +311,8 @@ class Acts:
         self._heartbeat.phase = DriverPhase.REHEARSING
         try:
             rewind = state.deployments[self._deployment].rewind
-            if rewind is not None:
+            # Once it has held, that is over, or is done as far as it still can be (`_go_back`).
+            if rewind is not None and not state.has_held(self._deployment):
                 self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
             rehearsal = self._run_rehearsal(former, say=self._heartbeat.say)

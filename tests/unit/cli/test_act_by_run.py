@@ -21,7 +21,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning.rewind import FoundRewind
 from tests.support.control_root import published
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, PREPARED, RUNNING, declared, requested, write
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, RUNNING, declared, requested, write
 
 Run = Callable[..., int]
 
@@ -189,7 +189,7 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
     assert run.conf == {
         "release": first["release"]["hash"],
         "reason": "disk of w3",
-        "rewind": json.dumps({**WANTED, "to": to}),
+        "rewind": json.dumps({**WANTED, "to": to, "held": OLD_DEPLOYMENT}),
     }
     assert said in "".join(capsys.readouterr())
 

@@ -11,7 +11,7 @@ from airflow_stream_provider.control.releases import runtime_zip
 from airflow_stream_provider.hooks.changed import refuse_unasked, unasked_release
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.control_folder import folder_of
@@ -45,11 +45,10 @@ def change(yaml: Path) -> None:
     (yaml.parent.parent / "apps" / "a.py").write_text("x = 2\n")
 
 
-def refused(hook: StreamHook, yaml: Path, run: str = "scheduled__1") -> str:
-    """Why an upgrade that no person has asked for does not begin; empty: it does."""
-    identity = TaskIdentity("orders__upgrade", run, "check")
+def refused(hook: StreamHook, yaml: Path, run: str = "airflow:dag/mine/") -> str:
+    """Why an upgrade that the schedule has triggered does not begin; empty: it does."""
     try:
-        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml), identity)
+        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml), run)
     except StreamError as error:
         return str(error)
     return ""
@@ -94,6 +93,24 @@ def test_a_stream_that_was_rolled_back_stays_so_until_the_yaml_changes(running: 
     assert not refused(running, yaml)
 
 
+def test_where_nobody_can_tell_a_release_that_was_refused_stays_away(
+    running: StreamHook, yaml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: the schedule brought it back once the provider was upgraded, with its stored files gone."""
+    change(yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT)
+    write(running.control_log, submitted(NEW_DEPLOYMENT), standby(NEW), failed(NEW))
+    newest = running.control_log.state.deployments[NEW_DEPLOYMENT].release
+    stored = folder_of(running.control_log) / "releases" / newest.hash
+    stored.chmod(0o770)
+    (stored / "a.py").unlink()
+    assert refused(running, yaml).startswith(f"The YAML asks for release 1 ({NEW_DEPLOYMENT}), which was refused")
+    monkeypatch.setattr("airflow_stream_provider.control.releases.runtime_zip", lambda: runtime_zip() + b"\n")
+    assert refused(running, yaml).startswith("Nobody can tell whether the YAML asks for anything but release 1")
+    yaml.write_text(yaml.read_text() + "arguments: [--limit, '5']\n")
+    assert not refused(running, yaml), "it does"
+
+
 def test_another_version_of_the_provider_upgrades_nothing_by_itself(
     running: StreamHook, yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,22 +129,25 @@ def test_nothing_is_due_where_the_stream_was_stopped_or_never_started(hook: Stre
     assert "No driver has held the stream yet" in refused(hook, yaml)
     write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
     assert not refused(hook, yaml), "a fresh driver of the same release, or what the YAML says by now"
-    write(hook.control_log, requested("stop", None), released(OLD, "stop", None))
+    stopped = "The stream was stopped by airflow (a person wants it), and only a person starts it."
+    write(hook.control_log, requested("stop", None))
+    assert stopped in refused(hook, yaml), "found by a review: it ends its batch, and was started again after that"
+    write(hook.control_log, released(OLD, "stop", None))
     assert not due(hook, yaml)
-    assert "The stream was stopped by airflow (a person wants it), and only a person starts it." in refused(hook, yaml)
+    assert stopped in refused(hook, yaml)
 
 
-def test_what_its_own_run_has_done_refuses_nothing_when_a_person_clears_it(running: StreamHook, yaml: Path) -> None:
-    """Its driver never came up, or it had stopped the old release first: clearing the run had no way on."""
+def test_a_run_that_has_begun_is_not_refused_when_its_check_is_cleared(running: StreamHook, yaml: Path) -> None:
+    """Found by a review: it took its own release for one that was refused, and its own stop for that of a person."""
     change(yaml)
-    declare(running, load_spec(yaml), NEW_DEPLOYMENT, by="airflow:orders__upgrade/change__1/submit")
-    write(running.control_log, submitted(NEW_DEPLOYMENT), failed(NEW))
-    assert not refused(running, yaml, run="change__1")
-    assert "Only a person brings it again." in refused(running, yaml, run="change__11")
-    stop = requested("stop", None, by="airflow:orders__upgrade/change__1/stop_first")
-    write(running.control_log, stop, released(OLD, "stop", None))
-    assert not refused(running, yaml, run="change__1")
-    assert "only a person starts it" in refused(running, yaml, run="change__11")
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT)
+    assert "which was refused" in refused(running, yaml)
+    assert not refused(running, yaml, "me")
+    stop = requested("stop", None)
+    write(running.control_log, Record(stop.kind, stop.fields, by="me/stop_first", at=stop.at))
+    write(running.control_log, released(OLD, "stop", None))
+    assert "The stream was stopped by me/stop_first" in refused(running, yaml)
+    assert not refused(running, yaml, "me")
 
 
 def test_nothing_is_due_while_the_holder_changes(running: StreamHook, yaml: Path) -> None:

@@ -221,6 +221,18 @@ def test_of_several_queries_the_one_that_can_is_named(hook: StreamHook, checkpoi
     assert found(hook, query="other").problem == "There is no query 'other'. There are: counts, out."
 
 
+def test_a_query_that_was_started_late_is_not_left_out_in_silence(hook: StreamHook, checkpoint: Path) -> None:
+    """Found by a review: only the heartbeat knows of it, and all queries meant all the others."""
+    holding(hook, described(checkpoint))
+    queries = (QueryProgress("out"), QueryProgress("late"), QueryProgress("over", ended=True))
+    hook.control_log.beat(OLD, Heartbeat(counter=1, at=time.time(), queries=queries))
+    problem = found(hook).problem
+    assert problem.startswith("The query late cannot be rewound: the script has started it only when its driver held")
+    assert problem.endswith("Or name one that can, with `--query`.")
+    assert found(hook, query="out").wanted is not None
+    assert found(hook, query="late").problem.startswith("The query late cannot be rewound")
+
+
 def test_without_a_time_a_kafka_or_its_answer_nothing_is_read_again(
     hook: StreamHook, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +255,8 @@ def test_a_look_ahead_tells_it_all(
     holding(hook, described(checkpoint))
     looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
     assert looked.parts == (Operation.UPGRADE,), looked
-    assert json.loads(json.dumps(looked.to_json()))["rewind"] == found(hook).wanted.to_json()
+    wanted = {**found(hook).wanted.to_json(), "held": OLD_DEPLOYMENT}
+    assert json.loads(json.dumps(looked.to_json()))["rewind"] == wanted
     assert "out: 72 records of orders." in looked.reads_again
     with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
         look_ahead(hook, Operation.UPGRADE, spec_of(yaml), to=TO, lag=False)

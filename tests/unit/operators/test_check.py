@@ -18,29 +18,13 @@ from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle import formats
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import checkpoint_trees as trees
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import (
-    NEW,
-    NEW_DEPLOYMENT,
-    OLD,
-    OLD_DEPLOYMENT,
-    RUNNING,
-    acquired,
-    ready,
-    released,
-    requested,
-    standby,
-    submitted,
-    write,
-)
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, released, requested, stopped, write
 
 
 @pytest.fixture(autouse=True)
@@ -292,50 +276,33 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     assert "line 3" in refusal(broken, stored=stored.hash)
 
 
-def test_what_does_not_hold_any_more_reads_nothing_again(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A yes was given an hour after the look, and another release had been deployed meanwhile: that was taken back."""
-    monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
-    hook = StreamHook(spec.name, spec.control, spec.cluster)
-    hook.create()
-    shown = RequestedRelease.of(spec)
-    assert hook.declare(shown, OLD_DEPLOYMENT, "why", "test", 0)
-    holds = [submitted(OLD_DEPLOYMENT), standby(OLD), requested("start", OLD), ready("start", OLD)]
-    write(hook.control_log, *holds, acquired(OLD, "start", 1))
-    wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}})
-    back = {"stored": shown.make()[0].hash, "rewind": wanted}
-    assert checked(spec, NotingCluster(), monkeypatch, **back)["rewind"] == wanted
-    assert hook.declare(RequestedRelease.of(spec, "v2"), NEW_DEPLOYMENT, "why", "test", hook.control_log.refresh().seq)
-    over = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
-    write(hook.control_log, submitted(NEW_DEPLOYMENT), standby(NEW), *over)
-    said = checked(spec, NotingCluster(), monkeypatch, **back)
-    assert (
-        f"release v2 ({NEW_DEPLOYMENT}) holds the stream, or held it last, and records were to be read again with"
-        in said
-    )
-
-
-def test_what_two_people_have_asked_for_at_once_is_read_again_once(
-    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+def test_a_rewind_is_of_the_driver_that_held_when_a_person_said_yes_to_it(
+    spec: StreamSpec, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Both forms had looked before either got its yes: the second run waited for the first, and went back once more."""
-    monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
+    """Found by a review: the form asks for an hour, in which another rewind was done, or another release deployed.
+
+    The records were read twice again then, and the stream was set back to the old release, without a word.
+    """
+    holding(spec, tmp_path / "lines")
     hook = StreamHook(spec.name, spec.control, spec.cluster)
-    hook.create()
-    shown, wanted = RequestedRelease.of(spec), {"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}}
-    assert hook.declare(
-        shown, OLD_DEPLOYMENT, "why", "airflow:dag/run/submit", 0, rewind=WantedRewind.from_json(wanted)
-    )
-    holds = [submitted(OLD_DEPLOYMENT), standby(OLD), requested("start", OLD), ready("start", OLD)]
-    write(hook.control_log, *holds, acquired(OLD, "start", 1))
-    back: dict[str, Any] = {"stored": shown.make()[0].hash, "rewind": json.dumps(wanted)}
-    assert checked(spec, NotingCluster(), monkeypatch, **back)["rewind"], "the same run, which a person has cleared"
-    monkeypatch.setattr(TaskIdentity, "run", "airflow:dag/other/")
-    said = checked(spec, NotingCluster(), monkeypatch, **back)
-    assert f"{OLD_DEPLOYMENT} was to go back to there, and that is done once." in said
-    later = {**back, "rewind": json.dumps({**wanted, "to": 1764000001.0})}
-    assert checked(spec, NotingCluster(), monkeypatch, **later)["rewind"]
-    hook.control_log.beat(OLD, Heartbeat(counter=1, rewind="It was left undone.", rewind_undone=True))
-    assert checked(spec, NotingCluster(), monkeypatch, **back)["rewind"]
+
+    def deploy(name: str, by: str) -> str:
+        assert hook.declare(RequestedRelease.of(spec), name, "why", by, hook.control_log.refresh().seq)
+        return hook.control_log.state.deployments[name].release.hash
+
+    stored = deploy("s-v1-1a2b3c4d", "somebody")
+
+    def begins(held: str) -> Any:
+        wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}, "held": held})
+        return checked(spec, cluster, monkeypatch, stored=stored, rewind=wanted)
+
+    assert begins(OLD_DEPLOYMENT)["redeployed"]
+    said = begins("s-v1-1a2b3c4d")
+    assert f"s-v1-1a2b3c4d held the stream when it was asked for, and {OLD_DEPLOYMENT} does now." in said
+    write(hook.control_log, requested("stop", None), released(OLD, "stop", None))
+    assert f"{OLD_DEPLOYMENT} held the stream when it was asked for, and nobody does now." in begins(OLD_DEPLOYMENT)
+    write(hook.control_log, stopped("first", by="airflow:dag/run/stop_first"))
+    assert begins(OLD_DEPLOYMENT)["redeployed"], "it is cleared, and has stopped the stream itself"
 
 
 def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:

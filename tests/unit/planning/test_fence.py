@@ -82,6 +82,16 @@ COMMITTED = QueryProgress("a", batch=7, commits=(Commit(1.0),))
 IDLE = QueryProgress("a", batch=7)
 
 
+def test_what_a_query_has_committed_that_started_late_says_nothing_while_others_are_to_read_again() -> None:
+    """Found by a review: the log took the rewind for done, and nobody did it."""
+    dead, look = WaitOutcome(Ended.DEAD, OLD, evidence=GONE), snapshot(*RUNNING)
+    look = replace(look, state=replace(look.state, rewinder=OLD))
+    begun = Heartbeat(epoch=1, queries=(COMMITTED, IDLE))
+    for beat, said in ((begun, {}), (replace(begun, rewind="a goes back."), {"committed": True})):
+        step = fence(replace(look, heartbeats={OLD: beat}), OLD, dead, "why")
+        assert step == Append("fenced", {"incarnation": OLD, "reason": "why", "evidence": GONE, **said})
+
+
 @pytest.mark.parametrize(
     ("beat", "said"),
     [

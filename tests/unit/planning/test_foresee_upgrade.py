@@ -236,7 +236,7 @@ def test_a_rewind_names_holder_and_release_and_what_is_read_again() -> None:
         "has of them already is there twice then, unless it tells by their contents.",
     ]
     assert (found.parts, found.release) == ((Operation.UPGRADE,), hash_of(OLD_DEPLOYMENT))
-    assert found.rewind == BACK.to_json()
+    assert found.rewind == {**BACK.to_json(), "held": OLD_DEPLOYMENT}
     near = replace(SAME, rewind=FoundRewind(BACK, ("a: 60 records of orders.",), near=("Kafka deletes it in 5 min.",)))
     assert seen(Operation.REWIND, *RUNNING, wanted=near).reads_again.endswith("contents. Kafka deletes it in 5 min.")
     elsewhere = replace(SAME, rewind=FoundRewind(WantedRewind(BACK.to, {"a": {"orders": {0: 39}}})))

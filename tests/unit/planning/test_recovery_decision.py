@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
@@ -218,6 +220,30 @@ def test_what_a_roll_back_has_put_aside_is_neither_appointed_nor_brought_up() ->
     none_left = play([*drained, fenced(NEW), back, failed(None, "orders-1-back")])
     step = recovery_step(none_left, {}, 110)
     assert (step.action, step.subject) == (Do.DECLARE, "orders-1-back")
+
+
+def test_what_is_to_read_records_again_is_put_in_charge_by_its_upgrade_alone() -> None:
+    """Found by a review: it was appointed while a person was asked, and failed where the last holder was lost."""
+
+    def same(record: Record) -> Record:
+        of_new = record.kind == "declared" and record["deployment"] == NEW_D
+        wanted = {"rewind": {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 5}}}}}
+        release = {"version": "1", "hash": hash_of(OLD_D), "format": 2}
+        return replace(record, fields={**record.fields, "release": release, **wanted}) if of_new else record
+
+    prepared = [same(each) for each in PREPARED]
+    for lost in (released(OLD, None, None), fenced(OLD), failed(OLD)):
+        alive = {NEW: True, OLD: False, NEW_D: True, OLD_D: False}
+        alone = recovery_step(play([*RUNNING, lost]), alive, 200.0)
+        for before in (prepared, prepared[:-1]):
+            assert recovery_step(play([*before, lost]), alive, 200.0) == alone, "as if it were not there"
+    again = [*prepared, released(OLD, None, None), AGAIN]
+    assert recovery_step(play(again), OLD_DEAD, AGAIN.at).action is Do.WAIT
+    late = recovery_step(play(again), OLD_DEAD, AGAIN.at + COME_UP_SECONDS + 1)
+    assert (late.action, late.subject) == (Do.REQUEST, NEW), "better than nobody"
+    held = [*prepared, requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
+    step = recovery_step(play([*held, released(NEW, None, None)]), {NEW: True}, 200.0)
+    assert (step.action, step.subject) == (Do.REQUEST, NEW), "it has held"
 
 
 def test_every_need_is_shown_above() -> None:

@@ -107,7 +107,7 @@ def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
     dag = upgrade(streams)
     task: Any = dag.get_task("submit")
     ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
-    context: Any = {"ti": ti, "params": {**dag.params.dump(), "version": "v2"}}
+    context: Any = {"ti": ti, **run_of(DagRunType.MANUAL, "any"), "params": {**dag.params.dump(), "version": "v2"}}
     task.render_template_fields(context, dag.get_template_env())
     assert task.subject(IDENTITY) == IDENTITY.deployment("orders", version)
     if left:
@@ -121,7 +121,7 @@ def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
     ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
     context: Any = {
         "ti": ti,
-        "dag_run": SimpleNamespace(run_type=DagRunType.MANUAL, run_id="manual__1"),
+        **run_of(DagRunType.MANUAL, "manual__1"),
         "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good", "rewind": "{}"},
     }
     tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
@@ -190,6 +190,10 @@ def test_a_schedule_that_is_new_upgrades_nothing_before_its_time(streams: Path) 
     assert first_run(upgrade(streams, "weekly")) <= datetime.now(UTC)
 
 
+def run_of(kind: DagRunType, run_id: str) -> Any:
+    return {"dag_run": SimpleNamespace(run_type=kind, run_id=run_id)}
+
+
 def test_it_may_have_a_schedule(streams: Path) -> None:
     assert upgrade(streams).schedule is None
     (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + 'upgrade: {schedule: "0 4 * * 0"}\n')
@@ -200,7 +204,7 @@ def test_it_may_have_a_schedule(streams: Path) -> None:
     check: Any = weekly.get_task("check")
 
     def unasked(kind: DagRunType, run: str) -> bool:
-        text = check.render_template(check.unasked, {"dag_run": SimpleNamespace(run_type=kind, run_id=run)})
+        text = check.render_template(check.unasked, run_of(kind, run))
         return {"True": True, "False": False}[text]
 
     assert [kind for kind in DagRunType if unasked(kind, f"{kind}__1")] == [DagRunType.SCHEDULED]

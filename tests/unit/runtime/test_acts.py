@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
@@ -209,6 +210,18 @@ def test_one_that_has_let_go_had_done_it() -> None:
     assert driver.did == ["acquired", "hold", "start"], "it has taken the stream back"
 
 
+def test_one_that_is_terminated_before_it_has_begun_leaves_it_to_the_next() -> None:
+    """Found by a review: it had acquired, and learned that late; by its release the log took it for done."""
+    driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
+    driver.queries.ends = {}  # as of queries that were not started
+    driver.agent.terminate()
+    work(driver)
+    assert driver.did == ["let go", QUICK_STOP, "released"]
+    due = due_rewind(driver.log.refresh(), OLD)
+    assert due is not None, "nobody has read anything again"
+    assert due.owed
+
+
 def test_one_that_starts_again_in_place_looks_no_more_whether_it_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a review: with its storage away, or a query over by then, a holder of weeks failed instead."""
     driver = FakeDriver(NEW, reads_again(*HANDED_OVER))
@@ -288,6 +301,18 @@ def test_a_rehearsal_begins_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(driver.queries, "check_rewind", refuse)
     work(driver)
     assert (driver.did, driver.record()["reason"]) == (["failed", "halt"], "The query keeps state.")
+
+
+def test_a_driver_that_the_cluster_starts_again_later_needs_no_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: Kafka had deleted by then what its deployment had read again, and each one failed for that."""
+
+    def refuse(wanted: object) -> None:
+        raise CheckpointError("Kafka has deleted it.")
+
+    driver = FakeDriver(TWIN, reads_again(*HANDED_OVER))
+    monkeypatch.setattr(driver.queries, "check_rewind", refuse)
+    work(driver)
+    assert driver.did == ["rehearse"]
 
 
 def test_a_driver_that_cannot_go_back_fails_and_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
