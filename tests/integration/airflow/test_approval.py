@@ -44,6 +44,7 @@ def test_a_run_that_a_person_marks_as_failed_leaves_no_standby_and_stays_failed(
     asked.assert_sound()
 
 
+@pytest.mark.system  # a minute
 def test_a_rehearsal_that_leaves_a_doubt_asks_a_person_and_one_that_does_not_asks_nobody(world: World) -> None:
     run = world.deploy("1")
     assert (run.states["judge"], run.states["approve"], run.states["hand_over"]) == ("success", "skipped", "success")

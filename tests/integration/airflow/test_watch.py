@@ -76,6 +76,7 @@ def test_a_stream_whose_driver_was_killed_runs_again(world: World) -> None:
     world.assert_sound()
 
 
+@pytest.mark.system  # a minute
 def test_the_release_that_held_last_comes_back_rather_than_the_warm_older_one(world: World) -> None:
     world.deploy("1")
     upgraded = world.upgrade("2").result("hand_over")
@@ -113,7 +114,8 @@ def test_where_nothing_is_to_be_done_the_run_is_skipped_with_the_reason(world: W
     assert "holds it, and its driver is alive" in run.log
 
 
-@pytest.mark.parametrize("call", [2, *(pytest.param(call, marks=pytest.mark.system) for call in (1, 4, 5))])
+@pytest.mark.system
+@pytest.mark.parametrize("call", [1, 2, 4, 5])
 def test_what_a_task_that_died_had_begun_its_next_try_ends(world: World, call: int) -> None:
     """Its calls are: kill, fenced, failed, declared, submit, requested."""
     world.deploy("1")
