@@ -159,10 +159,10 @@ def test_the_master_is_killed_in_mid_fence(
             killed.append(kill_leader(orders.stack))
 
     monkeypatch.setattr(pilot.hook, "kill", fatal)
-    orders.kill(one, signal.SIGSTOP)
 
     def frozen() -> bool:
-        with suppress(psutil.NoSuchProcess):  # a child that was ending
+        orders.kill(one, signal.SIGSTOP)  # again and again: its JVM may have started a child meanwhile
+        with suppress(psutil.NoSuchProcess):  # one that was ending
             return all(process.status() == psutil.STATUS_STOPPED for process in orders.processes(one))
         return False
 
