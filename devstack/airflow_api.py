@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 from devstack.errors import StackError
 
@@ -30,6 +32,9 @@ class AirflowApi:
         self.url = url
         self._login = {"username": user, "password": password}
         self._session = requests.Session()
+        # On a machine with too much to do, the server has given no answer for a minute. A PATCH said twice is the same.
+        retries = Retry(total=None, connect=0, read=4, redirect=0, status=0, other=0, allowed_methods={"PATCH"})
+        self._session.mount(f"{url}/", HTTPAdapter(max_retries=retries))
 
     def healthy(self) -> bool:
         """Return whether the log-in works and database, scheduler, triggerer and DAG processor are healthy."""
