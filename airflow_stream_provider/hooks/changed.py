@@ -6,7 +6,6 @@ from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.hooks.compare import compare_with
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.planning.descent import asked_for_last
@@ -52,7 +51,7 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: 
             f"The stream was stopped by {stopped}, and only a person starts it.",
             next_step=f"Nothing was touched. {by_hand}",
         )
-    newest, held = asked_for_last(state), state.deployments.get(deployment_of(state.last_holder or ""))
+    newest, held = asked_for_last(state), state.last_deployment
     if newest is None or held is None:
         raise StreamError(
             "No driver has held the stream yet, and only a person starts it: a job may write its checkpoints that is "

@@ -71,7 +71,7 @@ def compare(spec: StreamSpec) -> Comparison:
     hook = StreamHook.of(spec)
     wanted, files = RequestedRelease.of(spec).make()
     state = hook.observe(history=False).state if hook.exists() else StreamState()
-    held = _held(state)
+    held = state.last_deployment
     if held is None:
         return Comparison(spec.name, state.phase, None, wanted)
     return Comparison(spec.name, state.phase, held, wanted, *compare_with(hook, held, spec, wanted, files))
@@ -93,8 +93,3 @@ def compare_with(
     old = Declaration(deployment.release, stored, deployment.policy, deployment.cluster)
     new = Declaration(replace(wanted, storage=hook.storage), file_hashes(files), spec.policy(), spec.cluster)
     return differences(old, new), problem
-
-
-def _held(state: StreamState) -> Deployment | None:
-    last = state.last_driver
-    return None if last is None else state.deployments[last.deployment]

@@ -21,6 +21,7 @@ from airflow_stream_provider.planning.preflight import Finding
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.lifecycle.release import Release
+    from airflow_stream_provider.lifecycle.state import Incarnation
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.spec.requested_release import RequestedRelease
 
@@ -50,7 +51,7 @@ def preflight(
     for query in queries:
         yield from _checkpoint(str(query.get("name")), str(query.get("checkpoint")))
     if hook.kafka_conn_id:
-        yield from _offsets(hook, requested, snapshot, {str(query.get("name")) for query in queries})
+        yield from _offsets(hook, requested, last, {str(query.get("name")) for query in queries})
         yield from _topics(hook, requested, snapshot)
 
 
@@ -70,8 +71,7 @@ def _checkpoint(name: str, location: str) -> Iterable[Finding]:
     yield Finding(f"Whether the checkpoint of the query {name} is whole, its new driver will see: {why.rstrip('.')}.")
 
 
-def _offsets(hook: StreamHook, requested: RequestedRelease, snapshot: Snapshot, checked: set[str]) -> Iterable[Finding]:
-    last = snapshot.state.incarnations[snapshot.state.last_holder or ""]
+def _offsets(hook: StreamHook, requested: RequestedRelease, last: Incarnation, checked: set[str]) -> Iterable[Finding]:
     report = hook.observe(Needs(lag=Moments()), history=False).lag
     if report is None:
         yield Finding("Whether Kafka still has what the stream reads next is not known; the task's log says why.")

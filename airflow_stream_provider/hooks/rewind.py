@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
 
 _SCRIPT = "Give it a new checkpoint instead, in a release whose script says where it begins (startingOffsets)."
-_NAME_ONE = "Or name one that can, with `--query`."
 
 
 def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: str, ceilings: Ceilings) -> FoundRewind:
@@ -50,15 +49,14 @@ def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: s
         )
     named = {str(each["name"]): each for each in holder.queries}
     beat = snapshot.holder_heartbeat
-    for name in [each.name for each in (beat.queries if beat else ()) if each.name not in named and not each.ended]:
-        if query in ("", name):
-            return FoundRewind(problem=_started_late(name) if query else f"{_started_late(name)} {_NAME_ONE}")
+    late = [each.name for each in (beat.queries if beat else ()) if each.name not in named and not each.ended]
+    problem = next((_started_late(name) for name in late if query in ("", name)), "")
     chosen = {query: named[query]} if query in named else {} if query else named
-    if not chosen:
+    if not chosen and not problem:
         return FoundRewind(problem=f"There is no query {query!r:.70}. There are: {', '.join(sorted(named)) or 'none'}.")
-    problem = next(filter(None, map(_why_not, chosen.values())), "")
+    problem = problem or next(filter(None, map(_why_not, chosen.values())), "")
     if problem:
-        return FoundRewind(problem=problem if query else f"{problem} {_NAME_ONE}")
+        return FoundRewind(problem=problem if query else f"{problem} Or name one that can, with `--query`.")
     store = hook.control_log.store
     sources = stream_sources(hook.stream, hook.control, snapshot.state, snapshot.heartbeats, store)
     from airflow_stream_provider.kafka.client import KafkaClient

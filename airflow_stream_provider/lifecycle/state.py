@@ -296,6 +296,11 @@ class StreamState:
         return self.incarnations.get(self.last_holder or "")
 
     @property
+    def last_deployment(self) -> Deployment | None:
+        """The deployment of that driver; None when none ever held."""
+        return None if self.last_driver is None else self.deployments[self.last_driver.deployment]
+
+    @property
     def phase(self) -> StreamPhase:
         """The stream as a whole."""
         request = self.open_request

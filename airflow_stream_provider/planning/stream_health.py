@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.recovery_decision import tried_instead
@@ -44,7 +43,7 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
             return RunJudgement(Health.PASS)
         if state.phase in CHANGING:
             return RunJudgement(Health.UNKNOWN)
-        last = state.deployments.get(deployment_of(state.last_holder or ""))
+        last = state.last_deployment
         why = f" {last.reason}" if last is not None and last.reason else ""
         age = snapshot.silent_seconds
         sign = "" if age is None else f"; the last sign of life is {duration(age)} old"
