@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError
 
 from airflow_stream_provider.audit import AuditReport, CheckResult, Requirements, audit, tool_arguments
 from airflow_stream_provider.kafka.client import KafkaClient
@@ -89,7 +90,11 @@ def create(admin: KafkaAdminClient, topic: str, *replicas: list[int], partitions
 def produce(cluster: KafkaCluster, topic: str, count: int, *, age: float, **settings: Any) -> KafkaProducer:
     producer = KafkaProducer(bootstrap_servers=cluster.servers.split(","), **settings)
     if settings:
-        producer.init_transactions()
+        try:
+            producer.init_transactions()
+        except KafkaError:
+            producer.close(timeout=0)
+            raise
         producer.begin_transaction()
     at = round((time.time() - age) * 1000)
     for _ in range(count):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +20,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
 from devstack.ports import HOST, free_port
+from tests.support.leftovers import nothing_left_behind
 
 EARLIEST, LATEST = -2, -1
 TIMES = 20
@@ -32,16 +31,6 @@ def produce(kafka: KafkaCluster, topic: str, count: int, partition: int = 0) -> 
     for _ in range(count):
         producer.send(topic, b"x", partition=partition)
     producer.close()
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def assert_none_left_each_time(before: int, threads: int) -> None:
-    """A client of another test, with a thread of its own, may open a connection anew meanwhile: one, not one each."""
-    assert descriptors() - before < TIMES
-    assert threading.active_count() - threads < TIMES
 
 
 def test_one_unknown_partition_does_not_hide_the_others(
@@ -114,31 +103,26 @@ def test_a_bootstrap_that_fails_leaves_nothing_behind(monkeypatch: pytest.Monkey
     extra = {"bootstrap.servers": f"{HOST}:{free_port()}"}
     with pytest.raises(BrokerUnreachable):
         KafkaClient("k", extra)
-    gc.collect()  # what earlier tests left to the garbage collector is not to be closed in between
-    before, threads = descriptors(), threading.active_count()
-    for _ in range(TIMES):
-        with pytest.raises(BrokerUnreachable, match=r"does not answer when asked to connect: .*ECONNREFUSED"):
-            KafkaClient("k", extra)
-    assert_none_left_each_time(before, threads)
+    with nothing_left_behind():
+        for _ in range(TIMES):
+            with pytest.raises(BrokerUnreachable, match=r"does not answer when asked to connect: .*ECONNREFUSED"):
+                KafkaClient("k", extra)
 
 
 def test_a_connection_that_cannot_be_used_leaves_nothing_behind() -> None:
-    before = descriptors(), threading.active_count()
-    for extra in ({}, {"bootstrap.servers": "a:b:c"}, {"bootstrap.servers": "a", "security.protocol": "x"}):
-        with pytest.raises(SpecError):
-            KafkaClient("k", extra)
-    assert (descriptors(), threading.active_count()) == before
+    with nothing_left_behind():
+        for extra in ({}, {"bootstrap.servers": "a:b:c"}, {"bootstrap.servers": "a", "security.protocol": "x"}):
+            with pytest.raises(SpecError):
+                KafkaClient("k", extra)
 
 
 def test_opening_and_closing_leaves_nothing_behind(kafka: KafkaCluster) -> None:
     kafka.client().close()
-    gc.collect()  # what tests before this one have left
-    before, threads = descriptors(), threading.active_count()
-    for _ in range(TIMES):
-        with kafka.client() as client:
-            client.describe_cluster()
-        client.close()
-    assert_none_left_each_time(before, threads)
+    with nothing_left_behind():
+        for _ in range(TIMES):
+            with kafka.client() as client:
+                client.describe_cluster()
+            client.close()
     with pytest.raises(StreamError, match="is closed"):
         client.topics()
 
