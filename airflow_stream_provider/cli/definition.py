@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+from airflow.cli.cli_config import (
+    ARG_VERBOSE,
+    ActionCommand,
+    Arg,
+    CLICommand,
+    GroupCommand,
+    lazy_load_command,
+    positive_int,
+)
 
 _COMMANDS = "airflow_stream_provider.cli.commands"
 
@@ -56,7 +64,7 @@ _TO = Arg(
     help="Since when records are read again: 2026-11-25T02:00 (UTC, if it names no zone), or 2h: two hours ago",
 )
 _QUERY = Arg(("--query",), metavar="NAME", help="The query that reads them again; default: all")
-_LAST = Arg(("-n", "--last"), type=int, default=30, help="How many to show; default: 30")
+_LAST = Arg(("-n", "--last"), type=positive_int(allow_zero=False), default=30, help="How many to show; default: 30")
 
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
 _ACT_CODES = (

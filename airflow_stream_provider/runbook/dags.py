@@ -48,7 +48,8 @@ def stream_dags(
 
     :param folder: of the YAML files; relative to the file that calls this.
     :param default_args: of all tasks, as for any DAG; what we say of a task counts more. Example:
-        ``{"execution_timeout": timedelta(hours=2)}``; default: three retries, 10 s apart.
+        ``{"execution_timeout": timedelta(hours=2)}``; default: three retries, 10 s apart. A `start_date` has no
+        effect: a new `upgrade.schedule` begins at its next time.
     :param queue: of all tasks, for a worker that mounts the control folder: ``"streams"``.
     :param pool: of all tasks: ``"streams"``. It must exist in Airflow, with at least three slots for each stream that
         is upgraded at a time and one for the watch.

@@ -96,7 +96,10 @@ class DagOptions:
     @cached_property
     def _task_args(self) -> dict[str, Any]:
         said = {name: getattr(self, name) for name in ("queue", "pool", "executor_config", "owner")}
-        return {**RETRIES, **self.default_args, **{name: value for name, value in said.items() if value is not None}}
+        found = {**RETRIES, **self.default_args, **{name: value for name, value in said.items() if value is not None}}
+        # Airflow would begin a new `upgrade.schedule` with the last time before now: with an upgrade, at once.
+        found.pop("start_date", None)
+        return found
 
     def _check_default_args(self) -> None:
         for name, value in self.default_args.items():

@@ -82,8 +82,6 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     at: dict[str, Any] = {}
     if spec.upgrade.schedule:
         at = {
-            # Without a `start_date`, by which Airflow would begin with the last time before now: at once, that is, when
-            # somebody has written a schedule into the YAML.
             "schedule": CronTriggerTimetable(spec.upgrade.schedule, timezone="UTC", run_immediately=_LATE),
         }
     with options.dag(

@@ -33,16 +33,23 @@ def seconds(value: Any) -> Any:
 def check_cron(expression: str) -> str:
     """Return a cron expression, or a preset such as ``@weekly``, that Airflow takes.
 
-    :raises ValueError: it is none.
+    :raises ValueError: it is none, or never comes due.
     """
     # Imported here: hardly any YAML has one.
     from airflow.exceptions import AirflowTimetableInvalid
+    from airflow.timetables.base import TimeRestriction
     from airflow.timetables.trigger import CronTriggerTimetable
 
     try:
-        CronTriggerTimetable(expression, timezone="UTC").validate()
+        timetable = CronTriggerTimetable(expression, timezone="UTC")
+        timetable.validate()
+        # 31 February is a valid expression: only the scheduler's log would say that the DAG never runs.
+        no_start = TimeRestriction(None, None, catchup=False)
+        timetable.next_dagrun_info(last_automated_data_interval=None, restriction=no_start)
     except (AirflowTimetableInvalid, ValueError):
-        raise ValueError('is no cron expression: write it like "0 4 * * 0", which is Sunday at 4:00 UTC') from None
+        raise ValueError(
+            'is no cron expression that comes due: write it like "0 4 * * 0", Sunday at 4:00 UTC'
+        ) from None
     return expression
 
 

@@ -51,6 +51,12 @@ def test_every_command_of_every_page_can_be_called(parser: argparse.ArgumentPars
     assert callable(parser.parse_args(words).func)
 
 
+def test_less_than_one_event_of_the_history_is_refused(parser: argparse.ArgumentParser) -> None:
+    for number in ("0", "-3"):
+        with pytest.raises(SystemExit):
+            parser.parse_args(["history", "orders", "-n", number])
+
+
 def test_every_command_is_shown_on_a_page() -> None:
     (group,) = get_streams_cli_commands()
     assert isinstance(group, GroupCommand)

@@ -9,12 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow._shared.timezones import timezone
 from airflow.sdk import DAG, TriggerRule
 from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
-from airflow.timetables.base import TimeRestriction
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.soak import SoakOperator
@@ -27,8 +25,8 @@ from tests.support.spec_text import SPEC
 from tests.support.tasks import IDENTITY
 
 
-def upgrade(streams: Path, name: str = "orders", prefix: str = "") -> DAG:
-    return upgrade_dag(load_spec(streams / f"{name}.yaml"), DagOptions(prefix=prefix))
+def upgrade(streams: Path, name: str = "orders", **options: Any) -> DAG:
+    return upgrade_dag(load_spec(streams / f"{name}.yaml"), DagOptions(**options))
 
 
 def test_its_tasks_have_their_order(streams: Path) -> None:
@@ -169,10 +167,7 @@ def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:
 
 def first_run(dag: DAG) -> datetime:
     """When Airflow's scheduler begins the first scheduled run."""
-    timetable = DagSerialization.from_dict(DagSerialization.to_dict(dag)).timetable
-    start = None if dag.start_date is None else timezone.coerce_datetime(dag.start_date)
-    restriction = TimeRestriction(start, None, catchup=dag.catchup)
-    found = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    found = DagSerialization.from_dict(DagSerialization.to_dict(dag)).next_dagrun_info(last_automated_run_info=None)
     assert found is not None
     return found.run_after
 
@@ -185,6 +180,7 @@ def test_a_schedule_that_is_new_upgrades_nothing_before_its_time(streams: Path) 
         cron = f"{at.minute} {at.hour} * * {(at.weekday() + 1) % 7}"
         (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + f'upgrade: {{schedule: "{cron}"}}\n')
         assert first_run(upgrade(streams, "weekly")) > due
+        assert first_run(upgrade(streams, "weekly", default_args={"start_date": now - timedelta(days=99)})) > due
     # The scheduler may come to it a moment late, and the DAG file may be read anew in that moment.
     (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + 'upgrade: {schedule: "* * * * *"}\n')
     assert first_run(upgrade(streams, "weekly")) <= datetime.now(UTC)
@@ -210,6 +206,7 @@ def test_it_may_have_a_schedule(streams: Path) -> None:
     assert [kind for kind in DagRunType if unasked(kind, f"{kind}__1")] == [DagRunType.SCHEDULED]
     assert unasked(DagRunType.OPERATOR_TRIGGERED, "change__1a__weekly-1"), "by the watch, for `upgrade.on_change`"
     assert not unasked(DagRunType.OPERATOR_TRIGGERED, "operate__manual__1"), "by the form"
-    (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + "upgrade: {schedule: weekly}\n")
-    with pytest.raises(SpecError, match=r"line \d+, upgrade.schedule: is no cron expression"):
-        upgrade(streams, "wrong")
+    for schedule in ("weekly", "0 4 31 2 *"):
+        (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + f"upgrade: {{schedule: {schedule}}}\n")
+        with pytest.raises(SpecError, match=r"line \d+, upgrade.schedule: is no cron expression"):
+            upgrade(streams, "wrong")
