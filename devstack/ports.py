@@ -11,18 +11,37 @@ HOST = "127.0.0.1"
 # no connection may take that port meanwhile.
 RANGE = range(20_000, 32_000)
 
-_given: set[int] = set()
+# What keeps each port for this process; never closed.
+_kept: dict[int, socket.socket] = {}
 _lock = threading.Lock()
 
 
 def free_port() -> int:
-    """Return a port on which no process listens. Within this process each port is returned only once."""
+    """Return a port on which no process listens.
+
+    Within this process it is returned only once, and by no other process of this machine as long as this one lives.
+    """
     with _lock:
         while True:
             port = random.choice(RANGE)
-            if port not in _given and _can_bind(port):
-                _given.add(port)
+            kept = None if port in _kept else _keep(port)
+            if kept is not None and _can_bind(port):
+                _kept[port] = kept
                 return port
+            if kept is not None:
+                kept.close()
+
+
+def _keep(port: int) -> socket.socket | None:
+    """Take a port among all processes that ask this module; None: another one has it, whose server may not run yet."""
+    kept = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        # The name is in no folder, and goes with the process.
+        kept.bind(f"\0airflow-stream-port-{port}")
+    except OSError:
+        kept.close()
+        return None
+    return kept
 
 
 def _can_bind(port: int) -> bool:

@@ -1,8 +1,13 @@
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from devstack.ports import RANGE, free_port, listening
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_port_is_returned_once_and_can_be_bound() -> None:
@@ -21,7 +26,21 @@ def test_a_port_in_use_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
         server.bind(("127.0.0.1", 0))
         server.listen()
         taken = server.getsockname()[1]
-        offers = iter([taken, free_port()])
-        monkeypatch.setattr("devstack.ports._given", set())
+        offers = iter([taken, *RANGE])
         monkeypatch.setattr("random.choice", lambda _: next(offers))
         assert free_port() != taken
+
+
+def test_a_port_that_another_process_was_given_is_not_returned_before_its_server_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code = "import sys; from devstack.ports import free_port; print(free_port(), flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        given = int(other.stdout.readline())
+        offers = iter([given, *RANGE])
+        monkeypatch.setattr("random.choice", lambda _: next(offers))
+        assert free_port() != given
+        other.communicate()
