@@ -70,7 +70,7 @@ class SubmittedDriver:
 
     def python(self) -> psutil.Process:
         """Return the Python process that runs the launcher."""
-        return next(p for p in self.tree() if any(part.endswith(LAUNCHER) for part in p.cmdline()[1:2]))
+        return next(p for p in self.tree() if any(part.endswith(LAUNCHER) for part in words(p)[1:2]))
 
     def signal(self, number: int) -> None:
         """Send a signal to all processes of this driver."""
@@ -243,6 +243,14 @@ def hand_run_stream(root: Path, control: ControlRoot | None = None) -> Iterator[
         yield stream
     finally:
         stream.stop_all()
+
+
+def words(process: psutil.Process) -> list[str]:
+    """Return the command line of a process; empty if the process has ended."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []
 
 
 def lives(process: psutil.Process) -> bool:

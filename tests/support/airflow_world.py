@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +19,7 @@ import psutil
 from airflow_stream_provider.clusters.processes import MARK
 from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.lifecycle.state import StreamState
+from devstack.drivers import lives
 
 SPEC = """\
 name: {name}
@@ -158,7 +162,7 @@ class World:
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
             ours = any(word.endswith("driver_without_spark.py") for word in words) and self.control in words
-            if ours and process.status() != psutil.STATUS_ZOMBIE:
+            if ours and lives(process):
                 found[process.pid] = words[words.index("--deployment") + 1]
         return found
 
@@ -181,7 +185,8 @@ class World:
     def end(self) -> None:
         """Leave nothing behind: neither processes nor DAGs."""
         for pid in self.drivers():
-            psutil.Process(pid).kill()
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         self.yaml.unlink(missing_ok=True)
         for process in psutil.process_iter():
             try:

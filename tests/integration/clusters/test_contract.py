@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import random
@@ -103,7 +104,8 @@ def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place
     submission = task.stdout.readline().strip()
     # As thoroughly as a supervisor would.
     for child in psutil.Process(task.pid).children(recursive=True):
-        child.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            child.kill()
     os.killpg(task.pid, signal.SIGKILL)
     task.wait()
 
