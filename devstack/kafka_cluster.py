@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from devstack.broker import CLUSTER_ID, JVM, START_SECONDS
 from devstack.certificates import Certificates
-from devstack.drivers import wait_for
+from devstack.drivers import DEADLINE, wait_for
 from devstack.jars import fetch, kafka_broker
 from devstack.ports import HOST, free_port, listening
 from devstack.processes import Process, Processes, java, stop
 
+CLIENT_SECONDS = 120.0
 # Short intervals, so that tests wait for seconds and not for minutes.
 SHORT_INTERVALS = {
     "log.initial.task.delay.ms": 100,
@@ -99,7 +101,7 @@ class KafkaCluster:
 
     def client(self) -> KafkaClient:
         """Return a client without restrictions by ACLs."""
-        return KafkaClient("test", self.extra)
+        return patient_client("test", self.extra)
 
     def start(self, number: int, *, fresh: bool = False) -> None:
         """Start a broker and wait until its port is open.
@@ -176,15 +178,15 @@ class KafkaCluster:
         return self._folder / f"broker-{number}" / "data"
 
     @staticmethod
-    def wait(true: Callable[[], object], seconds: float = 60.0) -> None:
+    def wait(true: Callable[[], object], seconds: float = DEADLINE) -> None:
         """Wait until a condition is true.
 
-        :raises AssertionError: it is not true after `seconds`.
+        :raises AssertionError: it is not true after `seconds`, by default 600.
         """
         wait_for("the condition", true, seconds)
 
     def _seen(self) -> int:
-        with contextlib.suppress(BrokerUnreachable), self.client() as client:
+        with contextlib.suppress(BrokerUnreachable), KafkaClient("test", self.extra) as client:
             return sum(not broker["is_fenced"] for broker in client.describe_cluster()["brokers"])
         return 0
 
@@ -213,6 +215,22 @@ class KafkaCluster:
             **(_security(self._secure) if self._secure else {}),
             **self._extra,
         }
+
+
+def patient_client(conn_id: str, extra: Mapping[str, Any]) -> KafkaClient:
+    """Return a client of brokers that run: on a busy machine they may not answer as soon as a task needs it.
+
+    :param conn_id: id of the connection, for error messages.
+    :param extra: the connection's extra.
+    :raises BrokerUnreachable: none of them answers for two minutes.
+    """
+    until = time.monotonic() + CLIENT_SECONDS
+    while True:
+        try:
+            return KafkaClient(conn_id, extra)
+        except BrokerUnreachable:
+            if time.monotonic() > until:
+                raise
 
 
 # The last two are those of docs/control.md.

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
+
+from airflow_stream_provider.kafka.requests import TOPIC, topics_request
+from devstack.drivers import wait_for
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -14,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def create_topics(client: KafkaClient, partitions: Mapping[str, int]) -> None:
-    """Create the topics that do not exist yet, and wait until their partitions have leaders.
+    """Create the topics that do not exist yet, and wait until every broker knows the leaders of their partitions.
 
     :param partitions: number of partitions by topic.
     """
@@ -22,6 +26,36 @@ def create_topics(client: KafkaClient, partitions: Mapping[str, int]) -> None:
     new = {name: {"num_partitions": count} for name, count in partitions.items() if name not in there}
     if new:
         client._admin.create_topics(new, wait_for_metadata=True)
+        wait_until_known(client, new)
+
+
+def wait_until_known(client: KafkaClient, topics: Iterable[str]) -> None:
+    """Wait until every broker that answers knows the leaders of new topics: each learns them when it gets to it."""
+    for topic in topics:
+        wait_for(f"the brokers to know {topic}", partial(client.is_known, topic, 1))
+
+
+def alter_topic(client: KafkaClient, topic: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a topic as a person does, and wait until every broker that answers says so."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+    from kafka.protocol.admin import DescribeConfigsRequest
+
+    client._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(settings))])
+    asks = DescribeConfigsRequest(resources=[(TOPIC, topic, list(settings))])
+
+    def known() -> bool:
+        answers = client._run("for configs", client._requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
+        told = [{each.name: each.value for each in answer.results[0].configs} for answer in answers.values()]
+        return bool(told) and all(each == settings for each in told)
+
+    wait_for(f"the brokers to know the settings of {topic}", known)
+
+
+def topic_errors(client: KafkaClient, topic: str) -> set[int]:
+    """Return the error codes that the brokers give for a topic, each for itself; 0: that knows it, and shows it."""
+    asks = topics_request([topic])
+    answers = client._run("to describe topics", client._requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
+    return {each.error_code for answer in answers.values() for each in answer.topics}
 
 
 def commit_group(client: KafkaClient, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:

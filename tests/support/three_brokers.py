@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
@@ -14,6 +14,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
 from devstack.certificates import Certificates
 from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import alter_topic
 
 HEAP = "224m"
 
@@ -65,11 +66,7 @@ def two_copies(client: KafkaClient) -> str:
 @pytest.fixture
 def alter(client: KafkaClient) -> Callable[[str, Mapping[str, str]], None]:
     """Changes settings of a topic, as a person does."""
-
-    def change(topic: str, settings: Mapping[str, str]) -> None:
-        client._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(settings))])
-
-    return change
+    return partial(alter_topic, client)
 
 
 def leader(client: KafkaClient, topic: str) -> int:

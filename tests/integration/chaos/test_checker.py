@@ -83,7 +83,7 @@ def checked(stream: PretendedStream, enriched: Callable[[list[TopicRecord]], lis
     with Evidence(stream.servers, stream.checkpoints, log.folder / "releases", log, stream.folder) as evidence:
         assert evidence.unread().startswith("enrich has committed {} of orders")
         stream.run(enriched)
-        wait_for("everything to be recorded", lambda: not evidence.unread(), 60)
+        wait_for("everything to be recorded", lambda: not evidence.unread())
     evidence.look()
     return check(evidence, HARMLESS, seed=1, minutes=0.1, commit="abc")
 

@@ -51,7 +51,7 @@ class Writers:
     def grow(self, by: int) -> None:
         """Wait until the log has grown by a number of records."""
         wanted = self.log.refresh().seq + by
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while self.log.refresh().seq < wanted:
             assert time.monotonic() < deadline, f"the log stands still at {self.log.state.seq}"
             time.sleep(0.005)

@@ -49,10 +49,10 @@ def test_a_whole_topic_is_read(kafka: KafkaCluster) -> None:
 def test_a_broker_that_is_gone_in_the_middle(
     kafka: KafkaCluster, goes: Act, comes_back: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit, "SILENT_SECONDS", 3.0)
     records = read_topic(kafka.servers, "orders")
     next(records)
     goes(kafka, 1)
+    monkeypatch.setattr(audit, "SILENT_SECONDS", 3.0)
     try:
         with pytest.raises(StreamError, match=rf"orders was read up to .* Kafka at {kafka.servers} has sent no more"):
             list(records)

@@ -16,7 +16,7 @@ def test_records_go_in_and_come_out(stack: LocalStack) -> None:
         bootstrap_servers=stack.bootstrap_servers,
         auto_offset_reset="earliest",
         group_id="greeted",
-        consumer_timeout_ms=60_000,
+        consumer_timeout_ms=600_000,
     ) as consumer:
         records = [next(consumer) for _ in range(2)]
     assert {(record.partition, record.value) for record in records} == {(0, b"hello"), (1, b"hello")}

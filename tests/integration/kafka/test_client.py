@@ -18,7 +18,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from devstack.kafka_cluster import KafkaCluster
-from devstack.kafka_writes import create_topics
+from devstack.kafka_writes import create_topics, wait_until_known
 from devstack.ports import HOST, free_port
 from tests.support.leftovers import nothing_left_behind
 
@@ -161,7 +161,7 @@ def test_a_client_after_a_fork_raises_at_once(client: KafkaClient) -> None:
             client.close()
             os._exit(0)
     os.close(write)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 300
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > until:
             os.kill(child, signal.SIGKILL)
@@ -203,6 +203,7 @@ class TestTwoBrokers:
             spread = {"one-each": {0: [1], 1: [2]}, "copied": {0: [2, 1], 1: [1, 2]}}
             wanted = {name: {"assignments": assignments} for name, assignments in spread.items()}
             client._admin.create_topics(wanted, wait_for_metadata=True)
+            wait_until_known(client, wanted)
             for topic in spread:
                 for partition in (0, 1):
                     produce(brokers, topic, 3 + partition, partition)
@@ -216,7 +217,7 @@ class TestTwoBrokers:
             )
             pair.stop(2)
             # Before and after the cluster notices it: never an error, and never a wrong number.
-            until = time.monotonic() + 60
+            until = time.monotonic() + 300
             while True:
                 found = client.offsets(dict.fromkeys(wanted, LATEST))
                 assert found[wanted[0]].offset == 3

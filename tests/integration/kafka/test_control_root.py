@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic import root_name
@@ -22,6 +21,7 @@ from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, Control
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
 from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import alter_topic
 from tests.support.jvm_drivers import Driver, driver
 from tests.support.one_broker import client, kafka, root_of
 from tests.support.story import OLD, RUNNING, write
@@ -147,8 +147,7 @@ def test_a_heartbeat_that_stands_still_is_read_again_behind_a_write(root: TopicR
 
 
 def alter(client: KafkaClient, topic: str, **settings: str) -> None:
-    changed = {key.replace("_", "."): value for key, value in settings.items()}
-    client._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, changed)])
+    alter_topic(client, topic, {key.replace("_", "."): value for key, value in settings.items()})
 
 
 @pytest.mark.parametrize(

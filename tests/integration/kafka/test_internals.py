@@ -20,7 +20,7 @@ from devstack.kafka_tools import KafkaTools
 
 @pytest.fixture(scope="module")
 def internals(kafka: KafkaCluster) -> Iterator[Internals]:
-    admin = KafkaAdminClient(bootstrap_servers=kafka.servers, request_timeout_ms=7000)
+    admin = KafkaAdminClient(bootstrap_servers=kafka.servers, request_timeout_ms=70_000)
     yield Internals(admin)
     admin.close()
 
@@ -35,7 +35,7 @@ def metadata() -> MetadataRequest:
 
 
 def test_brokers_and_the_time_out_of_a_connection(internals: Internals) -> None:
-    assert (internals.brokers(), internals.any_broker(), internals.seconds) == ([1], 1, 7.0)
+    assert (internals.brokers(), internals.any_broker(), internals.seconds) == ([1], 1, 70.0)
     internals.run(internals.refresh_brokers)
     assert internals.brokers() == [1]
 

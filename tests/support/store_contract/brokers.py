@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from airflow_stream_provider.control.topic import Message, Topic, read_all, topic_name
@@ -25,6 +24,7 @@ from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
 from airflow_stream_provider.lifecycle.errors import StreamError
 from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import alter_topic
 from devstack.ports import HOST
 from tests.support.jvm_topics import Jvm
 from tests.support.kafka_link import KafkaLink
@@ -164,7 +164,7 @@ class TheirPlace:
         KafkaCluster.wait(made)
 
     def _alter(self, settings: Mapping[str, str]) -> None:
-        self._client._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self.topic, dict(settings))])
+        alter_topic(self._client, self.topic, settings)
 
     def lose_end(self) -> None:
         raise NotImplementedError(OURS)
