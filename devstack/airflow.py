@@ -23,7 +23,7 @@ from devstack.errors import StackError
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, stop
 
-START_SECONDS = 300.0
+START_SECONDS = 600.0
 DATABASE = "airflow.db"  # in AIRFLOW_HOME
 PARALLELISM = 4
 SUPERVISE_SECONDS = 1.0
@@ -65,7 +65,7 @@ class Airflow:
     def start(self) -> None:
         """Create the database, start the four processes, and wait until all are healthy.
 
-        :raises StackError: the DAGs folder does not exist, or Airflow is not healthy within 300 s.
+        :raises StackError: the DAGs folder does not exist, or Airflow is not healthy within 600 s.
         """
         if not self.dags_folder.is_dir():
             raise StackError(f"There is no DAGs folder {self.dags_folder}.", next_step="Create it, or use another one.")
@@ -95,7 +95,7 @@ class Airflow:
 
         The password shows that no other server answers on the port.
 
-        :raises StackError: that takes more than 300 s, or a process ends.
+        :raises StackError: that takes more than 600 s, or a process ends.
         """
         self._processes.wait_for("Airflow to be healthy", self.api.healthy, START_SECONDS, *self.parts.values())
 
@@ -179,7 +179,7 @@ def empty_database(processes: Processes) -> Path:
     the same.
 
     :param processes: where the migration is run.
-    :raises StackError: it fails, or takes longer than 300 s.
+    :raises StackError: it fails, or takes longer than 600 s.
     """
 
     def migrate(made: Path) -> None:

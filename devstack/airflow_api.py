@@ -13,9 +13,12 @@ from urllib3.util import Retry
 from devstack.errors import StackError
 
 TIMEOUT = 60.0
+# For what must not be said twice.
+LONG_TIMEOUT = 300.0
 POLL_SECONDS = 0.5
-PARSED_SECONDS = 120.0
+PARSED_SECONDS = 600.0
 FINAL = frozenset({"success", "failed"})
+TWICE = frozenset({"GET", "PATCH"})
 
 
 class AirflowApi:
@@ -32,9 +35,11 @@ class AirflowApi:
         self.url = url
         self._login = {"username": user, "password": password}
         self._session = requests.Session()
-        # On a machine with too much to do, the server has given no answer for a minute. A PATCH said twice is the same.
-        retries = Retry(total=None, connect=0, read=4, redirect=0, status=0, other=0, allowed_methods={"PATCH"})
-        self._session.mount(f"{url}/", HTTPAdapter(max_retries=retries))
+        # On a machine with too much to do, the server has given no answer for a minute. These said twice are the same,
+        # and so is a log-in.
+        once_more = Retry(total=None, connect=0, read=4, redirect=0, status=0, other=0, allowed_methods=TWICE)
+        self._session.mount(f"{url}/", HTTPAdapter(max_retries=once_more))
+        self._session.mount(f"{url}/auth/", HTTPAdapter(max_retries=once_more.new(allowed_methods=None)))
 
     def healthy(self) -> bool:
         """Return whether the log-in works and database, scheduler, triggerer and DAG processor are healthy."""
@@ -50,7 +55,7 @@ class AirflowApi:
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until a DAG has been parsed.
 
-        :raises StackError: it is not parsed after 120 s; the error has the import errors of the DAGs folder.
+        :raises StackError: it is not parsed after 600 s; the error has the import errors of the DAGs folder.
         """
         deadline = time.monotonic() + PARSED_SECONDS
         while not any(dag["dag_id"] == dag_id for dag in self.call("GET", "dags", exclude_stale=True)["dags"]):
@@ -136,8 +141,8 @@ class AirflowApi:
         if "Authorization" not in self._session.headers:
             answer = self._session.post(f"{self.url}/auth/token", json=self._login, timeout=TIMEOUT)
             self._session.headers["Authorization"] = f"Bearer {_checked(answer)['access_token']}"
-        url = f"{self.url}/api/v2/{path}"
-        return _checked(self._session.request(method, url, json=json, params=query, timeout=TIMEOUT))  # type: ignore[arg-type]
+        url, seconds = f"{self.url}/api/v2/{path}", TIMEOUT if method in TWICE else LONG_TIMEOUT
+        return _checked(self._session.request(method, url, json=json, params=query, timeout=seconds))  # type: ignore[arg-type]
 
 
 def _line(event: Mapping[str, Any]) -> str:

@@ -12,6 +12,9 @@ from typing import Any
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes
 
+# One that is busy is waited for: whoever asks takes no answer for one that is away.
+ANSWER_SECONDS = 30.0
+
 
 class Master:
     """A master with REST submission, on free ports of the loopback address.
@@ -56,7 +59,7 @@ class Master:
         """Return its state as JSON: workers, drivers, applications. {} if it does not answer."""
         with (
             contextlib.suppress(OSError, ValueError),
-            urllib.request.urlopen(f"{self.ui_url}/json/", timeout=5) as page,
+            urllib.request.urlopen(f"{self.ui_url}/json/", timeout=ANSWER_SECONDS) as page,
         ):
             found: dict[str, Any] = json.load(page)
             return found

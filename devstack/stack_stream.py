@@ -155,7 +155,7 @@ class StackStream(HandRunStream):
                 totals(produced), final_totals(brokers, f"{self.stream}-totals")
             )
 
-        wait_for("every produced order to be delivered", all_out, 180)
+        wait_for("every produced order to be delivered", all_out)
         return count(produced, deliveries(brokers, f"{self.stream}-out"), failures)
 
     def in_flight(self) -> int:
@@ -189,7 +189,6 @@ class StackStream(HandRunStream):
                 wait_for(
                     "the driver to be gone",
                     partial(self._is_gone, deployment.submission, Whose(deployment.id, origin)),
-                    60,
                 )
 
     def _is_gone(self, submission: str, whose: Whose) -> bool:

@@ -35,7 +35,7 @@ upgrade:
   keep_previous: 1h
   lease_seconds: 5
   boundary_seconds: 3
-  take_back_seconds: 3
+  take_back_seconds: 15
 """
 
 

@@ -185,7 +185,7 @@ class Fleet:
     def answer(self, member: Member, task: str, answer: str) -> None:
         """Answer what a task asks; one that asks not yet or has its answer is left alone, and so is a busy Airflow."""
         path = f"dags/{member.dag}/dagRuns/{member.run}/taskInstances/{task}/-1/hitlDetails"
-        with contextlib.suppress(StackError, requests.Timeout):
+        with contextlib.suppress(StackError, requests.RequestException):
             self.api.call("PATCH", path, json={"chosen_options": [answer], "params_input": {}})
 
     def workers(self, task: Task) -> list[psutil.Process]:

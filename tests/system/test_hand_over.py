@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from devstack.drivers import wait_for
 from devstack.stack_stream import StackStream
 
 
@@ -13,10 +14,13 @@ def test_handed_over_and_rolled_back_without_loss_or_duplicate(orders: StackStre
     one = orders.standby("one")
     orders.hand_over(one)
     orders.settle()
+
+    def used() -> set[str]:
+        return {each["host"] for each in orders.stack.spark.status().get("workers", ()) if each["coresused"]}
+
     # A worker that the master has lost counts by this name only (`Standalone.remains`).
-    used = {worker["host"] for worker in orders.stack.spark.status()["workers"] if worker["coresused"]}
-    assert used
-    assert used <= set(orders.beat(one).executor_hosts or ())
+    hosts = wait_for("the master to tell which workers are used", used)
+    wait_for("the driver to name them", lambda: hosts <= set(orders.beat(one).executor_hosts or ()))
 
     orders.submit("two")
     two = orders.standby("two")

@@ -136,12 +136,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory, gauges: tuple[int, list[str]
 
 
 @pytest.fixture(scope="module")
-def stream(stack: LocalStack) -> Stream:
+def stream(stack: LocalStack) -> Iterator[Stream]:
     made = Stream(stack, stack.folder.parent)
     made.produce(10)
     for _ in range(3):
         made.commit()
-    return made
+    yield made
+    made.producer.close(timeout=60)  # or it looks for its broker for as long as this process has other tests
 
 
 @pytest.fixture(scope="module")
