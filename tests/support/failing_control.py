@@ -33,9 +33,9 @@ def main(scratch: str, kind: str) -> None:
             else:
                 raise AssertionError("it did not hang")
         else:
-            writer.wait(60)
+            writer.wait(600)
             control.heal(kind)
-        said = writer.communicate(timeout=60)[0]
+        said = writer.communicate(timeout=600)[0]
         if kind == "away":
             assert said == "written\n"  # to the empty folder below, as on a machine where it is not mounted
             assert not (control.safe / f"during-{turn}").exists()

@@ -42,7 +42,10 @@ def answers_lost(
         with server:
             # A request may come in several pieces; only the answer comes in the other direction.
             while client in select.select([client, server], [], [])[0]:
-                server.sendall(client.recv(65536))
+                piece = client.recv(65536)
+                if not piece:
+                    return  # it has given up, and would be readable for ever
+                server.sendall(piece)
             server.recv(65536)
 
     threading.Thread(target=serve, daemon=True).start()

@@ -14,7 +14,7 @@ COMMAND = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
 
 def _allowed() -> bool:
     try:
-        return subprocess.run([*COMMAND, "true"], capture_output=True, timeout=60, check=False).returncode == 0
+        return subprocess.run([*COMMAND, "true"], capture_output=True, timeout=600, check=False).returncode == 0
     except FileNotFoundError:
         return False
 

@@ -9,6 +9,8 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -156,6 +158,14 @@ def test_a_driver_that_an_earlier_version_has_submitted_is_found_by_the_url_of_i
     place.end(submission, job)
 
 
+def unread(place: Place) -> list[Any]:
+    """Return the connections to the master that whoever made them has closed, and the master has not."""
+    addresses = str(place.connection.extra.get("rest_url", "")).split(",")
+    ports = {urlsplit(address).port for address in addresses} - {None}
+    closing = (each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_CLOSE_WAIT)
+    return [each for each in closing if each.laddr.port in ports]
+
+
 def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place) -> None:
     chance = random.Random(7)
     for _ in range(3):
@@ -168,6 +178,7 @@ def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place
         # The request may be in the master's hands, and no search can see it there. Airflow's retry comes later than
         # this; the driver of a request that lands later still finds its twin's heartbeat, and exits.
         time.sleep(2)
+        wait_for("the master to have read what the task sent", lambda: not unread(place))
 
         found = place.certain(job, since)
         submission = found.alive[0] if found.alive else place.cluster.submit(job)

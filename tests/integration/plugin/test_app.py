@@ -27,7 +27,8 @@ USERS = "admin:admin,anna:viewer,bert:viewer"
 DAG_FILE = "from airflow_stream_provider import stream_dags\n\nglobals().update(stream_dags('{0}', prefix='{0}.'))\n"
 YAML = 'name: orders\napplication: apps/orders.py\nversion: "2"\ncluster: spark_here\ncontrol: {}\n'
 PATHS = ("streams/", "streams/stream?dag_id=anna.orders__operate", "streams/page.css")
-TIMEOUT = 60.0
+TIMEOUT = 300.0
+LOADS = 10
 
 
 @dataclass
@@ -45,9 +46,17 @@ class Site:
         return str(answer.json()["access_token"])
 
     def get(self, path: str, user: str = "") -> requests.Response:
-        """Ask as a browser does, with a cookie; `user`: empty for somebody who has not logged in."""
+        """Ask as a browser does, with a cookie; `user`: empty for somebody who has not logged in.
+
+        A page on which the server had no time to read a stream is loaded again, as it says.
+        """
         cookies = {"_token": self.token(user)} if user else {}
-        return requests.get(f"{self.airflow.url}/{path}", cookies=cookies, timeout=TIMEOUT, allow_redirects=False)
+        url = f"{self.airflow.url}/{path}"
+        for _ in range(LOADS):
+            answer = requests.get(url, cookies=cookies, timeout=TIMEOUT, allow_redirects=False)
+            if "did not answer the API server within" not in answer.text:
+                break
+        return answer
 
     def page(self, user: str, dag_id: str = "") -> str:
         """Return the text that a person reads."""

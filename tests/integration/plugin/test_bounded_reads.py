@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,12 +22,13 @@ from tests.support.story import HANDED_OVER, NEW, write
 
 # More than there are threads for one control root.
 DEAD = 12
+ALIVE = {"dag_id": "alive__operate"}
 
 
 @needs_fuse
 def test_a_dead_mount_is_a_sentence_and_holds_up_no_other_root_and_no_end_of_the_process(tmp_path: Path) -> None:
     program = "from tests.integration.plugin.test_bounded_reads import look_while_a_root_hangs as run\nrun()"
-    said = run_program(program, tmp_path, 300)
+    said = run_program(program, tmp_path, 600)
     assert said.endswith("all others were shown\n")
 
 
@@ -39,21 +41,26 @@ def look_while_a_root_hangs() -> None:
     pytest.MonkeyPatch().setattr(page, "visible_streams", lambda user, form=None: shown)
     page.LIFE_SECONDS = page.ANSWER_SECONDS = page.STATUS_SECONDS
     with TestClient(app) as client:
-        assert client.get("/").text.count(NEW) == len(shown)
+        # On a busy machine one that is well may be late, too: the page is loaded again.
+        until(lambda: client.get("/").text, lambda said: said.count(NEW) == len(shown))
         with hanging(scratch / "dead"):
             for _ in range(2):
-                said = client.get("/").text
-                assert said.count(NEW) == 1
+                said = until(lambda: client.get("/").text, lambda said: said.count(NEW) == 1)
                 assert said.count("did not answer the API server within") == DEAD
                 said = client.get("/stream", params={"dag_id": "dead-3__operate"}).text
                 assert "That is not known." in said
                 assert "not known" in said
-                said = client.get("/stream", params={"dag_id": "alive__operate"}).text
-                assert "Yes." in said
-        said = client.get("/").text
-        while said.count(NEW) < len(shown):  # until what hung has returned
-            said = client.get("/").text
+                until(lambda: client.get("/stream", params=ALIVE).text, lambda said: "Yes." in said)
+        # Until what hung has returned.
+        until(lambda: client.get("/").text, lambda said: said.count(NEW) == len(shown))
     print("all others were shown", flush=True)
+
+
+def until(load: Callable[[], str], shows: Callable[[str], bool]) -> str:
+    """Load a page until it shows something; whoever runs this process ends it when it takes too long."""
+    while not shows(said := load()):
+        print(said)
+    return said
 
 
 def _stream(root: Path, name: str) -> Visible:
