@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -61,19 +60,21 @@ def topic_errors(client: KafkaClient, topic: str) -> set[int]:
 def commit_group(client: KafkaClient, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
     """Commit offsets for a consumer group without members; the first group of a cluster may take some tries.
 
-    :raises AssertionError: Kafka refuses a partition.
+    :raises AssertionError: Kafka refuses a partition, or the group has no coordinator for ten minutes.
     """
     from kafka.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NoError, NotCoordinatorError
     from kafka.structs import OffsetAndMetadata
 
     not_yet = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
     wanted = {partition: OffsetAndMetadata(offset, metadata, -1) for partition, offset in offsets.items()}
-    for _ in range(100):
+
+    def committed() -> bool:
         with contextlib.suppress(*not_yet):
             answers = client._admin.alter_group_offsets(group, wanted)
             refused = {partition: error for partition, error in answers.items() if error is not NoError}
             if not set(refused.values()) & set(not_yet):  # said of each partition, too
                 assert not refused, refused
-                return
-        time.sleep(0.2)
-    raise AssertionError(f"The group {group} has no coordinator.")
+                return True
+        return False
+
+    wait_for(f"a coordinator of the group {group}", committed)

@@ -85,7 +85,7 @@ class Airflow:
     def end(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(60)
+        self.process.wait(600)
 
 
 class World:
@@ -176,7 +176,7 @@ class World:
             batches = self.batches(query)
             assert batches == list(range(len(batches)))
 
-    def until(self, what: str, condition: Callable[[], object], seconds: float = 120.0) -> None:
+    def until(self, what: str, condition: Callable[[], object], seconds: float = 600.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, f"waited in vain for {what}: {self.kinds()}"

@@ -114,7 +114,7 @@ def kill(fleet: Fleet, victim: Victim, member: Member, task: Task) -> bool:
             os.kill(pid, signal.SIGKILL)
             killed += 1
     if killed and victim in (Victim.TRIGGERER, Victim.SCHEDULER):
-        fleet.airflow.parts[victim.value].popen.wait(30)
+        fleet.airflow.parts[victim.value].popen.wait()
         fleet.airflow.start_part(victim.value)
     return killed > 0
 
@@ -181,7 +181,6 @@ def judge(fleet: Fleet, strike: Strike) -> None:
     world.until(
         "one driver that holds, and one beside it at most" if row.version else "the end of the driver",
         lambda: len(member.victims(holder=True)) == bool(row.version) and len(world.drivers()) <= most,
-        60,
     )
 
 

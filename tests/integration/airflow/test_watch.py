@@ -30,7 +30,7 @@ def upgrades(look: Run, world: World) -> list[dict[str, Any]]:
 
 def revived(world: World) -> Run:
     """Look until a run of NAME__revive is triggered, and return it: a driver is not missed before its lease is over."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         run = world.watch()
         if "look" not in run.states:

@@ -33,6 +33,7 @@ def test_a_run_succeeds_with_connections_to_this_stack(stack: LocalStack, api: A
 def test_a_cleared_task_runs_again_though_the_scheduler_was_killed(stack: LocalStack, api: AirflowApi) -> None:
     run = api.trigger(DAG, {"greeting": "hello"})
     assert api.wait_for_run(DAG, run) == "success"
+    [before] = [task["try_number"] for task in api.tasks(DAG, run)]
     scheduler = stack.airflow.parts["scheduler"]
     os.kill(scheduler.pid, signal.SIGKILL)
     scheduler.popen.wait()
@@ -40,7 +41,8 @@ def test_a_cleared_task_runs_again_though_the_scheduler_was_killed(stack: LocalS
     stack.airflow.start_part("scheduler")
     api.clear(DAG, run, ["connections"])
     assert api.wait_for_run(DAG, run) == "success"
-    assert [task["try_number"] for task in api.tasks(DAG, run)] == [2]
+    [after] = [task["try_number"] for task in api.tasks(DAG, run)]
+    assert after > before
 
 
 def test_a_part_that_ends_by_itself_is_started_again(stack: LocalStack) -> None:

@@ -54,7 +54,7 @@ def test_an_owner_that_is_killed_leaves_nothing(number: signal.Signals, moment: 
         finally:
             os.killpg(owner.pid, number)
         try:
-            assert owner.wait(120) == -number
+            assert owner.wait(600) == -number
         finally:
             owner.kill()
         if number == signal.SIGINT:
