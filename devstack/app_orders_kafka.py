@@ -2,7 +2,8 @@
 
     app_orders_kafka.py KAFKA PREFIX CHECKPOINT [--drag FILE] [--max-offsets N]
 
-The topics are PREFIX-in, PREFIX-out and PREFIX-totals. While FILE exists, every batch of the stateless query hangs.
+The topics are PREFIX-in, PREFIX-out and PREFIX-totals. While FILE exists, every batch of the stateless query hangs; one
+that does so makes FILE.hangs.
 """
 
 import argparse
@@ -36,6 +37,7 @@ orders = records.select(order.alias("order")).select("order.*")
 @F.udf("string")
 def drag(key):
     while args.drag and os.path.exists(args.drag):
+        open(f"{args.drag}.hangs", "w").close()
         time.sleep(0.1)
     return key
 
