@@ -105,7 +105,8 @@ def test_a_bootstrap_that_fails_leaves_nothing_behind(monkeypatch: pytest.Monkey
         KafkaClient("k", extra)
     with nothing_left_behind():
         for _ in range(TIMES):
-            with pytest.raises(BrokerUnreachable, match=r"does not answer when asked to connect: .*ECONNREFUSED"):
+            # The last try of a second may be cut off before it is refused.
+            with pytest.raises(BrokerUnreachable, match=r"when asked to connect: .*(ECONNREFUSED|timed out)"):
                 KafkaClient("k", extra)
 
 
