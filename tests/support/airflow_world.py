@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -16,6 +17,7 @@ import psutil
 from airflow_stream_provider.clusters.processes import MARK
 from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.lifecycle.state import StreamState
+from devstack.drivers import lives
 
 SPEC = """\
 name: {name}
@@ -158,7 +160,7 @@ class World:
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
             ours = any(word.endswith("driver_without_spark.py") for word in words) and self.control in words
-            if ours and process.status() != psutil.STATUS_ZOMBIE:
+            if ours and lives(process):
                 found[process.pid] = words[words.index("--deployment") + 1]
         return found
 
@@ -181,7 +183,8 @@ class World:
     def end(self) -> None:
         """Leave nothing behind: neither processes nor DAGs."""
         for pid in self.drivers():
-            psutil.Process(pid).kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                psutil.Process(pid).kill()
         self.yaml.unlink(missing_ok=True)
         for process in psutil.process_iter():
             try:

@@ -8,7 +8,6 @@ import random
 import signal
 import time
 
-import psutil
 import pytest
 
 from airflow_stream_provider.clusters import (
@@ -26,7 +25,7 @@ from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from devstack.drivers import wait_for
+from devstack.drivers import lives, wait_for
 from devstack.yarn import Yarn
 from tests.support.control_root import new_log
 from tests.support.places import Place, processes_of
@@ -67,7 +66,7 @@ def test_an_id_is_reserved_and_one_driver_is_started_of_it(on_yarn: Place) -> No
     processes = processes_of(job.deployment)
     on_yarn.end(id, job)
     assert on_yarn.cluster.status(id) is DriverState.KILLED
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    assert not any(map(lives, processes))
     assert on_yarn.cluster.submit(job, id) == id
     assert on_yarn.cluster.status(id) is DriverState.KILLED, "what has ended is not started again"
     with pytest.raises(ClusterError, match="and not orders 1"):
@@ -121,7 +120,7 @@ def test_an_application_of_somebody_else_is_ended_by_its_id_and_gone_with_its_ex
 
     wait_for("every node to say that it is gone", lambda: theirs.look().gone)
     assert theirs.look().state is DriverState.KILLED
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    assert not any(map(lives, processes))
     theirs.end()  # there is nothing to do
 
 

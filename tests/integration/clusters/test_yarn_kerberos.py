@@ -30,7 +30,7 @@ from airflow_stream_provider.clusters.yarn_request import deployment_tag
 from airflow_stream_provider.clusters.yarn_submission import is_submission
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from devstack.drivers import wait_for
+from devstack.drivers import lives, wait_for
 from devstack.kdc import REALM, Kdc
 from devstack.processes import Processes
 from devstack.yarn_kerberos import PRINCIPALS, USER, KerberosYarn, kerberos_hdfs
@@ -170,7 +170,7 @@ def test_a_driver_comes_with_tokens_and_goes(
     assert processes
     place.end(id, job)
     assert place.cluster.status(id) is DriverState.KILLED
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    assert not any(map(lives, processes))
     assert applications(place, job) == [application]
 
 

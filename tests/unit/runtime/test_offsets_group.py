@@ -204,7 +204,7 @@ def test_who_has_handed_over_forgets_what_it_knew_and_gives_up_what_is_under_way
     holder.turn(ran("out", 2, {"orders": {"0": 2}}))
     closed = group.closed
     holder.offsets.withdraw()
-    assert group.closed > closed
+    wait_for("what is under way to be given up", lambda: group.closed > closed)
     group.away = set()
     turns = holder.offsets.turns
     wait_for("two turns", lambda: holder.offsets.turns >= turns + 2)  # one at least has begun since
