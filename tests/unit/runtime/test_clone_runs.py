@@ -18,6 +18,9 @@ from airflow_stream_provider.runtime.clone_runs import SENTINEL, CloneRuns, TooS
 BUSY, LOOKS = "Processing new data", "Getting offsets from KafkaV2[Subscribe[orders]]"
 
 
+BEGAN = 100.0  # when each test does, on the clock of the runs
+
+
 class Run:
     """A run of a query that has ended so many batches by its second look, and then does what it is told.
 
@@ -59,7 +62,7 @@ class Run:
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes while a run is waited for and at no other time, however busy the machine is."""
-    now = [100.0]
+    now = [BEGAN]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
@@ -87,7 +90,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, run: Run, left: float = 60.0, **policy
     monkeypatch.setattr(clone_runs, "start_ungated", lambda writer: run)
     gate: Any = SimpleNamespace(hide=lambda id: None)
     made = CloneRuns(gate, Policy.from_json(policy))
-    made.deadline = clone_runs.time.monotonic() + left
+    made.deadline = BEGAN + left
     return made
 
 
