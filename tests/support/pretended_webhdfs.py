@@ -20,6 +20,16 @@ from devstack.webhdfs_files import webhdfs_place
 PREFIX = "/webhdfs/v1"
 
 
+class Patience(tuple[float, float]):
+    """Seconds to connect and to wait for an answer, as `requests` takes them apart: ten, but hardly any from one that
+    is frozen, so that a busy machine answers in time and no test waits for long."""
+
+    frozen: threading.Event
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((10.0, 0.5 if self.frozen.is_set() else 10.0))
+
+
 class PretendedWebHdfs:
     """Answers for a folder. While `frozen` is set it takes requests, and says nothing.
 
@@ -92,11 +102,13 @@ def status(path: Path, name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedWebHdfs]:
-    """An empty one, of which nobody waits long for an answer."""
-    monkeypatch.setattr(webhdfs_files, "TIMEOUT", (1.0, 0.5))
+    """An empty one, of which nobody waits long for an answer while it is frozen."""
     folder = tmp_path / "hdfs"
     folder.mkdir()
     pretended = PretendedWebHdfs(folder)
+    patience = Patience()
+    patience.frozen = pretended.frozen
+    monkeypatch.setattr(webhdfs_files, "TIMEOUT", patience)
     thread = threading.Thread(target=pretended.server.serve_forever, daemon=True)
     thread.start()
     yield pretended

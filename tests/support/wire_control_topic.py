@@ -5,7 +5,6 @@ It has one broker, and the topics of `WireKafka`. All of them are empty, and wha
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 from typing import Any
@@ -14,7 +13,7 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from tests.support.wire_kafka import END, KNOWN, WireKafka
+from tests.support.wire_kafka import END, KNOWN, WireKafka, end
 
 TOPIC_ID = UUID(int=7)
 
@@ -41,11 +40,7 @@ class WireControlTopic(WireKafka):
         self._listeners.append(self._moved)
         self._ports[0] = self._moved.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._moved, 1), daemon=True).start()
-        _end(*gone)
-
-    def close(self) -> None:
-        """Close all sockets, also those that are waited at."""
-        _end(*self._listeners, *self._clients)
+        end(*gone)
 
     def _MetadataRequest(self, request: Any) -> Any:
         response = super()._MetadataRequest(request)
@@ -87,10 +82,3 @@ class WireControlTopic(WireKafka):
 
     def _throttled(self) -> int:
         return self.throttles.pop(0) if self.throttles else 0
-
-
-def _end(*sockets: socket.socket) -> None:
-    for each in sockets:
-        with contextlib.suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
-        each.close()

@@ -8,12 +8,14 @@ answers nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 import struct
 import threading
 from typing import Any
 
+import pytest
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse, OffsetFetchRequest, OffsetFetchResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
@@ -26,6 +28,8 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
+from airflow_stream_provider.kafka import connect
+
 # Requests, by API key, with the versions that the broker claims to know.
 KNOWN: dict[type[Any], tuple[int, int]] = {
     ApiVersionsRequest: (0, 2),
@@ -37,6 +41,19 @@ KNOWN: dict[type[Any], tuple[int, int]] = {
 }
 END = 5
 DENIED = 29
+
+
+def wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this Kafka time to answer on a busy machine; unit tests wait for none that is not there."""
+    monkeypatch.setattr(connect, "CONNECT_MS", 60_000)
+
+
+def end(*sockets: socket.socket) -> None:
+    """Close sockets, also those at which a thread waits; without the shut-down it would go on to accept clients."""
+    for each in sockets:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+        each.close()
 
 
 class WireKafka:
@@ -65,9 +82,8 @@ class WireKafka:
         self.assigned[group] = ConsumerProtocolAssignment(version=0, assigned_partitions=read, user_data=b"").encode()
 
     def close(self) -> None:
-        """Close all sockets."""
-        for each in (*self._listeners, *self._clients):
-            each.close()
+        """Close all sockets, also those that are waited at."""
+        end(*self._listeners, *self._clients)
 
     def _accept(self, listener: socket.socket, number: int) -> None:
         while True:

@@ -167,10 +167,9 @@ def test_clones_of_a_query_that_purges_as_fast_as_it_can_are_all_complete(live: 
     live.run(live.totals(), "update")
     deadline = time.monotonic() + 10
     made = 0
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or made <= 10:  # a busy machine takes longer for each
         clone = live.target()
         clone_state(live.checkpoint, clone, str(uuid.uuid4()), limit_bytes=100_000_000)
         assert boundary(clone).completed
         made += 1
-    assert made > 10
     live.await_batches(1)

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE
-from devstack.drivers import wait_for
+from devstack.drivers import lives, wait_for
 
 REPOSITORY = Path(__file__).parents[3]
 LEASE = 8.0  # long enough for a starved machine to renew in time
@@ -89,12 +89,8 @@ class Driver:
     def await_end(self) -> int:
         """Wait until both processes are gone and return the exit code of the one that started the other."""
         code = self.first.wait(DEADLINE)
-        wait_for("the end of both", lambda: not runs(self.python) and not runs(self.jvm), DEADLINE)
+        wait_for("the end of both", lambda: not lives(self.python) and not lives(self.jvm), DEADLINE)
         return code
-
-
-def runs(process: psutil.Process) -> bool:
-    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
 
 
 @pytest.fixture(params=["spark-submit", "python"])
@@ -145,7 +141,7 @@ def start(tmp_path: Path) -> Iterator[Starter]:
 def test_frozen_python_halts_the_jvm_and_ends_itself_when_it_is_woken(start: Starter, how: str) -> None:
     driver = start(how, "renew")
     driver.python.suspend()
-    wait_for("the JVM's halt", lambda: not runs(driver.jvm), DEADLINE)
+    wait_for("the JVM's halt", lambda: not lives(driver.jvm), DEADLINE)
     driver.python.resume()
     assert driver.await_end() == HALT_CODE
 

@@ -94,6 +94,18 @@ def stopped(process: Process) -> bool:
     return bool(psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
 
 
+def undone_once_seen(nemesis: Nemesis, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let faults last until the test has seen them: a busy machine may keep it from looking for longer than that."""
+    seen, undo = threading.Event(), nemesis._undo
+
+    def wait_and_undo(armed: Any) -> None:
+        seen.wait(60)
+        undo(armed)
+
+    monkeypatch.setattr(nemesis, "_undo", wait_and_undo)
+    return seen
+
+
 def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:
     driver, other = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT), site.sleeper("other")
     site.nemesis.arm(1, [fault("holder", "kill")])
@@ -106,10 +118,12 @@ def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:
     assert other.alive
 
 
-def test_a_driver_is_frozen_for_a_while(site: Site) -> None:
+def test_a_driver_is_frozen_for_a_while(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = undone_once_seen(site.nemesis, monkeypatch)
     driver = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     site.nemesis.arm(1, [fault("holder_python", "freeze", 1.0)])
     wait_for("the freeze", lambda: stopped(driver))
+    seen.set()
     wait_for("the end of it", lambda: not stopped(driver))
     assert site.nemesis.last_fault == "1.1"
 
@@ -233,12 +247,14 @@ def test_a_heartbeat_that_is_not_there_yet_is_waited_for(site: Site) -> None:
     assert [entry["incarnation"] for entry in site.noted("fault")] == [NEW]
 
 
-def test_a_clock_is_jumped_and_set_right(site: Site) -> None:
+def test_a_clock_is_jumped_and_set_right(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = undone_once_seen(site.nemesis, monkeypatch)
     driver = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     site.nemesis.arm(1, [fault("holder_python", "clock_jump", 0.5, jump=-60.0)])
     clock = site.folder / "clocks" / str(driver.pid)
     wait_for("the jump", clock.exists)
     assert clock.read_text() == "-60.0"
+    seen.set()
     wait_for("the end of it", lambda: not clock.exists())
 
 
@@ -262,7 +278,9 @@ def test_what_ends_the_thread_is_raised_where_it_is_noticed(site: Site, monkeypa
         site.nemesis.check()
 
 
-def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(tmp_path: Path) -> None:
+def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     processes = Processes(tmp_path / "logs")
     journal = Journal(tmp_path / "journal.jsonl")
     stack: Any = NamedStack(processes)
@@ -274,9 +292,11 @@ def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(tmp_p
         clocks = Clocks(tmp_path / "clocks")
         # No control folder: the log is in Kafka.
         nemesis = Nemesis(stack, log, None, clocks, journal, lambda line: None, psutil.Process(server.pid))
+        seen = undone_once_seen(nemesis, monkeypatch)
         with nemesis:
             nemesis.arm(1, [fault("storage", "freeze", 1.0)])
             wait_for("the freeze", lambda: stopped(server))
+            seen.set()
             wait_for("the end of it", lambda: not stopped(server) and not nemesis.lasting)
         assert nemesis.last_fault == "1.1"
         assert nemesis.last_healed > 0
@@ -286,7 +306,9 @@ def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(tmp_p
         processes.close()
 
 
-def test_a_fault_ends_in_time_while_nothing_can_be_read_of_the_log(tmp_path: Path) -> None:
+def test_a_fault_ends_in_time_while_nothing_can_be_read_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The broker that has the log is frozen: a topic in memory that hangs stands for it, a sleeping shell for Kafka."""
     brokers, processes = SimulatedLog(), Processes(tmp_path / "logs")
     answers = threading.Event()
@@ -307,11 +329,13 @@ def test_a_fault_ends_in_time_while_nothing_can_be_read_of_the_log(tmp_path: Pat
         with TopicLog(Hanging(brokers), "orders") as read:
             followed = ControlLog(TopicCopy(read), "orders")
             nemesis = Nemesis(stack, followed, None, Clocks(tmp_path / "clocks"), journal, lambda line: None)
+            seen = undone_once_seen(nemesis, monkeypatch)
             with nemesis:
                 wait_for("the state", lambda: nemesis.events.name == "running")
                 answers.clear()
                 nemesis.arm(1, [fault("broker", "freeze", 1.0)])
                 wait_for("the freeze", lambda: stopped(broker))
+                seen.set()
                 wait_for("the end of it", lambda: not stopped(broker) and not nemesis.lasting)
                 assert nemesis.events.name == "running"
                 write(log, *story.PREPARED[len(story.RUNNING) :])

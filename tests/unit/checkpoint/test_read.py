@@ -218,13 +218,12 @@ def test_reading_goes_on_while_a_query_writes_and_purges(root: Path) -> None:
     writer.start()
     try:
         seen = [0]
-        for _ in range(80):
+        while len(seen) <= 80 or seen[-1] == 0:
             found = read(root)
             assert found.committed == {"orders": {0: found.last_commit}}
             assert found.last_commit is not None
             assert found.last_commit >= seen[-1]
             seen.append(found.last_commit)
-        assert seen[-1] > 0
     finally:
         over.set()
         writer.join()

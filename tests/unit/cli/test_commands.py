@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -177,7 +178,7 @@ def test_status_shows_all_streams_and_the_worst_code(
     assert run(commands.status, folder) == Code.UNKNOWN
     shown = capsys.readouterr().out
     assert "running" in shown
-    assert "30 s ago" in shown or "31 s ago" in shown
+    assert re.search(r"\b(3\d|4\d) s ago", shown)
     assert "broken" in shown
     assert run(commands.status, folder, json=True) == Code.UNKNOWN
     lines = {line["stream"]: line for line in json.loads(capsys.readouterr().out)}

@@ -22,7 +22,7 @@ from airflow_stream_provider.clusters.kerberos import KerberosLogin
 from airflow_stream_provider.clusters.secrets import SecretInConf
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from devstack.drivers import wait_for
+from devstack.drivers import lives, wait_for
 from tests.support.jobs import job
 from tests.support.keytabs import in_base64, keytab
 from tests.support.pretended_spark_submit import Pretended
@@ -172,7 +172,7 @@ def test_it_is_killed_with_the_task(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     program = psutil.Process(pretended.calls[0]["pid"])
     os.kill(task.pid, signal.SIGKILL)
     task.wait()
-    wait_for("it to end", lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE)
+    wait_for("it to end", lambda: not lives(program))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from airflow_stream_provider.clusters.until import NOT_STARTED
-from devstack.drivers import wait_for
+from devstack.drivers import lives, wait_for
 
 UNTIL = Path(__file__).parents[3] / "airflow_stream_provider" / "clusters" / "until.py"
 # Says that it runs, and leaves a file if it is still there after some seconds.
@@ -94,5 +94,5 @@ def test_it_ends_with_whoever_has_started_it(tmp_path: Path) -> None:
     program = psutil.Process(began(tmp_path))
     os.kill(task, signal.SIGKILL)
     os.waitpid(task, 0)
-    wait_for("the program to end", lambda: not program.is_running() or program.status() == psutil.STATUS_ZOMBIE)
+    wait_for("the program to end", lambda: not lives(program))
     assert not (tmp_path / "late").exists()

@@ -6,9 +6,11 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from types import SimpleNamespace
 
 import pytest
 
+from airflow_stream_provider.control import topic_owners
 from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.lifecycle.errors import (
     CheckpointError,
@@ -16,6 +18,7 @@ from airflow_stream_provider.lifecycle.errors import (
     ControlUnavailable,
     StreamError,
 )
+from devstack.drivers import wait_for
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 
 PLACE = "hdfs://nn:9820/a"
@@ -145,21 +148,25 @@ def test_a_reader_of_an_end_that_was_lost_reads_on_like_whoever_comes_now(log: S
     assert one.claim(f"{PLACE}/1", "orders") == "others", "the first one wins"
 
 
-def test_of_many_questions_that_come_together_one_is_asked_in_vain() -> None:
+def test_of_many_questions_that_come_together_one_is_asked_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes the seconds of a time-out, and a driver that holds is neither stopped nor relieved meanwhile."""
     asked: list[str] = []
-    all_here = threading.Barrier(5)
+    came: list[float] = []
+
+    def comes() -> float:
+        came.append(time.monotonic())
+        return came[-1]
 
     def opens() -> SimulatedTopic:
         asked.append("open")
-        time.sleep(0.5)
+        wait_for("all to come", lambda: len(came) >= 5, 60)
         raise ControlUnavailable("The brokers have not answered.", next_step="Check them.", broker="kafka:9092")
 
+    monkeypatch.setattr(topic_owners, "time", SimpleNamespace(monotonic=comes))
     mine = TopicOwners(opens)
     said: list[StreamError] = []
 
     def ask(number: int) -> None:
-        all_here.wait(30)
         with pytest.raises(ControlUnavailable, match=r"The brokers have not answered\. Check them") as caught:
             mine.claim(f"{PLACE}/{number}", "orders")
         said.append(caught.value)
@@ -168,7 +175,7 @@ def test_of_many_questions_that_come_together_one_is_asked_in_vain() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(90)
     assert (len(said), asked) == (5, ["open"])
     assert [error.fields for error in said] == [{"broker": "kafka:9092"}] * 5
     with pytest.raises(ControlUnavailable):

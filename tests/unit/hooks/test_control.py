@@ -14,7 +14,7 @@ from airflow_stream_provider.hooks.control import acontrol_root, close_roots, co
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
 from devstack.drivers import wait_for
-from tests.support.wire_kafka import WireKafka
+from tests.support.wire_kafka import WireKafka, wait_for_it
 
 
 @pytest.fixture
@@ -67,8 +67,9 @@ def test_a_client_is_closed_when_its_connection_has_changed_and_when_all_are(mon
         assert isinstance(found, TopicRoot)
         return found
 
+    wait_for_it(monkeypatch)
     # How long a hand-shake may take, with the broker that is silent; 10 s by default.
-    monkeypatch.setitem(KafkaConnectionManager.DEFAULT_CONFIG, "socket_connection_setup_timeout_ms", 2000)
+    monkeypatch.setitem(KafkaConnectionManager.DEFAULT_CONFIG, "socket_connection_setup_timeout_ms", 4000)
     kafka = WireKafka()
     old = root("old")
     assert old._client().topics(["t"])

@@ -14,11 +14,12 @@ from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 from tests.support.wire_control_topic import WireControlTopic
-from tests.support.wire_kafka import END
+from tests.support.wire_kafka import END, wait_for_it
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WireControlTopic]:
+    wait_for_it(monkeypatch)
     monkeypatch.setattr(requests, "PAUSES", ())
     started = WireControlTopic()
     yield started

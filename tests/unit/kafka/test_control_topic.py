@@ -12,14 +12,15 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from tests.support.wire_control_topic import WireControlTopic
-from tests.support.wire_kafka import END
+from tests.support.wire_kafka import END, wait_for_it
 
 NAME = "streams.orders"
 LONG_MS = 60_000
 
 
 @pytest.fixture
-def kafka() -> Iterator[WireControlTopic]:
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WireControlTopic]:
+    wait_for_it(monkeypatch)
     started = WireControlTopic()
     yield started
     started.close()
@@ -27,7 +28,7 @@ def kafka() -> Iterator[WireControlTopic]:
 
 @pytest.fixture
 def topic(kafka: WireControlTopic) -> Iterator[KafkaTopic]:
-    with KafkaClient("kafka", {"bootstrap.servers": kafka.servers, "socket.timeout.ms": 1000}) as client:
+    with KafkaClient("kafka", {"bootstrap.servers": kafka.servers, "socket.timeout.ms": 60_000}) as client:
         yield KafkaTopic(lambda: client, "kafka", NAME)
 
 
@@ -48,9 +49,9 @@ def test_a_write_waits_until_the_quota_takes_it_and_is_sent_once(topic: KafkaTop
 def test_that_a_quota_throttles_for_long_is_said(
     topic: KafkaTopic, kafka: WireControlTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(control_topic, "WRITE_SECONDS", 0.1)
-    monkeypatch.setattr(messages, "SLACK_SECONDS", 0.1)
-    monkeypatch.setattr(messages, "ANY_SECONDS", 0.1)
+    monkeypatch.setattr(control_topic, "WRITE_SECONDS", 1.0)
+    monkeypatch.setattr(messages, "SLACK_SECONDS", 1.0)
+    monkeypatch.setattr(messages, "ANY_SECONDS", 1.0)
     topic.topic_id()
     kafka.throttles = [LONG_MS]
     says = "A quota of Kafka throttles this client: broker 1"

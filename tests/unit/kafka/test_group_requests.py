@@ -14,9 +14,9 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader
 from airflow_stream_provider.lag.report import LagReport, PartitionState, QueryLag
 from airflow_stream_provider.lag.targets import LagTarget
-from tests.support.wire_kafka import WireKafka
+from tests.support.wire_kafka import WireKafka, wait_for_it
 
-PATIENCE = 1.5
+PATIENCE = 4.0  # a busy machine must get the answers of the others through meanwhile
 
 
 def lag_of(client: KafkaClient, group: str) -> QueryLag:
@@ -62,6 +62,7 @@ def shakes_hands(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WireKafka]:
+    wait_for_it(monkeypatch)
     # How long a hand-shake may take; 10 s by default.
     monkeypatch.setitem(KafkaConnectionManager.DEFAULT_CONFIG, "socket_connection_setup_timeout_ms", PATIENCE * 1000)
     started = WireKafka()
@@ -83,7 +84,7 @@ def test_a_coordinator_that_hangs_is_named_and_does_not_hide_the_other_groups(
     targets = [LagTarget("kafka", group=group) for group in ("hung-1", "hung-2", "well")]
     began = time.monotonic()
     found = LagReader(client, FilesRoot).read(dict.fromkeys(targets, Moments()))
-    assert time.monotonic() - began < 20.0
+    assert time.monotonic() - began < 60.0
     reports = {target.group: report for target, report in found.items() if isinstance(report, LagReport)}
     assert kafka.unanswered
     assert (reports["well"].complete, reports["well"].records) == (True, 0)

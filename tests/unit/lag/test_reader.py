@@ -131,7 +131,7 @@ def test_offsets_that_cannot_be_measured_are_the_problem_of_their_own_target(mon
 
 def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a FIFO that nobody writes to hangs as a dead mount does."""
-    monkeypatch.setattr("airflow_stream_provider.lag.reader.READ_SECONDS", 1.0)
+    monkeypatch.setattr("airflow_stream_provider.lag.reader.READ_SECONDS", 4.0)
     dead = tmp_path / "dead"
     os.mkfifo(dead)
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
+from airflow_stream_provider.planning import wait_loop
 from airflow_stream_provider.planning.wait_loop import WaitCondition, Waited, condition_from_json, wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
@@ -50,6 +51,21 @@ class Seen(NumberCondition):
         return WaitOutcome(Ended.REACHED) if look == self.number else None
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes in pauses only, ten seconds in each, however busy the machine is."""
+    monkeypatch.setattr(wait_loop, "time", Clock)
+    monkeypatch.setattr(Clock, "now", 1000.0)
+
+
+class Clock:
+    now = 1000.0
+
+    @classmethod
+    def time(cls) -> float:
+        return cls.now
+
+
 class Numbers:
     """Looks one after the other, and the last one for ever; an exception is raised."""
 
@@ -67,11 +83,11 @@ class Numbers:
         return one
 
     async def pause(self) -> None:
-        await asyncio.sleep(0.01)
+        Clock.now += 10.0
 
 
-def waited(numbers: Numbers, seconds: float = 10.0, **more: Any) -> Waited[int]:
-    return asyncio.run(wait(SeenTwice(7), numbers, time.time() + seconds, subject="orders", log=log, **more))
+def waited(numbers: Numbers, seconds: float = 100.0, **more: Any) -> Waited[int]:
+    return asyncio.run(wait(SeenTwice(7), numbers, Clock.now + seconds, subject="orders", log=log, **more))
 
 
 def test_it_looks_until_the_condition_ends_the_wait() -> None:
@@ -93,7 +109,7 @@ def test_after_the_deadline_it_looks_once() -> None:
 
 
 def test_what_is_so_after_the_deadline_is_reached() -> None:
-    late = asyncio.run(wait(Seen(7), Numbers(7), time.time() - 3600.0, subject="orders", log=log))
+    late = asyncio.run(wait(Seen(7), Numbers(7), Clock.now - 3600.0, subject="orders", log=log))
     assert late.outcome.ended is Ended.REACHED
 
 
@@ -112,13 +128,13 @@ def test_a_timeout_names_what_was_in_the_way_and_each_problem_is_logged_once(
 ) -> None:
     numbers = Numbers(found)
     outcome = WaitOutcome(Ended.TIMEOUT, reason=f"Timed out waiting for a second 7. Last problem: {why}")
-    assert waited(numbers, 0.3) == Waited(outcome, last)
-    assert numbers.looks > 2
+    assert waited(numbers, 30.0) == Waited(outcome, last)
+    assert numbers.looks == 3
     assert caplog.text.count("orders: cannot look now: ") == 1
 
 
 def test_a_problem_that_is_over_is_not_named() -> None:
-    assert waited(Numbers(StreamError("It is away."), 1), 0.2).outcome.reason == "Timed out waiting for a second 7."
+    assert waited(Numbers(StreamError("It is away."), 1), 20.0).outcome.reason == "Timed out waiting for a second 7."
 
 
 def test_only_what_is_fatal_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -126,7 +142,7 @@ def test_only_what_is_fatal_ends_the_wait(caplog: pytest.LogCaptureFixture) -> N
     found = waited(Numbers(1, missing), fatal=SpecError)
     assert found == Waited(WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection. Create it."), 1)
     assert "orders: the wait is over (cannot_look): There is no connection. Create it." in caplog.text
-    assert waited(Numbers(missing), 0.1).outcome.ended is Ended.TIMEOUT
+    assert waited(Numbers(missing), 10.0).outcome.ended is Ended.TIMEOUT
 
 
 def test_a_timeout_of_the_look_itself_is_an_error() -> None:

@@ -99,6 +99,8 @@ def test_of_many_places_a_few_are_read_at_once_and_those_that_are_slow_do_not_co
         asked = [reads.read(number, number, partial(hang, number), 1.0) for number in range(9)]
         found = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(each, ReadHangs) for each in found)
+        while len(begun) < 3:
+            await asyncio.sleep(0.01)
         assert sorted(begun) == [0, 1, 2]
 
         monkeypatch.setattr(bounded_reads, "SLOW_SECONDS", 0.01)

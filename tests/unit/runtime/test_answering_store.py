@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
+from concurrent.futures import Future, wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.runtime import answering_store
 from airflow_stream_provider.runtime.answering_store import AnsweringStore
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.story import NEW, OLD
@@ -22,11 +26,12 @@ class Holds(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.go_on = threading.Event()
+        self.begun, self.go_on = threading.Event(), threading.Event()
         self.did: list[int] = []
 
     def create(self, seq: int, data: bytes) -> None:
-        self.go_on.wait(30)
+        self.begun.set()
+        assert self.go_on.wait(60)
         super().create(seq, data)
         self.did.append(seq)
 
@@ -49,8 +54,14 @@ def test_it_answers_as_the_store_does(tmp_path: Path) -> None:
         store.create(1, b"other")
 
 
-def test_a_call_that_was_given_up_before_its_turn_is_never_made() -> None:
+def test_a_call_that_was_given_up_before_its_turn_is_never_made(monkeypatch: pytest.MonkeyPatch) -> None:
     below = Holds()
+
+    def wait_for_one_that_has_begun(calls: Collection[Future[Any]], seconds: float) -> Any:
+        assert below.begun.wait(60), "the first one has its turn before it is given up"
+        return wait(calls, seconds)
+
+    monkeypatch.setattr(answering_store, "wait", wait_for_one_that_has_begun)
     store = AnsweringStore(below, SOON)
     for seq in (1, 2):
         with pytest.raises(ControlUnavailable):

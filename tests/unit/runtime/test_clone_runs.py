@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,9 @@ from airflow_stream_provider.runtime import clone_runs
 from airflow_stream_provider.runtime.clone_runs import SENTINEL, CloneRuns, TooSlow
 
 BUSY, LOOKS = "Processing new data", "Getting offsets from KafkaV2[Subscribe[orders]]"
+
+
+BEGAN = 100.0  # when each test does, on the clock of the runs
 
 
 class Run:
@@ -57,6 +59,18 @@ class Run:
         self.stopped = True
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes while a run is waited for and at no other time, however busy the machine is."""
+    now = [BEGAN]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    time = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(clone_runs, "time", time)
+
+
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the sinks of the runs were."""
@@ -76,7 +90,7 @@ def runs(monkeypatch: pytest.MonkeyPatch, run: Run, left: float = 60.0, **policy
     monkeypatch.setattr(clone_runs, "start_ungated", lambda writer: run)
     gate: Any = SimpleNamespace(hide=lambda id: None)
     made = CloneRuns(gate, Policy.from_json(policy))
-    made.deadline = time.monotonic() + left
+    made.deadline = BEGAN + left
     return made
 
 

@@ -26,6 +26,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         def answer() -> None:
             found, _ = server.accept()
             with found:
+                found.settimeout(60)  # the script's timeout is that of the connection here
                 found.recv(100)
                 time.sleep(SLOW_SECONDS)
                 found.sendall(b"!yv\n")

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.writer_spec import writer_spec_of
+from devstack.drivers import wait_for
 from tests.support.real_run import real_run, writer
 
 
@@ -106,6 +107,7 @@ def test_a_timed_wait_counts_from_the_first_start() -> None:
     found: list[Any] = []
     waiting = threading.Thread(target=lambda: found.append(query.awaitTermination(1)), daemon=True)
     waiting.start()
+    wait_for("it to wait", lambda: told.waits)
     waiting.join(2)
     assert (waiting.is_alive(), told.waits) == (True, 1)
     query.start_real()

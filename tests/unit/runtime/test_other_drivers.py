@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,42 +32,34 @@ class CountingStore(MemoryStore):
 
 
 @pytest.fixture
-def log(monkeypatch: pytest.MonkeyPatch) -> ControlLog:
-    monkeypatch.setattr(other_drivers, "BEATS_SECONDS", 0.5)
-    monkeypatch.setattr(other_drivers, "ORPHAN_SECONDS", 0.0)
+def log() -> ControlLog:
     made = ControlLog(CountingStore(), "orders")
     write(made, *RUNNING, declared(NEW_DEPLOYMENT))
     return made
 
 
-@contextmanager
-def beating(log: ControlLog, name: str) -> Iterator[None]:
-    stop = threading.Event()
+@pytest.fixture
+def living(log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those whose hearts beat whenever the driver sleeps."""
+    found: list[str] = []
 
-    def beat() -> None:
-        counter = 10
-        while not stop.wait(0.01):
-            counter += 1
-            log.beat(name, Heartbeat(counter=counter))
+    def sleep(seconds: float) -> None:
+        for name in found:
+            beat = log.heartbeat(name) or Heartbeat()
+            log.beat(name, Heartbeat(counter=beat.counter + 1))
 
-    log.beat(name, Heartbeat(counter=10))
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    monkeypatch.setattr(other_drivers, "time", SimpleNamespace(sleep=sleep))
+    return found
 
 
-def test_a_twin_is_a_driver_of_this_deployment_that_beats(log: ControlLog) -> None:
+def test_a_twin_is_a_driver_of_this_deployment_that_beats(log: ControlLog, living: list[str]) -> None:
     me = OtherDrivers(log, f"{NEW_DEPLOYMENT}.0000000f")
     log.beat(OLD, Heartbeat(counter=1))
     assert not me.twin_lives()
     log.beat(NEW, Heartbeat(counter=1))
     assert not me.twin_lives()
-    with beating(log, NEW):
-        assert me.twin_lives()
+    living.append(NEW)
+    assert me.twin_lives()
     assert isinstance(log.store, CountingStore)
     assert set(log.store.read_beats) == {NEW}, "heartbeats of other deployments are not read"
 
@@ -83,15 +73,20 @@ def test_a_twin_is_a_driver_of_this_deployment_that_beats(log: ControlLog) -> No
         ("orders-9-00000000.0000000a", None, False),
     ],
 )
-def test_who_may_be_rehearsing(log: ControlLog, incarnation: str, end: Callable[[], object], rehearses: bool) -> None:
+def test_who_may_be_rehearsing(
+    log: ControlLog, living: list[str], incarnation: str, end: Callable[[], object], rehearses: bool
+) -> None:
     if end is not None:
         write(log, failed(NEW))
     others = OtherDrivers(log, f"{NEW_DEPLOYMENT}.0000000f")
-    with beating(log, incarnation):
-        assert others.may_rehearse(incarnation) is rehearses
+    log.beat(incarnation, Heartbeat(counter=10))
+    living.append(incarnation)
+    assert others.may_rehearse(incarnation) is rehearses
+    living.clear()
     assert not others.may_rehearse(incarnation), "its heart has stopped"
 
 
+@pytest.mark.usefixtures("living")
 def test_the_log_that_the_driver_has_folded_is_not_folded_again(log: ControlLog) -> None:
     others = OtherDrivers(log, f"{NEW_DEPLOYMENT}.0000000f")
     assert isinstance(log.store, CountingStore)
@@ -107,7 +102,7 @@ def test_a_twin_whose_heartbeat_is_damaged_at_first_is_seen(log: ControlLog, mon
         if beat := next(beats):
             log.beat(OLD, beat)
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(other_drivers, "time", SimpleNamespace(sleep=sleep))
     me = OtherDrivers(log, f"{OLD_DEPLOYMENT}.ffffffff")
     log.store.put_heartbeat(OLD, b"")
     assert not me.twin_lives(), "it came back before the second look"

@@ -106,3 +106,4 @@ def test_it_looks_again_and_again_also_after_an_error_that_nobody_expected(
     remove_mark(checkpoint)
     OwnerWatch(lambda: old.claimed, old.ownership.mark, holds, old.lost.append).start()
     wait_for("the mark", lambda: owner(checkpoint) == old.owner, 60)
+    old.claimed.clear()  # its thread has nothing more to do

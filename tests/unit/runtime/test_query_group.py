@@ -22,6 +22,7 @@ from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_group import QueryGroup
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 from devstack import checkpoint_trees as trees
+from devstack.drivers import wait_for
 from tests.support.fake_queries import Query, Run, group_of, started, tended
 from tests.support.real_run import real_run, writer
 
@@ -139,15 +140,24 @@ def test_listeners_do_not_hear_of_the_ends_that_the_runtime_makes(monkeypatch: p
 
 def test_a_batch_that_nothing_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_group, "CUT_SECONDS", 0.2)
-    ended = threading.Event()
+    stopping, ended = threading.Event(), threading.Event()
 
     class Hangs(Run):
         def stop(self) -> None:
+            stopping.set()
             ended.wait(60)
+
+    class Begun(threading.Thread):
+        """Is waited for once it has done what it ever will."""
+
+        def join(self, timeout: float | None = None) -> None:
+            wait_for("both to be told", lambda: stopping.is_set() and not ends.isActive, 60)
+            super().join(timeout)
 
     hangs, ends = Hangs(), Run()
     group = QueryGroup(gate_of("a", "b", runs=[hangs, ends]), lambda location: None)
     monkeypatch.setattr(checkpoint, "boundary", lambda location: LogEnds(8, 7))
+    monkeypatch.setattr(query_group, "threading", SimpleNamespace(Thread=Begun))
     found = group.interrupt()
     assert (hangs.isActive, ends.isActive) == (True, False)
     assert found == {label: QueryEnd(completed=False, batch=7, checkpoint="/a") for label in "ab"}

@@ -65,10 +65,15 @@ def test_other_signals_and_no_handler_are_as_ever(sigterm: Sigterm) -> None:
 
 
 ON_YARN = """
-import multiprocessing, signal, sys, time
+import multiprocessing, os, signal, sys, time
 from airflow_stream_provider.runtime.sigterm import Sigterm
 Sigterm().install()
 context = multiprocessing.get_context("fork")
+reads, writes = os.pipe()
+
+def work():
+    os.write(writes, b"!")
+    time.sleep(1000)
 """
 
 
@@ -76,14 +81,14 @@ context = multiprocessing.get_context("fork")
     ("script", "says"),
     [
         (
-            "child = context.Process(target=time.sleep, args=(1000,)); child.start(); time.sleep(0.5)\n"
+            "child = context.Process(target=work); child.start(); os.read(reads, 1)\n"
             "child.terminate(); child.join(60); print(child.exitcode); child.kill()",
             "-15",
         ),
         ("with context.Pool(4) as pool: print(pool.map(abs, [-1, 2]))", "[1, 2]"),
         (
             "signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(3))\n"
-            "child = context.Process(target=time.sleep, args=(1000,)); child.start(); time.sleep(0.5)\n"
+            "child = context.Process(target=work); child.start(); os.read(reads, 1)\n"
             "child.terminate(); child.join(60); print(child.exitcode); child.kill()",
             "3",
         ),

@@ -90,9 +90,9 @@ def test_after_the_deadline_it_looks_once(kafka: WatchedKafka) -> None:
 def test_a_deadline_ends_a_wait_for_an_answer_that_does_not_come(
     kafka: WatchedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.LAST_LOOK_SECONDS", 0.5)
+    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.LAST_LOOK_SECONDS", 4.0)
     kafka.answers.clear()
-    (found,) = outcomes(trigger(seconds=0.5))
+    (found,) = outcomes(trigger(seconds=4.0))  # by then it has been asked, also on a busy machine
     assert found.ended is Ended.TIMEOUT
     assert (len(kafka.reads), kafka.answered) == (1, 0)
 
