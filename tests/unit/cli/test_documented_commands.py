@@ -51,10 +51,13 @@ def test_every_command_of_every_page_can_be_called(parser: argparse.ArgumentPars
     assert callable(parser.parse_args(words).func)
 
 
-def test_less_than_one_event_of_the_history_is_refused(parser: argparse.ArgumentParser) -> None:
+def test_less_than_one_event_of_the_history_is_refused(
+    parser: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number in ("0", "-3"):
         with pytest.raises(SystemExit):
-            parser.parse_args(["history", "orders", "-n", number])
+            parser.parse_args(["streams", "history", "orders", "-n", number])
+        assert f"invalid positive int value: '{number}'" in capsys.readouterr().err
 
 
 def test_every_command_is_shown_on_a_page() -> None:
