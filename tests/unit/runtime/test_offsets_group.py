@@ -36,7 +36,7 @@ class Recorder:
 
     def commit(self, cluster: str, commits: Commits) -> None:
         self.tries += 1
-        assert self.open.wait(30)
+        assert self.open.wait(60)
         if cluster in self.away:
             raise RuntimeError("no broker answers")
         self.told.append((cluster, dict(commits)))
@@ -236,8 +236,9 @@ def test_kafka_is_told_again_before_it_forgets_an_idle_group(
     assert len({str(told) for told in group.told}) == 1
 
 
-def test_without_a_group_there_is_no_thread() -> None:
+def test_without_a_group_there_is_no_thread(holder: Holder) -> None:
     before = threads()
+    assert before, "that of the one with a group"
     none = OffsetsGroup(None, lambda: True)
     none.start()
     none.offer([ran("out", 1, {"orders": {"0": 1}})])

@@ -146,6 +146,7 @@ def test_a_batch_that_nothing_ends_is_not_waited_for(monkeypatch: pytest.MonkeyP
         def stop(self) -> None:
             stopping.set()
             ended.wait(60)
+            super().stop()
 
     class Begun(threading.Thread):
         """Is waited for once it has done what it ever will."""
