@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 import threading
@@ -33,13 +34,18 @@ def free_port() -> int:
 
 
 def _keep(port: int) -> socket.socket | None:
-    """Take a port among all processes that ask this module; None: another one has it, whose server may not run yet."""
+    """Take a port among all processes that ask this module; None: another one has it, whose server may not run yet.
+
+    :raises OSError: this machine has no such names, or does not let this process take one.
+    """
     kept = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         # The name is in no folder, and goes with the process.
         kept.bind(f"\0airflow-stream-port-{port}")
-    except OSError:
+    except OSError as error:
         kept.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
         return None
     return kept
 

@@ -44,3 +44,13 @@ def test_a_port_that_another_process_was_given_is_not_returned_before_its_server
         monkeypatch.setattr("random.choice", lambda _: next(offers))
         assert free_port() != given
         other.communicate()
+
+
+def test_a_machine_that_reserves_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(socket.socket):
+        def bind(self, address: object) -> None:
+            raise PermissionError("not here")
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(PermissionError, match="not here"):
+        free_port()
