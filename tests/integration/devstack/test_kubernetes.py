@@ -51,11 +51,13 @@ def test_a_server_that_is_away_answers_nobody_and_its_pods_run_on(pods: Pods) ->
     watch = urllib.request.urlopen(f"{pods.server.address}/api/v1/namespaces/{NAMESPACE}/pods?watch=true", timeout=60)
     assert json.loads(watch.readline())["object"]["metadata"]["name"] == submission.partition("/")[2]
     pods.server.ask("POST", "/stand-in/away/600")
-    with pytest.raises(http.client.IncompleteRead):
-        watch.read()
-    assert cluster.status(submission) is DriverState.UNKNOWN
-    (said,) = cluster.remains(submission, job.whose).alive
-    assert said.endswith("did not answer.")
-    pods.server.ask("POST", "/stand-in/away/0")
+    try:
+        with pytest.raises(http.client.IncompleteRead):
+            watch.read()
+        assert cluster.status(submission) is DriverState.UNKNOWN
+        (said,) = cluster.remains(submission, job.whose).alive
+        assert said.endswith("did not answer.")
+    finally:
+        pods.server.ask("POST", "/stand-in/away/0")
     wait_for("it to be back", lambda: cluster.status(submission) is DriverState.RUNNING)
     pods.clear()

@@ -219,6 +219,7 @@ def test_reading_goes_on_while_a_query_writes_and_purges(root: Path) -> None:
     try:
         seen = [0]
         while len(seen) <= 80 or seen[-1] == 0:
+            assert writer.is_alive()
             found = read(root)
             assert found.committed == {"orders": {0: found.last_commit}}
             assert found.last_commit is not None
