@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.kafka.requests import TOPIC, topics_request
+from airflow_stream_provider.kafka.requests import TOPIC
 from devstack.drivers import wait_for
 
 if TYPE_CHECKING:
@@ -48,13 +48,6 @@ def alter_topic(client: KafkaClient, topic: str, settings: Mapping[str, str]) ->
         return bool(told) and all(each == settings for each in told)
 
     wait_for(f"the brokers to know the settings of {topic}", known)
-
-
-def topic_errors(client: KafkaClient, topic: str) -> set[int]:
-    """Return the error codes that the brokers give for a topic, each for itself; 0: that knows it, and shows it."""
-    asks = topics_request([topic])
-    answers = client._run("to describe topics", client._requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
-    return {each.error_code for answer in answers.values() for each in answer.topics}
 
 
 def commit_group(client: KafkaClient, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:

@@ -13,10 +13,11 @@ from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.answers import UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
+from airflow_stream_provider.kafka.requests import topics_request
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError
 from devstack.certificates import Certificates
 from devstack.kafka_cluster import USERS, KafkaCluster
-from devstack.kafka_writes import topic_errors, wait_until_known
+from devstack.kafka_writes import wait_until_known
 from tests.support.three_brokers import alter, brokers, certificates, client, control_topic
 
 __all__ = ["alter", "brokers", "certificates", "client", "control_topic"]
@@ -103,6 +104,13 @@ def test_a_log_whose_beginning_was_deleted_is_named(
     )
     with pytest.raises(ControlLogDamaged, match="begins at offset 2, and a control log at 0"):
         topic_setup.check(client, control_topic)
+
+
+def topic_errors(client: KafkaClient, topic: str) -> set[int]:
+    """Return the error codes that the brokers give for a topic: each may know another state of it and of its ACLs."""
+    asks = topics_request([topic])
+    answers = client._run("to describe topics", client._requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
+    return {each.error_code for answer in answers.values() for each in answer.topics}
 
 
 def test_rights_are_checked(
