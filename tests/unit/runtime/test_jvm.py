@@ -26,7 +26,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         def answer() -> None:
             found, _ = server.accept()
             with found:
-                found.settimeout(60)  # the script's timeout is that of the connection here
+                found.settimeout(60)  # the timeout that the script sets is not meant for this end
                 found.recv(100)
                 time.sleep(SLOW_SECONDS)
                 found.sendall(b"!yv\n")
