@@ -133,7 +133,7 @@ class AirflowApi:
         content = self.call("GET", path, full_content=True)["content"]
         return "\n".join(each if isinstance(each, str) else _line(each) for each in content)
 
-    def call(self, method: str, path: str, *, json: object = None, **query: object) -> dict[str, Any]:
+    def call(self, method: str, path: str, *, json: object = None, **query: str | int) -> dict[str, Any]:
         """Call `/api/v2/PATH` and return the decoded answer.
 
         :raises StackError: Airflow refuses the call; the error has its answer.
@@ -142,7 +142,7 @@ class AirflowApi:
             answer = self._session.post(f"{self.url}/auth/token", json=self._login, timeout=TIMEOUT)
             self._session.headers["Authorization"] = f"Bearer {_checked(answer)['access_token']}"
         url, seconds = f"{self.url}/api/v2/{path}", TIMEOUT if method in TWICE else LONG_TIMEOUT
-        return _checked(self._session.request(method, url, json=json, params=query, timeout=seconds))  # type: ignore[arg-type]
+        return _checked(self._session.request(method, url, json=json, params=query, timeout=seconds))
 
 
 def _line(event: Mapping[str, Any]) -> str:

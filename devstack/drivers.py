@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import psutil
 
+from airflow_stream_provider.clusters.processes import command
 from airflow_stream_provider.control import ControlLog, FilesRoot
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
@@ -70,7 +71,7 @@ class SubmittedDriver:
 
     def python(self) -> psutil.Process:
         """Return the Python process that runs the launcher."""
-        return next(p for p in self.tree() if any(part.endswith(LAUNCHER) for part in words(p)[1:2]))
+        return next(p for p in self.tree() if any(part.endswith(LAUNCHER) for part in command(p)[1:2]))
 
     def signal(self, number: int) -> None:
         """Send a signal to all processes of this driver."""
@@ -243,14 +244,6 @@ def hand_run_stream(root: Path, control: ControlRoot | None = None) -> Iterator[
         yield stream
     finally:
         stream.stop_all()
-
-
-def words(process: psutil.Process) -> list[str]:
-    """Return the command line of a process; empty if the process has ended."""
-    try:
-        return list(process.cmdline())
-    except psutil.NoSuchProcess:
-        return []
 
 
 def lives(process: psutil.Process) -> bool:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import errno
 import random
 import socket
-import threading
 
 HOST = "127.0.0.1"
 # Below 32768, from where Linux takes the ports of outgoing connections. A server may need seconds to bind its port, and
 # no connection may take that port meanwhile.
 RANGE = range(20_000, 32_000)
 
-# What keeps each port for this process; never closed.
-_kept: dict[int, socket.socket] = {}
-_lock = threading.Lock()
+# What keeps the ports for this process; never closed.
+_kept: list[socket.socket] = []
 
 
 def free_port() -> int:
@@ -22,19 +20,19 @@ def free_port() -> int:
 
     Within this process it is returned only once, and by no other process of this machine as long as this one lives.
     """
-    with _lock:
-        while True:
-            port = random.choice(RANGE)
-            kept = None if port in _kept else _keep(port)
-            if kept is not None and _can_bind(port):
-                _kept[port] = kept
-                return port
-            if kept is not None:
-                kept.close()
+    while True:
+        port = random.choice(RANGE)
+        kept = _keep(port)
+        if kept is None:
+            continue
+        if _can_bind(port):
+            _kept.append(kept)
+            return port
+        kept.close()
 
 
 def _keep(port: int) -> socket.socket | None:
-    """Take a port among all processes that ask this module; None: another one has it, whose server may not run yet.
+    """Take a port among all that ask this module; None: it was returned already, and its server may not run yet.
 
     :raises OSError: this machine has no such names, or does not let this process take one.
     """

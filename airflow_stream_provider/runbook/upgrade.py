@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
@@ -79,15 +78,11 @@ Every task may be cleared or retried at any time.
 
 def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     """Return ``NAME__upgrade``: check, submit and rehearse, judge, hand over, soak, retire; and the way back."""
-    at: dict[str, Any] = {}
-    if spec.upgrade.schedule:
-        at = {
-            "schedule": CronTriggerTimetable(spec.upgrade.schedule, timezone="UTC", run_immediately=_LATE),
-        }
+    cron = spec.upgrade.schedule
     with options.dag(
         spec.name,
         "upgrade",
-        **at,
+        schedule=CronTriggerTimetable(cron, timezone="UTC", run_immediately=_LATE) if cron else None,
         description=f"Upgrade the stream {spec.name}: the new release is warm before the old one stops.",
         # Upgrades wait for each other, but not for the retirement of old releases (RetireLaterOperator).
         max_active_runs=1,

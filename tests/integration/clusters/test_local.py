@@ -23,9 +23,10 @@ from airflow_stream_provider.clusters import (
     open_cluster,
     processes,
 )
+from airflow_stream_provider.clusters.processes import command
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from devstack.drivers import wait_for, words
+from devstack.drivers import wait_for
 from tests.support.places import Place
 
 
@@ -33,7 +34,7 @@ def python_of(submission: str) -> psutil.Process:
     """Wait for the Python process that runs the launcher."""
 
     def running() -> psutil.Process | None:
-        return next((p for p in processes.of(submission) if any(w.endswith(LAUNCHER) for w in words(p)[1:2])), None)
+        return next((p for p in processes.of(submission) if any(w.endswith(LAUNCHER) for w in command(p)[1:2])), None)
 
     found = wait_for("the driver's Python", running)
     assert isinstance(found, psutil.Process)
@@ -119,8 +120,8 @@ def test_python_ends_when_detach_or_the_jvm_is_killed(here: Place) -> None:
     job = here.job()
     submission = here.cluster.submit(job)
     python_of(submission)
-    waiting = next(p for p in processes.of(submission) if any("detach.py" in word for word in words(p)))
-    jvm = next(p for p in processes.of(submission) if words(p)[:1] and words(p)[0].endswith("java"))
+    waiting = next(p for p in processes.of(submission) if any("detach.py" in word for word in command(p)))
+    jvm = next(p for p in processes.of(submission) if command(p)[:1] and command(p)[0].endswith("java"))
     waiting.kill()
     assert here.cluster.status(submission) is DriverState.RUNNING
     with pytest.raises(SubmitUnclear):

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.clusters.processes import command
 from devstack import reaper
-from devstack.drivers import wait_for, words
+from devstack.drivers import wait_for
 from devstack.errors import StackError
 from devstack.stack import LocalStack
 
@@ -49,7 +50,7 @@ def test_an_owner_that_is_killed_leaves_nothing(number: signal.Signals, moment: 
             if moment == "up":
                 assert owner.stdout.readline().strip() == "up"
             wait_for(
-                "a part to start", lambda: any("spark" in " ".join(words(process)) for process in reaper.marked(mark))
+                "a part to start", lambda: any("spark" in " ".join(command(process)) for process in reaper.marked(mark))
             )
         finally:
             os.killpg(owner.pid, number)

@@ -8,14 +8,13 @@ from collections.abc import Callable
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource
 
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.committed_offsets import GroupOffsets
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from devstack.kafka_cluster import KafkaCluster
-from devstack.kafka_writes import commit_group
+from devstack.kafka_writes import alter_topic, commit_group
 
 MIB = 1048576
 
@@ -42,7 +41,7 @@ def test_unread_records_that_the_size_of_the_topic_threatens(
     assert roomy.records == 100
     assert roomy.retention_seconds == pytest.approx(6000, rel=0.02)
     assert roomy.alarms(Ceilings()) == ()
-    client._admin.alter_configs([ConfigResource("TOPIC", topic, configs={"retention.bytes": str(5 * MIB)})])
+    alter_topic(client, topic, {"retention.bytes": str(5 * MIB)})
     kafka.wait(lambda: (behind(0).retention_seconds or 0) < 1100)
     full = behind(0)
     assert full.retention_seconds == pytest.approx(1000, rel=0.1)

@@ -27,7 +27,7 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
-from devstack.kafka_writes import commit_group, create_topics
+from devstack.kafka_writes import alter_topic, commit_group, create_topics
 
 HOUR = 3600.0
 
@@ -218,21 +218,15 @@ def test_retention_that_overtakes_the_stream(
     assert before.retention_seconds is not None
     assert HOUR - before.retention_seconds == look.seconds(began - 3000)
     assert before.alarms(Ceilings(retention=900)) == (Alarm.RETENTION,)
-    client._admin.alter_configs([_retention(topic, 1000)])
+    alter_topic(client, topic, {"retention.ms": "1000"})
     kafka.wait(lambda: lag(client, checkpoint).lost == 6)
-    client._admin.alter_configs([_retention(topic, round(HOUR * 1000))])
+    alter_topic(client, topic, {"retention.ms": str(round(HOUR * 1000))})
     produce(kafka, topic, [0.0])
     after = lag(client, checkpoint)
     (partition,) = after.partitions
     assert (partition.committed, partition.log_start, partition.end, partition.raw_lag) == (4, 10, 11, 7)
     assert (after.records, after.lost) == (1, 6), "what is gone is lost, and no lag"
     assert Alarm.LOST_DATA in after.alarms(Ceilings())
-
-
-def _retention(topic: str, milliseconds: int) -> Any:
-    from kafka.admin import ConfigResource
-
-    return ConfigResource("TOPIC", topic, configs={"retention.ms": str(milliseconds)})
 
 
 def test_new_partitions_count_from_their_start(

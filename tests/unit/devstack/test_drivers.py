@@ -6,7 +6,8 @@ import subprocess
 
 import psutil
 
-from devstack.drivers import lives, words
+from airflow_stream_provider.clusters.processes import command
+from devstack.drivers import lives
 
 
 def test_a_process_that_has_ended_has_no_words_and_does_not_live() -> None:
@@ -15,5 +16,5 @@ def test_a_process_that_has_ended_has_no_words_and_does_not_live() -> None:
         assert lives(process)
         started.kill()
         started.wait()
-        assert words(process) == []
+        assert command(process) == []
         assert not lives(process)
