@@ -18,15 +18,19 @@ from airflow_stream_provider.lag.burrow import Verdict, evaluate
 MIN_COMMITS = 3
 # Burrow compares a commit with the last ten log ends, polled every ten seconds: newer records do not make it STOP.
 RING_SECONDS = 100.0
+# They compare it with the pace of its last commits, which says nothing of one that waits by design.
+BY_PACE = (Verdict.STOP, Verdict.STALL)
 
 P = TypeVar("P", bound=tuple[str, int])
 Window = Sequence[tuple[float, KafkaOffsets]]
 
 
 def verdicts(
-    window: Window, lags: Mapping[P, int], ends: Mapping[P, int], now: float
+    window: Window, lags: Mapping[P, int], ends: Mapping[P, int], now: float, quiet_until: float | None = None
 ) -> OffsetSearch[P, dict[P, Verdict | None]]:
     """Find a verdict for each partition in `lags`; None where there are too few commits yet.
+
+    None, too, instead of those BY_PACE where nobody knows for how long the query waits by design.
 
     Past log ends are looked up by timestamp, at most once for each commit, and only for partitions whose verdict
     depends on them; see `test_a_lag_that_becomes_known_never_makes_it_worse_than_a_warning`.
@@ -35,6 +39,7 @@ def verdicts(
     :param lags: records not committed, by partition; a partition is a tuple that begins with topic and number.
     :param ends: the present log ends.
     :param now: seconds since 1970.
+    :param quiet_until: until when the query may commit nothing by its own promise; None = not known.
     """
     past: dict[P, dict[int, int]] = {p: {} for p in lags}
     lately: dict[P, int] = {}
@@ -47,7 +52,9 @@ def verdicts(
         if lags[p] and len(window) < MIN_COMMITS:
             return None
         commits = _commits(window, p, past[p])
-        return evaluate(commits if len(commits) >= MIN_COMMITS else [], [ends[p], lately.get(p, ends[p])], lags[p], now)
+        known_ends = [ends[p], lately.get(p, ends[p])]
+        commits = commits if len(commits) >= MIN_COMMITS else []
+        return evaluate(commits, known_ends, lags[p], now, quiet_until=quiet_until or 0.0)
 
     found = {p: judge(p) for p in lags}
     stopped = [p for p, verdict in found.items() if verdict is Verdict.STOP]
@@ -59,7 +66,7 @@ def verdicts(
         for p, end in (yield from ends_at(unsure, window[number][0])).items():
             past[p][number] = end
             found[p] = judge(p)
-    return found
+    return {p: None if quiet_until is None and verdict in BY_PACE else verdict for p, verdict in found.items()}
 
 
 def _commits(window: Window, partition: tuple[str, int], past: Mapping[int, int]) -> list[tuple[int, int, int | None]]:

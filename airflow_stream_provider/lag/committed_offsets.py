@@ -47,6 +47,7 @@ class Committed:
     :param uncommitted: topics that are read with the other isolation level all the same.
     :param id: Spark's id of the query, which its checkpoint keeps; empty when unknown.
     :param noted: topic ids by topic that were noted for this query before; see `lag.topic_ids`.
+    :param quiet_until: until when it may commit nothing more by its own promise, seconds since 1970; None = not known.
     :param servers: the bootstrap servers of each source, as ``host:port``; empty when unknown.
     """
 
@@ -64,6 +65,7 @@ class Committed:
     servers: tuple[tuple[str, ...], ...] = ()
     id: str = ""
     noted: Mapping[str, str] = field(default_factory=dict)
+    quiet_until: float | None = None
 
     def committed(self, partition: TopicPartition) -> int | None:
         """Return a partition's committed offset; None when none is known."""

@@ -130,6 +130,9 @@ class LagLimits:
                 f"The commit times of {query.query} are unknown, as its checkpoint cannot be read here: mount it, "
                 "or judge without verdicts."
                 if query.commit_age is None
+                else f"Whether {query.query} keeps up is unknown: its driver's heartbeat does not say for how long it "
+                "waits by design."
+                if query.quiet_until is None
                 else f"Too few commits of {query.query} are known for a verdict yet: it has just begun, or its "
                 "checkpoint cannot be read here and it reads very many partitions."
             )

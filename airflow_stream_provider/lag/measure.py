@@ -152,7 +152,7 @@ class _Query:
         """Return the search for Burrow's verdict on each partition that is read with an isolation level."""
         reads_committed = self._committed.reads_committed
         lags = {tp: lag for tp, lag in self._lags.items() if reads_committed(tp.topic) is read_committed}
-        return verdicts(self._committed.window, lags, self._ends, self._logs.at)
+        return verdicts(self._committed.window, lags, self._ends, self._logs.at, self._committed.quiet_until)
 
     def lag(
         self,
@@ -211,6 +211,7 @@ class _Query:
             id=query.id,
             topic_ids=found,
             recreated=recreated(query.noted, found),
+            quiet_until=query.quiet_until,
             unread_before={moment: late[at] for moment, at in self._moments.items()},
             unread_for={age: late[at] for age, at in self._ages.items()},
         )

@@ -59,6 +59,7 @@ class QueryLag:
     :param unread_before: by each moment that was asked for (seconds since 1970), whether a record older than that is
         not committed: exact, None = unknown.
     :param unread_for: the same by age in seconds at the measurement.
+    :param quiet_until: until when it may commit nothing more by its own promise, seconds since 1970; None = not known.
 
     The properties are cached: there may be thousands of partitions, and hundreds of sensors that share a report.
     """
@@ -82,6 +83,7 @@ class QueryLag:
     recreated: tuple[str, ...] = ()
     unread_before: Mapping[float, bool | None] = field(default_factory=dict)
     unread_for: Mapping[float, bool | None] = field(default_factory=dict)
+    quiet_until: float | None = None
 
     @cached_property
     def _lags(self) -> tuple[int | None, ...]:

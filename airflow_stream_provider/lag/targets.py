@@ -19,7 +19,7 @@ from airflow_stream_provider.lag.committed_offsets import (
 )
 from airflow_stream_provider.lag.other_cluster import SourcedOffsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
 from airflow_stream_provider.lifecycle.state import StreamState
 
@@ -90,15 +90,20 @@ def stream_sources(
         )
         described = kafka_sources(query)
         offsets = SourcedOffsets(offsets, described) if described else offsets
-        found.append(NotedOffsets(offsets, noted) if noted else offsets)
+        found.append(KnownOffsets(offsets, beat.query(name), noted))
     return found
 
 
 @dataclass(frozen=True)
-class NotedOffsets:
-    """Offsets of a query, with the topics that were noted when they were read first."""
+class KnownOffsets:
+    """Offsets of a query, with what else is known of it.
+
+    :param progress: the query in its driver's heartbeat, which says for how long it may be quiet.
+    :param noted: the topics that were noted when they were read first.
+    """
 
     offsets: CommittedOffsets
+    progress: QueryProgress | None
     noted: topic_ids.TopicIds
 
     @property
@@ -107,9 +112,10 @@ class NotedOffsets:
         return self.offsets.query
 
     def read(self) -> Committed:
-        """Read the offsets, and add the topics that were noted."""
+        """Read the offsets, and add what is known."""
         found = self.offsets.read()
-        return replace(found, noted=self.noted.get(found.id, {}))
+        until = self.progress.quiet_until(found.window[-1][0]) if self.progress and found.window else None
+        return replace(found, noted=self.noted.get(found.id, {}), quiet_until=until)
 
 
 def _is_mounted(location: str) -> bool:

@@ -90,6 +90,10 @@ class QueryProgress:
         batches some are missing.
     :param failures: how often it has failed, and was started again, since this driver took over; None when it is not
         known.
+    :param begun_at: when this driver first started what the script calls `start()` for last, seconds since 1970; a loop
+        that runs a query again and again starts it anew each time. None before.
+    :param quiet_seconds: how long it may commit nothing while records wait, by its trigger and its sources' options;
+        None when it is not known. See `quiet_until`.
     """
 
     name: str
@@ -109,6 +113,23 @@ class QueryProgress:
     state_bytes: int | None = None
     batches: tuple[Batch, ...] = ()
     failures: int | None = None
+    begun_at: float | None = None
+    quiet_seconds: float | None = None
+
+    @property
+    def quiet(self) -> float | None:
+        """Seconds between two commits that it may let pass by its own promise, whatever waits; None = not known.
+
+        Infinite once it has ended by itself: only the script knows whether and when it runs again.
+        """
+        return math.inf if self.ended else self.quiet_seconds
+
+    def quiet_until(self, committed_at: float) -> float | None:
+        """Return until when it may commit nothing more, seconds since 1970; None = not known.
+
+        :param committed_at: time of its last commit, which an earlier driver or run may have made.
+        """
+        return None if self.quiet is None else max(committed_at, self.begun_at or 0.0) + self.quiet
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
 
     It does when one of its queries has not committed for longer than the limit `commit_age`, while records as old wait,
     and it has held for as long. Without that limit: for ten times `boundary_seconds`, and longer than its last commits
-    span, so that a long trigger is none. Without the lag nobody can tell it from one that has nothing to do.
+    span. The time counts from when its own promise ends: its trigger, the delay of its sources, the pause between two
+    runs. Without the lag nobody can tell it from one that has nothing to do.
     """
     state, report, patience = snapshot.state, snapshot.lag, _patience(snapshot, limits)
     if report is None or state.holder is None:
@@ -32,7 +33,7 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
     if held is not None and held.at > snapshot.at - patience:
         return ""
     judged = limits.ceilings.commit_age is not None
-    stuck = [query for query in report.queries if _stuck(query, patience) and (judged or _stopped(query))]
+    stuck = [query for query in report.queries if _stuck(query, report.at, patience) and (judged or _stopped(query))]
     if not stuck:
         return ""
     lasted = duration(min(query.commit_age or 0.0 for query in stuck))
@@ -66,8 +67,11 @@ def _patience(snapshot: Snapshot, limits: LagLimits) -> float:
     return BOUNDARIES * snapshot.policy(snapshot.holding).boundary_seconds if said is None else said
 
 
-def _stuck(query: QueryLag, patience: float) -> bool:
-    return query.commit_age is not None and query.commit_age > patience and bool(query.older(patience))
+def _stuck(query: QueryLag, at: float, patience: float) -> bool:
+    if query.commit_age is None or not query.older(patience):
+        return False
+    waits = query.quiet_until is not None and query.quiet_until > at - patience
+    return query.commit_age > patience and not waits
 
 
 def _stopped(query: QueryLag) -> bool:

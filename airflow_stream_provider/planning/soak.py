@@ -86,7 +86,8 @@ class SoakLook:
     :param lag_known: the records behind Kafka and, if that is limited, their age are known in every partition, or no
         query of the holder reads Kafka.
     :param starting: the holder has not committed yet, and may still be reading what waited for it.
-    :param batch_seconds: how long the last batch of its slowest query took; 0 when it is not known.
+    :param batch_seconds: how long the last batch of its slowest query took and, before it, may have waited by its own
+        promise; 0 when it is not known.
     """
 
     holding: str | None
@@ -201,7 +202,8 @@ def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:
 
 def _batch_seconds(snapshot: Snapshot) -> float:
     heartbeat = snapshot.holder_heartbeat
-    return max((query.batch_seconds or 0.0 for query in heartbeat.queries), default=0.0) if heartbeat else 0.0
+    queries = heartbeat.queries if heartbeat else ()
+    return max(((query.batch_seconds or 0.0) + (query.quiet or 0.0) for query in queries), default=0.0)
 
 
 def _judge_lag(samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement:

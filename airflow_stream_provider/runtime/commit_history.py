@@ -54,11 +54,10 @@ class CommitHistory:
 
     def _known(self, query: QueryProgress) -> QueryProgress:
         last = self._last.get(query.name)
-        return (
-            query
-            if query.batch is not None or last is None
-            else replace(last, ended=query.ended, failures=query.failures)
-        )
+        if query.batch is not None or last is None:
+            return query
+        own = {"failures": query.failures, "begun_at": query.begun_at, "quiet_seconds": query.quiet_seconds}
+        return replace(last, ended=query.ended, **own)
 
     def _batched(self, query: QueryProgress) -> tuple[Batch, ...]:
         batches, before, at = self._batches.get(query.name, ()), self._last.get(query.name), _committed_at(query)

@@ -27,6 +27,12 @@ _NAMES = ("Alias", "AttributeReference", "AggregateExpression", "UnresolvedAttri
 _SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
 # What the audit of Kafka judges. Never a password: everybody who reads the control log sees it.
 _AUDITED_SOURCE = ("failOnDataLoss",)
+# By which a Kafka source lets records wait. Spark's default of the second, where the first is given.
+_WAITING = ("minOffsetsPerTrigger", "maxTriggerDelay")
+_TRIGGER_DELAY = "15m"
+# Of a query that reads what is there and ends (AvailableNow, once): a run that has committed nothing for so long is
+# held against the pace of its last commits. Between two runs it is not running.
+ONE_RUN_SECONDS = 600.0
 _AUDITED_SINK = ("kafka.acks", "kafka.enable.idempotence")
 
 
@@ -43,11 +49,31 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "sources": _sources(plan),
         "read_committed": _reads_committed(plan),
         "kafka_sources": [kafka_source(dict(each.extraOptions())).to_json() for each in _kafka(plan)],
-        "source_options": [_options(each.extraOptions().get, _AUDITED_SOURCE) for each in _kafka(plan)],
+        "source_options": [_options(each.extraOptions().get, (*_AUDITED_SOURCE, *_WAITING)) for each in _kafka(plan)],
+        "trigger": dict(query.writer_spec.trigger),
         "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
         "fingerprint": fingerprint(plan),
         "conf": {name: conf.get(name, None) for name in PINNED_CONF},
     }
+
+
+def quiet_seconds(query: ManagedQuery) -> float:
+    """Return how long a query may commit nothing while records wait for it, by its trigger and its Kafka sources.
+
+    Spark reads the durations, as it does for the query itself.
+    """
+    trigger, jvm = query.writer_spec.trigger, query.writer._spark._jvm
+    if trigger.get("availableNow") or trigger.get("once"):
+        return ONE_RUN_SECONDS
+    found = 0.0
+    if "processingTime" in trigger:
+        found = jvm.org.apache.spark.sql.streaming.Trigger.ProcessingTime(trigger["processingTime"]).intervalMs() / 1000
+    waiting = [_options(relation.extraOptions().get, _WAITING) for relation in kafka_relations(query)]
+    delays = [
+        options.get("maxTriggerDelay", _TRIGGER_DELAY) for options in waiting if "minOffsetsPerTrigger" in options
+    ]
+    milliseconds = [jvm.org.apache.spark.network.util.JavaUtils.timeStringAsMs(each) for each in delays]
+    return found + max(milliseconds, default=0) / 1000  # once its delay is over, a source is asked at the next trigger
 
 
 def fingerprint(plan: Any) -> list[str]:

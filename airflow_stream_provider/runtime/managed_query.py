@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -50,6 +51,8 @@ class ManagedQuery(StreamingQuery):
         self.checkpoint = qualified(writer_specs.checkpoint_of(writer))
         self.label = self.writer_spec.name or self.checkpoint.rstrip("/").rpartition("/")[2]
         self.real: StreamingQuery | None = None
+        # When that was first started in this driver, seconds since 1970.
+        self.begun_at: float | None = None
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
         self._first_run_id = str(uuid.uuid4())
@@ -69,6 +72,7 @@ class ManagedQuery(StreamingQuery):
             if self.over or self._stopping:
                 return
             self.real = self._start()
+            self.begun_at = self.begun_at or time.time()
             self._ids += {self.real.id}.difference(self._ids)
             self._begun.set()
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
@@ -16,7 +17,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamErro
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
-from airflow_stream_provider.runtime.describe import describe, progress
+from airflow_stream_provider.runtime.describe import describe, progress, quiet_seconds
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.log_starts import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
@@ -40,6 +41,8 @@ class QueryGroup:
         self._gate = gate
         self._starts = QueryStarts(claim)
         self._held: ExitStack | None = None
+        # Spark is asked once: a query is as it was built.
+        self._quiet: WeakKeyDictionary[ManagedQuery, float | None] = WeakKeyDictionary()
 
     @property
     def ready(self) -> bool:
@@ -68,9 +71,21 @@ class QueryGroup:
                 p,
                 gap_seconds=self._starts.gaps.seconds(q.checkpoint, p.batch),
                 failures=self._starts.failures_of(q).total,
+                begun_at=q.begun_at,
+                quiet_seconds=self._quiet_seconds(q),
             )
             for q, p in found
         )
+
+    def _quiet_seconds(self, query: ManagedQuery) -> float | None:
+        if query not in self._quiet:
+            try:
+                self._quiet[query] = quiet_seconds(query)
+            except Exception:
+                # Nobody takes a query for one that hangs then.
+                log.exception("How long %s waits by design is not known", query.label)
+                self._quiet[query] = None
+        return self._quiet[query]
 
     def ended(self) -> dict[str, QueryEnd]:
         """Read in the checkpoints where the queries, all of which have ended, stopped.

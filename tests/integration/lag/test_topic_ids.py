@@ -11,7 +11,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.committed_offsets import HeartbeatOffsets
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport
-from airflow_stream_provider.lag.targets import NotedOffsets
+from airflow_stream_provider.lag.targets import KnownOffsets
 from airflow_stream_provider.lag.topic_ids import note, read
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
@@ -33,7 +33,9 @@ def test_records_that_were_skipped_are_noticed_by_the_id_of_the_topic(
 
     def look() -> LagReport:
         progress = QueryProgress("q", id="spark-1", batch=1, committed=({topic: {"0": 3}},))
-        report = measure(client, [NotedOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), read(store))])
+        report = measure(
+            client, [KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, read(store))]
+        )
         note(store, report)
         return report
 

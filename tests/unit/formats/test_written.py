@@ -202,7 +202,9 @@ def test_a_query_as_its_standby_describes_it(loss: Mapping[str, str]) -> None:
             conf=SimpleNamespace(get=lambda name, default: "2" if "shuffle" in name else None)
         ),
     )
-    spec = SimpleNamespace(sink="kafka", sink_target="orders-out", options={"kafka.acks": "all"})
+    spec = SimpleNamespace(
+        sink="kafka", sink_target="orders-out", options={"kafka.acks": "all"}, trigger={"once": True}
+    )
     query: Any = SimpleNamespace(
         label="out", checkpoint="/data/out", writer=SimpleNamespace(_df=frame), writer_spec=spec
     )

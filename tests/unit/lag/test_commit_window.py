@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
@@ -42,15 +43,18 @@ def every(seconds: float, since: float) -> list[float]:
     return [since + seconds * n for n in range(int((NOW - since) / seconds))]
 
 
-def told(log: Log, window: Window, lags: Mapping[P, int], ends: Mapping[P, int]) -> dict[P, Verdict | None]:
-    (found,) = search_together(log, [verdicts(window, lags, ends, NOW)])
+def told(
+    log: Log, window: Window, lags: Mapping[P, int], ends: Mapping[P, int], quiet_until: float | None = 0.0
+) -> dict[P, Verdict | None]:
+    (found,) = search_together(log, [verdicts(window, lags, ends, NOW, quiet_until)])
     return cast("dict[P, Verdict | None]", found)
 
 
-def judge(log: Log, commits: Sequence[tuple[float, int]]) -> Verdict | None:
+def judge(log: Log, commits: Sequence[tuple[float, int]], quiet_until: float | None = 0.0) -> Verdict | None:
+    """Judge a query; by default one with Spark's default trigger, which waits for nothing."""
     window = [(at, {"t": {0: offset}}) for at, offset in commits]
     end = len(log.times)
-    return told(log, window, {ONE: max(0, end - commits[-1][1])}, {ONE: end})[ONE]
+    return told(log, window, {ONE: max(0, end - commits[-1][1])}, {ONE: end}, quiet_until)[ONE]
 
 
 def test_a_stream_that_keeps_up_is_ok_and_costs_one_question() -> None:
@@ -77,6 +81,26 @@ def test_a_stream_that_commits_and_does_not_move_stalls() -> None:
 def test_a_stream_that_is_silent_while_records_wait_has_stopped() -> None:
     log = Log(*every(1.0, 1000))
     assert judge(log, [(NOW - 600 - 5 * n, log.end_at(NOW - 600 - 5 * n)) for n in range(10, 0, -1)]) is Verdict.STOP
+
+
+def test_a_query_that_waits_by_design_has_stopped_only_when_it_breaks_its_promise() -> None:
+    """Found by a review: ten quick batches, then the pause of a long trigger, and a good release was rolled back."""
+    log = Log(*every(1.0, 1000))
+    last = NOW - 600
+    commits = [(last - 5 * n, log.end_at(last - 5 * n)) for n in range(9, -1, -1)]
+    assert judge(log, commits, last) is Verdict.STOP, "by the default trigger it would have read them"
+    assert judge(log, commits, last + 554.0) is Verdict.STOP, "and for longer than its last commits span"
+    assert judge(log, commits, last + 556.0) is not Verdict.STOP
+    assert judge(log, commits, math.inf) is not Verdict.STOP
+    assert judge(log, commits, None) is None, "nobody knows what it promises"
+
+
+def test_a_partition_whose_source_waits_for_more_does_not_stall() -> None:
+    """Of two sources, one with minOffsetsPerTrigger: the other one's records make the batches."""
+    log, commits = Log(*every(1.0, 1000)), [(NOW - 5 * n, 500) for n in range(10, 0, -1)]
+    assert judge(log, commits, NOW - 5 + 44.0) is Verdict.STALL
+    assert judge(log, commits, NOW - 5 + 900.0) is Verdict.WARN
+    assert judge(log, commits, None) is None
 
 
 def test_a_quiet_topic_whose_first_record_in_hours_has_just_come_is_ok() -> None:

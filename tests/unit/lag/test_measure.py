@@ -24,6 +24,7 @@ from airflow_stream_provider.lag.report import (
     QueryLag,
     Verdict,
 )
+from airflow_stream_provider.lag.targets import KnownOffsets
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from tests.support.kafka_logs import LOST, KafkaLogs
 
@@ -229,16 +230,19 @@ def test_a_stream_whose_checkpoint_cannot_be_read_is_judged_by_its_heartbeat(sil
     """Found by a review: a heartbeat had one commit, so that every lag was unknown."""
     kafka = KafkaLogs({0: (0, [900.0 - 10 * n for n in range(90)])})
     commits = tuple(Commit(kafka.now - silent - 10 * (9 - n), {"t": {"0": n}}) for n in range(10))
-    progress = QueryProgress("q", batch=9, committed=({"t": {"0": 9}},), commits=commits)
-    (found,) = report(kafka, HeartbeatOffsets("q", Heartbeat(queries=(progress,))).read()).queries
+    progress = QueryProgress("q", batch=9, committed=({"t": {"0": 9}},), commits=commits, quiet_seconds=0.0)
+    read = KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, {}).read()
+    (found,) = report(kafka, read).queries
     assert [p.verdict for p in found.partitions] == [verdict]
     assert found.commit_age == pytest.approx(silent, abs=30.0)
 
 
 def test_a_heartbeat_with_a_time_alone_says_how_long_ago_that_was_and_no_verdict() -> None:
     kafka = KafkaLogs({0: (0, [9, 8, 7])})
-    progress = QueryProgress("q", batch=9, committed=({"t": {"0": 1}},), commits=(Commit(kafka.now - 3600.0),))
-    found = report(kafka, HeartbeatOffsets("q", Heartbeat(queries=(progress,))).read())
+    commits = (Commit(kafka.now - 3600.0),)
+    progress = QueryProgress("q", batch=9, committed=({"t": {"0": 1}},), commits=commits, quiet_seconds=0.0)
+    read = KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, {}).read()
+    found = report(kafka, read)
     assert [(p.lag, p.verdict) for p in found.queries[0].partitions] == [(2, None)]
     assert found.queries[0].commit_age == pytest.approx(3600.0, abs=30.0)
     judged = LagLimits().judge(found)

@@ -18,7 +18,7 @@ from airflow_stream_provider.lag.guarded_reads import ReadHangs
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader, LagUnmeasured
 from airflow_stream_provider.lag.report import LagReport, QueryLag
-from airflow_stream_provider.lag.targets import LagTarget, NotedOffsets
+from airflow_stream_provider.lag.targets import KnownOffsets, LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.control_root import new_log
@@ -82,7 +82,7 @@ def test_the_topics_that_the_watch_noted_are_compared(tmp_path: Path) -> None:
     log.store.put_topic_ids(b'{"queries": {"spark-1": {"t": "7"}}}')
     reader = LagReader(Client(), FilesRoot)  # type: ignore[arg-type]
     (found,) = reader._sources(LagTarget("kafka", "orders", f"file://{tmp_path}"), Answers())
-    assert isinstance(found, NotedOffsets)
+    assert isinstance(found, KnownOffsets)
     assert found.noted == {"spark-1": {"t": "7"}}
 
 

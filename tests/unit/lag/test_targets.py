@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 from airflow_stream_provider.checkpoint import Owner
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, CommittedOffsets, HeartbeatOffsets, Missing
 from airflow_stream_provider.lag.other_cluster import SourcedOffsets
-from airflow_stream_provider.lag.targets import stream_sources
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lag.targets import KnownOffsets, stream_sources
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState
 
@@ -24,7 +25,8 @@ def state(*queries: dict[str, Any]) -> StreamState:
 
 
 def sources(*queries: dict[str, Any], beat: Heartbeat | None = None) -> list[CommittedOffsets]:
-    return stream_sources("orders", "file:///control", state(*queries), {HOLDER: beat} if beat else {})
+    found = stream_sources("orders", "file:///control", state(*queries), {HOLDER: beat} if beat else {})
+    return [each.offsets for each in found if isinstance(each, KnownOffsets)]
 
 
 def test_the_checkpoint_is_asked_where_this_machine_has_its_folder(tmp_path: Path) -> None:
@@ -70,6 +72,26 @@ def test_partitions_that_are_assigned_do_not_grow(tmp_path: Path) -> None:
         for names in (["kafka:assign={}"], ["kafka:assign={}", "kafka:subscribe=t"])
     ]
     assert found == [Missing.NOT_READ, Missing.FROM_START]
+
+
+def test_for_how_long_a_query_may_be_quiet_is_known_from_the_heartbeat() -> None:
+    query = {"name": "a", "checkpoint": "s3://bucket/a", "sources": ["kafka:subscribe=t"]}
+    last: dict[str, Any] = {
+        "batch": 7,
+        "committed": ({"t": {"0": 9}},),
+        "commits": (Commit(1000.0, {"t": {"0": 9}}),),
+    }
+
+    def until(**said: Any) -> float | None:
+        beats = {HOLDER: Heartbeat(queries=(QueryProgress("a", **last, **said),))}
+        (found,) = stream_sources("orders", "file:///control", state(query), beats)
+        return found.read().quiet_until
+
+    assert until() is None, "a driver that does not say it"
+    assert until(quiet_seconds=0.0) == 1000.0
+    assert until(quiet_seconds=900.0, begun_at=500.0) == 1900.0
+    assert until(quiet_seconds=600.0, begun_at=4600.0) == 5200.0, "started once more, an hour after its last commit"
+    assert until(quiet_seconds=0.0, begun_at=500.0, ended=True) == math.inf, "it runs again when the script wants it"
 
 
 def test_queries_that_do_not_read_kafka_have_no_lag() -> None:

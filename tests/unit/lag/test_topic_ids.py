@@ -15,7 +15,7 @@ from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOf
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, QueryLag
-from airflow_stream_provider.lag.targets import NotedOffsets
+from airflow_stream_provider.lag.targets import KnownOffsets
 from airflow_stream_provider.lag.topic_ids import KEPT, note, read, recreated
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
@@ -35,7 +35,7 @@ def store(tmp_path: Path) -> FilesStore:
 def look(store: FilesStore, id: str = "spark-1", *, watch: bool = False, **kafka: Any) -> LagReport:
     """Measure as a process that has just begun; the watch also notes what it found."""
     progress = QueryProgress("q", id=id, batch=4, committed=({"t": {"0": 1}},))
-    offsets = NotedOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), read(store))
+    offsets = KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, read(store))
     client: Any = KafkaLogs({0: (0, [9, 8, 7])}, **kafka)
     report = measure(client, [offsets])
     if watch:
@@ -119,6 +119,6 @@ def test_offsets_that_are_unknown_have_no_memory() -> None:
         def read(self) -> Committed:
             return Committed("q", problem="It has no batch yet.")
 
-    found = NotedOffsets(Unknown(), {"spark-1": {"t": "1"}})
+    found = KnownOffsets(Unknown(), None, {"spark-1": {"t": "1"}})
     assert (found.query, found.read().noted) == ("q", {})
     assert topic_ids.recreated({}, {}) == ()

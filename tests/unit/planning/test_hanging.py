@@ -41,6 +41,8 @@ def test_nothing_is_committed_for_ten_boundaries_while_records_wait() -> None:
         {"unread_for": {}, "seconds": None},
         {"verdict": Verdict.OK},  # its last commits span as long: a long trigger
         {"at": 150.0},  # it has only just come to hold
+        {"verdict": None},  # for how long it waits by design is not known
+        {"quiet_until": 1000.0 - 100.0},  # its trigger was due 100 s ago
     ],
 )
 def test_what_may_be_something_else_is_none(query: dict[str, Any]) -> None:
@@ -51,6 +53,9 @@ def test_a_limit_that_somebody_has_set_counts_instead() -> None:
     hour: dict[str, Any] = {"unread_for": {3600.0: True}, "verdict": Verdict.OK}
     assert found(HOUR, commit_age=3500.0, **hour) == ""
     assert "for 1 h 1 min" in found(HOUR, commit_age=3700.0, **hour)
+    assert found(HOUR, commit_age=3700.0, quiet_until=1000.0, **hour) == "", (
+        "it waits by design, and would stop at once"
+    )
     assert needs_to_tell(snapshot(*RUNNING), HOUR).lag.ages == {3600.0}  # type: ignore[union-attr]
 
 

@@ -169,6 +169,26 @@ def test_a_look_tells_whether_the_holder_has_committed() -> None:
     assert (look(None, 159.0).batch_seconds, look(3, 159.0).batch_seconds, look(3, 159.0).at) == (0.0, 7.0, 159.0)
 
 
+def test_a_lag_between_two_batches_of_a_query_that_waits_by_design_is_no_fault() -> None:
+    """Its lag is a saw-tooth whose teeth are as long as its trigger: a look within one says nothing."""
+    limits = SoakLimits(LIMITS.lag, samples=3)
+    made: dict[str, Any] = {"batch": 3, "batch_seconds": 7.0, "commits": (Commit(1.0),)}
+
+    def result(**said: Any) -> SoakResult:
+        beat = Heartbeat(counter=1, queries=(QueryProgress("a", **made, **said),))
+        seen = [
+            replace(snapshot(*UPGRADED, at=200.0 + 10 * n), heartbeats={NEW: beat}, lag=report(200 + n))
+            for n in range(20)
+        ]
+        looks = [soak_look(each, NEW_DEPLOYMENT, "run", 0.0, limits) for each in seen]
+        return judge_soak(NEW_DEPLOYMENT, looks, limits).result
+
+    assert result(quiet_seconds=0.0) is SoakResult.BAD
+    assert result(quiet_seconds=60.0) is SoakResult.BAD, "for more than two of its triggers"
+    assert result(quiet_seconds=600.0) is SoakResult.UNDECIDED
+    assert result(quiet_seconds=0.0, ended=True) is SoakResult.UNDECIDED, "between two runs of a loop"
+
+
 AWAY = [requested("x", OLD, by="airflow:other/run/x"), ready("x", OLD), released(NEW, "x", OLD)]
 STOP = [requested("x", None, by="airflow:other/run/x"), released(NEW, "x", None)]
 APPOINTED = [requested("y", OLD, by="airflow:watch/run/y"), ready("y", OLD), acquired(OLD, "y", 3)]

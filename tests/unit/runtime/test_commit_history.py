@@ -114,5 +114,6 @@ def test_a_batch_whose_time_is_not_known_is_left_out() -> None:
 def test_a_query_that_is_started_again_tells_how_often_it_has_failed() -> None:
     history = CommitHistory()
     history.add([replace(ran(7, {"t": {"0": 7}}), failures=0)], 5.0)
-    [found] = history.add([QueryProgress("out", failures=1)], 6.0)
+    [found] = history.add([QueryProgress("out", failures=1, begun_at=5.5, quiet_seconds=60.0)], 6.0)
     assert (found.batch, found.failures, len(found.batches)) == (7, 1, 1)
+    assert (found.begun_at, found.quiet_seconds) == (5.5, 60.0)
