@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.hanging import hanging, needs_to_tell
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def holder_hangs(hook: StreamHook, spec: StreamSpec, snapshot: Snapshot) -> str:
     if holder is None or not spec.kafka:
         return ""
     try:
-        found = hook.observe(needs_to_tell(snapshot, spec.lag.limits))
+        found = hook.observe(Needs(lag=needs_to_tell(snapshot, spec.lag.limits)))
     except StreamError as error:
         hook.log.warning("Whether %s hangs is not known: %s", holder, error)
         return ""

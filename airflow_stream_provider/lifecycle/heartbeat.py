@@ -53,7 +53,7 @@ class Batch:
     :param id: its number.
     :param at: when it was committed, seconds since 1970 by the driver's clock.
     :param seconds: how long it took (``durationMs.triggerExecution``).
-    :param rows: rows that it read.
+    :param rows: rows that it read, as `QueryProgress.input_rows`.
     """
 
     id: int
@@ -74,8 +74,8 @@ class QueryProgress:
         it since this driver took over. Of a query that is idle then, it is an earlier driver's: only `commits` tells
         that this one has committed.
     :param batch_seconds: how long that batch took (``durationMs.triggerExecution``); None when it is not known.
-    :param input_rows: rows that it read.
-    :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.
+    :param input_rows: rows that it read: of Kafka the offsets that it went through, of others ``numInputRows``.
+    :param rows_per_second: those rows by `batch_seconds`; None when it is not known.
     :param triggered_at: when its trigger began, ISO 8601 in UTC, as Spark writes it.
     :param committed: end offsets by source, in Spark's own JSON; for Kafka by topic and partition. Empty where the
         heartbeat would be too large with them.
@@ -90,6 +90,8 @@ class QueryProgress:
         batches some are missing.
     :param failures: how often it has failed, and was started again, since this driver took over; None when it is not
         known.
+    :param rows_exact: whether each row counts once: those of a source other than Kafka, Spark counts once for each
+        action of a foreachBatch function. False, too, when it is not known.
     :param begun_at: when this driver first started what the script calls `start()` for last, seconds since 1970; a loop
         that runs a query again and again starts it anew each time. None before.
     :param quiet_seconds: how long it may commit nothing while records wait, by its trigger and its sources' options;
@@ -113,6 +115,7 @@ class QueryProgress:
     state_bytes: int | None = None
     batches: tuple[Batch, ...] = ()
     failures: int | None = None
+    rows_exact: bool = False
     begun_at: float | None = None
     quiet_seconds: float | None = None
 

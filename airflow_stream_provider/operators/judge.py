@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class JudgeRehearsalOperator(StreamOperator):
-    """Compare what a standby rehearsed with what the holder does, and refuse one that cannot keep up.
+    """Compare what a standby rehearsed with what the holder does, and doubt one that may not keep up.
 
-    Spark's own refusals end the standby before this. This refuses a query that would be too late from its first batch
-    on: it took longer than the stream's `lag.max_seconds` for each batch of live data, of which more than its first one
-    was seen, or it is more than twice as slow as the holder and slower than rows come in. Where that cannot be told,
-    the verdict is `inconclusive`, and a person is asked. Nobody holds: there is nothing to compare with, and nothing to
-    wait for.
+    Spark's own refusals end the standby before this. The verdict is `inconclusive`, and a person is asked, where a
+    query took longer than the stream's `lag.max_seconds` for each batch of live data, where it is more than twice as
+    slow as the holder without much to spare, where the rehearsal's time was over before its batches had run, and where
+    rows or state cannot be compared. It refuses none: no number tells a slow release from a busy machine. Nobody holds:
+    there is nothing to compare with, and nothing to wait for.
 
     XCom: `verdict` (pass, inconclusive), `reasons` for it, `queries` (by name: `verdict`, `sentence`, `slower` and the
     numbers of both sides, `new` and `old`), and `notes`.
@@ -31,7 +31,7 @@ class JudgeRehearsalOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return Done with the comparison, or GiveUp; the same again after the deployment has taken over.
+        """Return Done with the comparison; the same again after the deployment has taken over.
 
         In doubt it waits until it is known whether the holder is alive.
         """
@@ -47,20 +47,20 @@ class JudgeRehearsalOperator(StreamOperator):
                 )
             )
         judged = judge_rehearsal(snapshot, standby, self.stream.lag.max_seconds)
-        for line in judged.comparison.table():
+        for line in judged.table():
             self.log.info("%s", line)
         notes = [*standby.rehearsal.get("notes", []), *_versions(snapshot, standby.id)]
-        result = {"deployment": self.deployment, **judged.comparison.to_json(), "notes": notes}
-        if not judged.doubts:
+        result = {"deployment": self.deployment, **judged.to_json(), "notes": notes}
+        if not judged.reasons:
             return Done(result)
         broken = self._broken(snapshot, outcome)
         if isinstance(broken, Wait):
             return broken
         if broken:
-            notes.append(f"{broken} So this does not hold the upgrade up: {' '.join(judged.doubts)}")
+            notes.append(f"{broken} So this does not hold the upgrade up: {' '.join(judged.reasons)}")
             self.log.warning("%s", notes[-1])
             return Done({**result, "verdict": Compared.PASS.value, "reasons": []})
-        return Done(result) if judged.refused is None else GiveUp(judged.refused)
+        return Done(result)
 
     def _broken(self, snapshot: Snapshot, outcome: WaitOutcome | None) -> str | Wait:
         """Return why a release that may be slower is better than what runs, as a sentence; empty when it is not.

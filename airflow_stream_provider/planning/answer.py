@@ -48,7 +48,7 @@ class Answered(Condition):
         lag = None
         if self.limits is not None and snapshot.state.holder is not None:
             watched.append(snapshot.state.holder)
-            lag = needs_to_tell(snapshot, LagLimits.from_json(self.limits)).lag
+            lag = needs_to_tell(snapshot, LagLimits.from_json(self.limits))
         silent = [each for each in watched if seen.ages.seconds(snapshot, each) > snapshot.lease([each]) / 2]
         return Needs(drivers=tuple(deployment_of(each) for each in silent), lag=lag)
 

@@ -14,9 +14,10 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.condition import Condition, Needs, Observations
 from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
+from airflow_stream_provider.planning.hanging import needs_to_tell
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife, lost
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, judge_soak, lag_known, soak_look
+from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, judge_soak, lag_known, soak_look, stopped
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
@@ -169,13 +170,15 @@ class Soaked(Condition):
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
         """Ask for the lag if the limits judge it."""
         limits = SoakLimits.from_json(self.limits).lag
-        return Needs(lag=None if limits is None else limits.moments)
+        if limits is None or snapshot is None:
+            return Needs(lag=None if limits is None else limits.moments)
+        return Needs(lag=limits.moments | needs_to_tell(snapshot, limits))
 
     @override
     def problem(self, look: Snapshot) -> str:
         limits = SoakLimits.from_json(self.limits)
         if limits.lag is None or lag_known(look, limits):
-            return ""
+            return stopped(look, limits)
         return "The lag is not known: Kafka, or how far the stream is, cannot be read; the triggerer's log says why."
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:

@@ -120,7 +120,7 @@ def foresee_promote(asked: Asked) -> Foreseen:
     if lost:
         return asked.refused(f"{lost} It cannot take over. Upgrade anew.")
     # As the upgrade has judged it; once the hand-over has begun, that is over.
-    doubts = () if request is not None else judge_rehearsal(snapshot, driver, asked.wanted.max_seconds).doubts
+    doubts = () if request is not None else judge_rehearsal(snapshot, driver, asked.wanted.max_seconds).reasons
     if doubts and not (broken(snapshot, lost=asked.silent) or asked.wanted.hanging):
         return asked.refused(
             f"{name} waits for a person's approval, because its rehearsal has not passed: {' '.join(doubts)} Answer it "

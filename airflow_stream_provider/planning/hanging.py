@@ -6,7 +6,6 @@ from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import QueryLag, Verdict
-from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.descent import family, origin
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -57,9 +56,9 @@ def crash_loops(snapshot: Snapshot) -> str:
     return f"{snapshot.holding} does not stay up: its release was brought back {len(lately)} times in the last hour."
 
 
-def needs_to_tell(snapshot: Snapshot, limits: LagLimits) -> Needs:
-    """Return what a snapshot must include so that `hanging` can tell."""
-    return Needs(lag=Moments(ages=frozenset({_patience(snapshot, limits)})))
+def needs_to_tell(snapshot: Snapshot, limits: LagLimits) -> Moments:
+    """Return what the lag of a snapshot must say so that `hanging` can tell."""
+    return Moments(ages=frozenset({_patience(snapshot, limits)}))
 
 
 def _patience(snapshot: Snapshot, limits: LagLimits) -> float:

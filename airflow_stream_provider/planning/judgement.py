@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import Incarnation
 from airflow_stream_provider.planning.comparison import (
@@ -20,24 +19,8 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import judge_run
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What is said of a rehearsal.
-
-    :param refused: why the release must not take over; None: it may, if a person says so where there are doubts.
-    """
-
-    comparison: Comparison
-    refused: RehearsalRefused | None = None
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Why it has not passed, a sentence each; empty when it has."""
-        return self.comparison.reasons if self.refused is None else (self.refused.message,)
-
-
-def judge_rehearsal(snapshot: Snapshot, standby: Incarnation, max_seconds: float | None) -> Judgement:
-    """Judge the rehearsal of a standby by the holder's batches as they are now.
+def judge_rehearsal(snapshot: Snapshot, standby: Incarnation, max_seconds: float | None) -> Comparison:
+    """Judge the rehearsal of a standby by the holder's batches as they are now; whatever is not a pass is in doubt.
 
     :param max_seconds: how far the stream may be behind Kafka (`lag.max_seconds`); None: that is not judged.
     """
@@ -45,18 +28,9 @@ def judge_rehearsal(snapshot: Snapshot, standby: Incarnation, max_seconds: float
     mine = snapshot.holds(deployment_of(standby.id))
     holder = None if mine else snapshot.holder_heartbeat
     found = compare(rehearsed(standby.rehearsal.get("queries", {})), running(holder) if holder else None)
-    if max_seconds is not None:
-        found = Comparison({name: _in_time(name, each, max_seconds) for name, each in found.queries.items()})
-    if found.verdict is not Compared.FAIL:
-        return Judgement(found)
-    return Judgement(
-        found,
-        RehearsalRefused(
-            f"{' '.join(found.reasons)} {snapshot.holder_sentence}",
-            next_step="Make it faster, give it more cores, or raise `lag.max_seconds` if that is the limit. If only "
-            "the machine was busy, trigger the upgrade again.",
-        ),
-    )
+    if max_seconds is None:
+        return found
+    return Comparison({name: _in_time(name, each, max_seconds) for name, each in found.queries.items()})
 
 
 def broken(snapshot: Snapshot, *, lost: bool) -> str:
@@ -73,15 +47,17 @@ def broken(snapshot: Snapshot, *, lost: bool) -> str:
 
 
 def _in_time(name: str, found: QueryComparison, limit: float) -> QueryComparison:
-    """Fail a query of which no batch was as fast as the stream may be late; in doubt where each was a query's first."""
+    """Doubt a query of which no batch was as fast as the stream may be late."""
     fastest = min((seconds for *_, seconds in found.new.batches), default=0.0)
-    if fastest <= limit or found.verdict is Compared.FAIL:
+    if fastest <= limit or found.verdict is not Compared.PASS:
         return found
     sentence = (
         f"The query {name} took {fastest:.1f} s for a batch of live data; the stream may be at most {limit:.0f} s "
-        "behind Kafka"
+        "behind Kafka. "
     )
-    if not found.new.cold:
-        return replace(found, verdict=Compared.FAIL, sentence=f"{sentence}.")
-    doubt = f"{sentence}. But only the first batch of a query was seen, which is always slow."
-    return replace(found, verdict=Compared.INCONCLUSIVE, sentence=doubt)
+    why = (
+        "Only the first batch of a query was seen, which is always slow."
+        if found.new.cold
+        else "It is too slow, or its machine was busy."
+    )
+    return replace(found, verdict=Compared.INCONCLUSIVE, sentence=sentence + why)

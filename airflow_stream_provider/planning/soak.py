@@ -13,10 +13,11 @@ from itertools import takewhile
 from typing import Any
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
-from airflow_stream_provider.lag.report import Alarm
+from airflow_stream_provider.lag.report import Alarm, Verdict
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
+from airflow_stream_provider.planning.hanging import hanging
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RunJudgement, judge_lag, judge_run
 
@@ -85,6 +86,7 @@ class SoakLook:
     :param at: seconds since 1970 by the observer's clock.
     :param lag_known: the records behind Kafka and, if that is limited, their age are known in every partition, or no
         query of the holder reads Kafka.
+    :param stopped: which query commits nothing, by the pace of its last commits, a sentence; empty for none.
     :param starting: the holder has not committed yet, and may still be reading what waited for it.
     :param batch_seconds: how long the last batch of its slowest query took and, before it, may have waited by its own
         promise; 0 when it is not known.
@@ -101,6 +103,7 @@ class SoakLook:
     at: float = 0.0
     starting: bool = False
     batch_seconds: float = 0.0
+    stopped: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,7 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
         at=snapshot.at,
         starting=_starting(snapshot, limits),
         batch_seconds=_batch_seconds(snapshot),
+        stopped=stopped(snapshot, limits),
     )
 
 
@@ -155,7 +159,10 @@ def judge_soak(deployment: str, samples: Sequence[SoakLook], limits: SoakLimits)
         return SoakJudgement(SoakResult.BAD, f"It does not hold the stream any more. {who}")
     if last.run.health is Health.FAIL:
         return SoakJudgement(SoakResult.BAD, last.run.reason)
-    return _judge_lag(samples, limits)
+    found = _judge_lag(samples, limits)
+    if found.result is SoakResult.GOOD and last.stopped:
+        return SoakJudgement(SoakResult.UNDECIDED, last.stopped)
+    return found
 
 
 def too_far(snapshot: Snapshot, limits: SoakLimits) -> str:
@@ -164,7 +171,17 @@ def too_far(snapshot: Snapshot, limits: SoakLimits) -> str:
         return ""
     # A transaction that hangs is the producer's fault, and no release makes a topic anew: a roll-back would not help.
     judged = limits.lag.without(Alarm.STUCK_TRANSACTION).without(Alarm.TOPIC_RECREATED)
+    judged = replace(judged, verdicts=tuple(verdict for verdict in judged.verdicts if verdict is not Verdict.STOP))
     found = judge_lag(snapshot, snapshot.lag, judged)
+    # A query that is silent for a while may be on a machine that is busy; one that hangs is not.
+    return str(found) if found.health is Health.FAIL else hanging(snapshot, limits.lag)
+
+
+def stopped(snapshot: Snapshot, limits: SoakLimits) -> str:
+    """Return which query commits nothing, by the pace of its last commits, if that is judged; else empty."""
+    if limits.lag is None or Verdict.STOP not in limits.lag.verdicts:
+        return ""
+    found = judge_lag(snapshot, snapshot.lag, LagLimits(verdicts=(Verdict.STOP,), alarms=()))
     return str(found) if found.health is Health.FAIL else ""
 
 

@@ -319,6 +319,11 @@ class Acts:
         except StreamError as error:
             self.fail(str(error), error)
         else:
+            doubts = [query["doubt"] for query in rehearsal.get("queries", {}).values() if "doubt" in query]
+            if again and doubts:
+                # Nobody can be asked any more: it tries again until the request expires, and stays a standby.
+                self._heartbeat.say(" ".join(doubts))
+                return
             if again:
                 rehearsal = {**rehearsal, "notes": [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]}
             self._compared_with = state.last_holder

@@ -6,14 +6,14 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
@@ -30,8 +30,12 @@ _WAITS = "Waiting for"
 log = logging.getLogger(__name__)
 
 
-class TooSlow(RehearsalRefused):
-    """The batches of a rehearsal did not end in its time."""
+class TooSlow(StreamError):
+    """A run did not end in the rehearsal's time; nothing has failed. `batches`: Spark's progress of those that did."""
+
+    def __init__(self, message: str, batches: Sequence[dict[str, Any]] = ()) -> None:
+        super().__init__(message, next_step="Raise `upgrade.rehearse_seconds`, or give the standby more cores.")
+        self.batches = batches
 
 
 class CloneRuns:
@@ -72,19 +76,28 @@ class CloneRuns:
                 error,
             ) from error
         run.stop()
-        what = "ended without planning a batch" if ended else f"took over {self._policy.rehearse_seconds:.0f} s"
+        if not ended:
+            raise TooSlow(
+                f"Spark did not plan a batch of {query.label} within {self._policy.rehearse_seconds:.0f} s: whether it "
+                "can run on the stream's checkpoint was not seen."
+            )
         raise RehearsalRefused(
-            f"The rehearsal of {query.label} {what}.",
-            next_step="Look at the standby's log, or raise `upgrade.rehearse_seconds`.",
+            f"The rehearsal of {query.label} ended without planning a batch.", next_step="Look at the standby's log."
         )
 
     def batches(self, query: ManagedQuery, clone: str, wanted: int) -> list[dict[str, Any]]:
-        """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each."""
+        """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each.
+
+        :raises TooSlow: the rehearsal's time is over.
+        :raises RehearsalRefused: one of them fails.
+        """
         writer = rehearsal_writer(query.writer, clone)
         function = self.function(query)
         writer = writer.format("noop") if function is None else writer.foreachBatch(function)
         try:
-            return self._await_batches(start_ungated(writer), wanted)
+            return self._await_batches(query, start_ungated(writer), wanted)
+        except TooSlow:
+            raise
         except Exception as error:
             raise _refused(
                 f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
@@ -104,7 +117,7 @@ class CloneRuns:
         options = {k: v for k, v in query.writer_spec.options.items() if k != "checkpointlocation"}
         empty.write.format("kafka").options(**{"topic": "none", **options}).save()
 
-    def _await_batches(self, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
+    def _await_batches(self, query: ManagedQuery, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
         seen, idle_since = 0, None
         try:
             while True:
@@ -123,9 +136,9 @@ class CloneRuns:
                     return batches
                 if now > self.deadline:
                     raise TooSlow(
-                        f"Only {len(batches)} of {wanted} batches ran within {self._policy.rehearse_seconds:.0f} s.",
-                        next_step="Look at the batches' times in the standby's Spark UI; raise "
-                        "`upgrade.rehearse_seconds`.",
+                        f"Only {len(batches)} of {wanted} batches of {query.label} ran within "
+                        f"{self._policy.rehearse_seconds:.0f} s{'' if batches else ': only its plan was proven'}.",
+                        batches,
                     )
                 time.sleep(0.1)
         finally:

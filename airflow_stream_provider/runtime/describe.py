@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import kafka_source
-from airflow_stream_provider.runtime.batch_numbers import state_of
+from airflow_stream_provider.runtime.batch_numbers import counts_once, rows_of, state_of
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
@@ -183,13 +183,15 @@ def progress(query: ManagedQuery) -> QueryProgress:
     if batch < 0:
         return found
     state_rows, state_bytes = state_of(body)
+    rows, seconds = rows_of(body), durations.get("triggerExecution", 0) / 1000
     return replace(
         found,
         id=body["id"],
         batch=batch,
-        batch_seconds=durations["triggerExecution"] / 1000 if ran else None,
-        input_rows=body.get("numInputRows", 0),
-        rows_per_second=body.get("processedRowsPerSecond", 0.0),
+        batch_seconds=seconds if ran else None,
+        input_rows=rows,
+        rows_per_second=rows / seconds if seconds else 0.0,
+        rows_exact=query.writer_spec.foreach_batch is None or counts_once(body),
         triggered_at=body.get("timestamp") or "",
         committed=tuple(source.get("endOffset") for source in body.get("sources", ())),
         state_rows=state_rows,

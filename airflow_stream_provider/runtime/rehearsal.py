@@ -13,7 +13,7 @@ import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.runtime.batch_numbers import again_of, summary_of
+from airflow_stream_provider.runtime.batch_numbers import again_of, counts_once, summary_of
 from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
 from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
 from airflow_stream_provider.runtime.describe import cleans_input, describe
@@ -22,7 +22,7 @@ from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
-from airflow_stream_provider.runtime.surroundings import changed, executors, surroundings
+from airflow_stream_provider.runtime.surroundings import changed, executors, power, surroundings
 from airflow_stream_provider.runtime.ungated import check_jvm
 
 # With less time than a clone of the state may take, none is begun any more.
@@ -82,7 +82,8 @@ class Rehearsal:
             stream already.
         """
         self._say = say
-        self._runs.deadline = time.monotonic() + self._policy.rehearse_seconds
+        began = time.monotonic()
+        self._runs.deadline = began + self._policy.rehearse_seconds
         queries = self._gate.all_known()
         check_jvm(queries, self._runs.ids)
         # First: on the other file system there may be no rights, or nothing that answers.
@@ -103,7 +104,7 @@ class Rehearsal:
         runtime._rehearsing = True
         try:
             for query in queries:
-                found[query.label] = self._rehearse(query)
+                found[query.label] = self._rehearse(query, began)
             for query in queries:  # last: what must be rehearsed is not to lack the time that this takes
                 if found[query.label].get("batches"):
                     found[query.label].update(self._once_more(query))
@@ -181,10 +182,10 @@ class Rehearsal:
                 log.info("Removing %s, which a driver that is gone has left", folder)
                 checkpoints.remove_clones(folder)
 
-    def _rehearse(self, query: ManagedQuery) -> dict[str, Any]:
+    def _rehearse(self, query: ManagedQuery, began: float) -> dict[str, Any]:
         folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)
+        summary: dict[str, Any] = {}
         try:
-            summary: dict[str, Any] = {}
             if checkpoints.boundary(query.checkpoint).offsets is None:
                 self._notes.append(NO_BATCH.format(query.label))
                 return summary  # its first batch runs after the hand-over
@@ -198,6 +199,11 @@ class Rehearsal:
             if self._batches:
                 self._runs.warm_sink(query)
             return summary
+        except TooSlow as error:
+            # Nothing has failed, and whether release or machine is slow nobody knows: a person is asked.
+            log.warning("%s", error)
+            said = f"{error.message} {power(query, time.monotonic() - began)}".rstrip()
+            return {**summary, **(self._summary(query, error.batches) if error.batches else {}), "doubt": said}
         finally:
             checkpoints.remove_clones(folder)
 
@@ -209,7 +215,11 @@ class Rehearsal:
         batches = self._runs.batches(query, clone, self._batches)
         if before is not None:
             self._compare_formats(query, before, checkpoints.formats(clone))
-        return {"on": source, **summary_of(batches)}
+        return {"on": source, **self._summary(query, batches)}
+
+    def _summary(self, query: ManagedQuery, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        exact = self._runs.function(query) is None or all(map(counts_once, batches))
+        return {**summary_of(batches), "rows_exact": exact}
 
     def _once_more(self, query: ManagedQuery) -> dict[str, Any]:
         """Run the batch again that the holder has committed last, now that all is warm: the same rows and state.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+
+log = logging.getLogger(__name__)
 
 
 def surroundings(queries: Sequence[ManagedQuery], described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -42,3 +45,20 @@ def executors(queries: Sequence[ManagedQuery]) -> dict[str, Any]:
         return {}
     infos = queries[0].writer._df.sparkSession.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     return {"executors": sorted(f"{each.host()}:{each.port()}" for each in infos)}
+
+
+def power(query: ManagedQuery, rehearsed: float) -> str:
+    """Return as a sentence how long the driver took to come up, and how many cores it has; empty when Spark is mute.
+
+    :param rehearsed: seconds since its rehearsal began.
+    """
+    try:
+        context = query.writer._df.sparkSession.sparkContext
+        uptime = context._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getUptime() / 1000
+        # The driver is one of them, whose cores count in local mode only.
+        every = context._jsc.sc().statusStore().executorList(True)
+        cores = sum(every.apply(number).totalCores() for number in range(every.size()))
+    except Exception:
+        log.exception("What this driver can compute with is not known")
+        return ""
+    return f"The driver took {uptime - rehearsed:.0f} s to come up, and its executors have {cores} cores."

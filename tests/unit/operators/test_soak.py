@@ -101,7 +101,7 @@ def test_a_release_that_never_held_has_no_soak(spec: StreamSpec, log: ControlLog
 def batches(seconds: float, *, every: float = 4.0, **more: Any) -> Heartbeat:
     """A driver that reads 1000 rows in so many seconds, every so often."""
     ran = tuple(Batch(n, n * every, seconds, 1000) for n in range(10))
-    return Heartbeat(queries=(QueryProgress("a", batch=9, batches=ran, **more),))
+    return Heartbeat(queries=(QueryProgress("a", batch=9, batches=ran, rows_exact=True, **more),))
 
 
 def soaked(spec: StreamSpec, log: ControlLog, pushed: dict[str, Any]) -> Any:
@@ -166,4 +166,4 @@ def test_a_bad_release_is_compared_all_the_same(spec: StreamSpec, log: ControlLo
         soak(spec).resume(context(pushed), WaitOutcome(Ended.BAD, NEW_DEPLOYMENT, "It is behind.").to_event())
     assert pushed["fault"] == "It is behind."
     assert "inconclusive" not in pushed
-    assert pushed["comparison"]["verdict"] == "fail"
+    assert pushed["comparison"]["verdict"] == "inconclusive"

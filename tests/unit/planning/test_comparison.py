@@ -26,7 +26,7 @@ from airflow_stream_provider.planning.comparison import (
 def holder(rows: int = 1000, seconds: float = 1.0, every: float = 10.0, **more: Any) -> QueryProgress:
     """A query that reads so many rows in so many seconds, once in `every` seconds."""
     batches = tuple(Batch(id, 100.0 + id * every, seconds, rows) for id in range(30, 40))
-    return QueryProgress("a", batch=39, batches=batches, **more)
+    return QueryProgress("a", batch=39, batches=batches, **{"rows_exact": True, **more})
 
 
 def standby(rows: int = 1000, seconds: float = 1.0, **again: Any) -> dict[str, Any]:
@@ -36,6 +36,7 @@ def standby(rows: int = 1000, seconds: float = 1.0, **again: Any) -> dict[str, A
         "batches": 2,
         "batch_rows": [rows, rows],
         "batch_seconds": [20 * seconds, seconds],
+        "rows_exact": True,
         "again": {"batch": 39, "rows": rows, "seconds": seconds, **state, **again},
     }
 
@@ -59,7 +60,7 @@ def one(summary: dict[str, Any], old: QueryProgress | None) -> QueryComparison:
             "6.0 times slower than the old one: it processes 167 rows a second, and 100 come in, which is fast",
         ),
         (8.0, Compared.INCONCLUSIVE, 8.0, "125 rows a second, and 100 come in, which leaves little to spare"),
-        (12.0, Compared.FAIL, 12.0, "it processes 83 rows a second, and 100 come in, which is too slow"),
+        (12.0, Compared.INCONCLUSIVE, 12.0, "it processes 83 rows a second, and 100 come in, which is too slow"),
     ],
 )
 def test_a_slower_release_is_held_against_the_rows_that_come_in(
@@ -79,13 +80,14 @@ def test_a_slower_release_is_held_against_the_rows_that_come_in(
     new_rows=st.lists(st.integers(1, 100_000), min_size=1, max_size=5),
     every=st.floats(0.5, 60.0),
 )
-def test_a_release_that_is_at_most_twice_as_slow_is_never_failed_whatever_the_sizes_of_the_batches(
+def test_a_release_that_is_at_most_twice_as_slow_is_never_doubted_whatever_the_sizes_of_the_batches(
     fixed: float, each: float, much: float, old_rows: list[int], new_rows: list[int], every: float
 ) -> None:
     batches = tuple(Batch(id, every * id, fixed + each * rows, rows) for id, rows in enumerate(old_rows))
-    old = QueryProgress("a", batch=len(batches) - 1, batches=batches)
+    old = QueryProgress("a", batch=len(batches) - 1, batches=batches, rows_exact=True)
     seconds = [much * (fixed + each * rows) for rows in new_rows]
-    found = one({"batches": len(new_rows), "batch_rows": new_rows, "batch_seconds": seconds}, old)
+    summary = {"batches": len(new_rows), "batch_rows": new_rows, "batch_seconds": seconds, "rows_exact": True}
+    found = one(summary, old)
     assert found.verdict is Compared.PASS or "too few to compare" in found.sentence
 
 
@@ -99,9 +101,7 @@ def test_a_release_that_is_slower_on_the_same_rows_than_they_come_in_never_passe
     seconds: float, much: float, rows: int, spare: float
 ) -> None:
     found = one(standby(rows, much * seconds), holder(rows, seconds, every=much * seconds * spare))
-    # Where the old one has no pause either, a batch of more rows may take no longer.
-    paused = much * spare > SPARE * 1.001
-    assert found.verdict is Compared.FAIL if paused else found.verdict is not Compared.PASS
+    assert found.verdict is Compared.INCONCLUSIVE
 
 
 @given(much=st.floats(0.01, 100.0), rows=st.integers(1, 10**6), seconds=st.floats(0.01, 100.0))
@@ -138,16 +138,34 @@ def test_an_idle_stream_or_one_of_which_only_the_plan_was_rehearsed_passes(summa
 @pytest.mark.parametrize("again", [{}, {"again": {"batch": 39, "rows": 1000, "seconds": 30.0}}])
 def test_the_first_batch_of_a_query_alone_holds_no_release_up(again: dict[str, Any]) -> None:
     """It loads the state: from an object store, on a busy machine, that took three times as long as any later one."""
-    found = one({"batches": 1, "batch_rows": [1000], "batch_seconds": [90.0], **again}, holder())
+    found = one({"batches": 1, "batch_rows": [1000], "batch_seconds": [90.0], "rows_exact": True, **again}, holder())
     assert found.verdict is Compared.PASS
     assert "only the first batch of a query was seen, which is always slow" in found.sentence
 
 
-def test_a_stream_whose_batches_have_no_pause_between_them_fails_no_release() -> None:
+def test_a_stream_whose_batches_have_no_pause_between_them_tells_of_no_release() -> None:
     """A second for a batch, and nearly nothing for a row: three seconds for three times the rows is as much in time."""
     found = one(standby(300, 3.0), holder(300, 1.0, every=1.0))
     assert found.verdict is Compared.INCONCLUSIVE
     assert "whether larger batches make up for it is not known" in found.sentence
+
+
+def test_rows_that_spark_counts_once_for_each_action_are_not_compared() -> None:
+    """Found by an audit: three actions of a foreachBatch function, and a release that handled twice the load failed.
+
+    The holder's function reads a batch of 1,000 rows three times; the rehearsal's sink reads it once.
+    """
+    files = holder(rows=3000, seconds=1.0, every=4.0, rows_exact=False)
+    assert one(standby(rows=1000, seconds=1.9), files).verdict is Compared.PASS
+    found = one(standby(rows=1000, seconds=9.0), files)
+    assert (found.verdict, found.slower) == (Compared.INCONCLUSIVE, 9.0)
+    assert "by the time of its batches alone: of a source other than Kafka, Spark counts a row once" in found.sentence
+    assert one(standby(rows=1000), holder(rows=30_000, rows_exact=False)).verdict is Compared.PASS, "too few rows?"
+
+
+def test_a_rehearsal_whose_time_was_over_asks_a_person() -> None:
+    found = one({**standby(), "doubt": "Only 1 of 3 batches of a ran within 180 s."}, holder())
+    assert (found.verdict, found.sentence) == (Compared.INCONCLUSIVE, "a: Only 1 of 3 batches of a ran within 180 s.")
 
 
 def test_too_few_rows_tell_nothing() -> None:
@@ -157,7 +175,7 @@ def test_too_few_rows_tell_nothing() -> None:
 
 
 def test_a_holder_of_an_earlier_version_tells_of_its_last_batch_only() -> None:
-    old = QueryProgress("a", batch=39, batch_seconds=1.0, input_rows=1000)
+    old = QueryProgress("a", batch=39, batch_seconds=1.0, input_rows=1000, rows_exact=True)
     assert one(standby(seconds=1.5), old).verdict is Compared.PASS
     found = one(standby(seconds=3.0), old)
     assert found.verdict is Compared.INCONCLUSIVE
@@ -231,10 +249,10 @@ def test_half_the_rows_by_night_make_no_release_slower() -> None:
 def test_the_worst_query_decides_and_the_table_shows_both_sides() -> None:
     old = running(Heartbeat(queries=(holder(state_rows=7, state_bytes=70, failures=0), replace(holder(), name="b"))))
     found = compare(rehearsed({"a": standby(), "b": standby(seconds=12.0)}), old)
-    assert found.verdict is Compared.FAIL
+    assert found.verdict is Compared.INCONCLUSIVE
     assert found.reasons == (found.queries["b"].sentence,)
     said = found.to_json()
-    assert (said["verdict"], said["reasons"]) == ("fail", list(found.reasons))
+    assert (said["verdict"], said["reasons"]) == ("inconclusive", list(found.reasons))
     assert said["queries"]["a"]["old"] == {
         "batch_seconds": 1.0,
         "rows": 10_000,

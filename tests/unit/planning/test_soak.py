@@ -119,7 +119,8 @@ def test_no_limits_judge_no_lag() -> None:
 @pytest.mark.parametrize(
     ("found", "bad"),
     [
-        (report(5, partition={"verdict": Burrow.STOP}), True),
+        (report(5, partition={"verdict": Burrow.STOP}), False),  # for a while: its machine may be busy
+        (report(5, partition={"verdict": Burrow.STALL}), True),
         (report(5, partition={"verdict": Burrow.WARN}), False),
         (report(5, retention_seconds=60.0), True),
         (report(5, held_seconds=5000.0), False),  # a transaction that hangs is a producer's, not the release's
@@ -128,6 +129,20 @@ def test_no_limits_judge_no_lag() -> None:
 )
 def test_verdicts_and_alarms_count_without_any_limit(found: LagReport, bad: bool) -> None:
     assert bool(too_far(behind(found), SoakLimits(LagLimits()))) is bad
+
+
+def test_a_query_that_stops_committing_is_in_doubt_until_it_hangs() -> None:
+    """A machine that stood still for a minute had a good release rolled back; nobody was asked."""
+    limits = SoakLimits(LagLimits(), samples=3)
+
+    def result(silent: float) -> SoakResult:
+        said = report(5, partition={"verdict": Burrow.STOP}, commit_age=silent, unread_for={600.0: silent > 600.0})
+        seen = [replace(snapshot(*UPGRADED, at=5000.0 + 10 * n), lag=said) for n in range(6)]
+        looks = [soak_look(each, NEW_DEPLOYMENT, "run", 0.0, limits) for each in seen]
+        return judge_soak(NEW_DEPLOYMENT, looks, limits).result
+
+    assert result(90.0) is SoakResult.UNDECIDED
+    assert result(700.0) is SoakResult.BAD
 
 
 def test_a_lag_that_is_known_in_part_is_not_known() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.runtime.batch_numbers import again_of, state_of, summary_of
+from airflow_stream_provider.runtime.batch_numbers import again_of, counts_once, rows_of, state_of, summary_of
 
 PROGRESS = {
     "batchId": 7,
@@ -10,6 +10,39 @@ PROGRESS = {
     "durationMs": {"addBatch": 1200, "triggerExecution": 1500},
     "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 100}, {"numRowsTotal": 4, "memoryUsedBytes": 200}, {}],
 }
+
+
+def kafka(start: object, end: object, counted: int) -> dict[str, object]:
+    return {
+        "description": "KafkaV2[Subscribe[in]]",
+        "startOffset": start,
+        "endOffset": end,
+        "numInputRows": counted,
+    }
+
+
+def test_rows_of_kafka_are_offsets_however_often_a_function_reads_them() -> None:
+    """Found by an audit: of three actions in a function, Spark's count was three times the offsets."""
+    source = kafka({"in": {"0": 10, "1": 5}}, {"in": {"0": 20, "1": 10}}, 45)
+    assert rows_of({"numInputRows": 45, "sources": [source]}) == 15
+    assert counts_once({"sources": [source]})
+    files = {"description": "FileStreamSource[/in]", "startOffset": {"logOffset": 1}, "numInputRows": 7}
+    assert rows_of({"numInputRows": 52, "sources": [source, files]}) == 22
+    assert not counts_once({"sources": [source, files]})
+    assert not counts_once({"sources": []})
+
+
+def test_a_partition_that_was_just_found_is_read_from_its_start() -> None:
+    assert rows_of({"sources": [kafka({"in": {"0": 10}}, {"in": {"0": 20, "1": 4}}, 42)]}) == 14
+    assert rows_of({"sources": [kafka({"in": {"0": 10}}, {"in": {"0": 20, "1": 10**9}}, 42)]}) == 52, (
+        "not from number 0"
+    )
+    assert rows_of({"sources": [kafka(None, {"in": {"0": 20}}, 42)]}) == 42, "the first batch of all"
+
+
+def test_event_hubs_that_look_like_it_are_no_kafka() -> None:
+    hub = {**kafka({"hub": {"0": 1}}, {"hub": {"0": 900}}, 3), "description": "org.apache.spark.sql.eventhubs.Source"}
+    assert (rows_of({"sources": [hub]}), counts_once({"sources": [hub]})) == (3, False)
 
 
 def test_the_state_of_all_operators_counts() -> None:

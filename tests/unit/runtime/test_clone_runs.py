@@ -125,7 +125,7 @@ def test_batches_that_do_not_end_in_time_are_too_slow(
     """One that only comes to look for data for the first time has not found that there is none."""
     monkeypatch.setattr(clone_runs, "IDLE_SECONDS", 0.0)
     run = Run(1, says=[says])
-    with pytest.raises(TooSlow, match="Only 1 of 3 batches ran"):
+    with pytest.raises(TooSlow, match="Only 1 of 3 batches of out ran"):
         runs(monkeypatch, run, left=0.3).batches(QUERY, "/c", 3)
     assert run.stopped
 
@@ -156,11 +156,17 @@ def test_a_plan_that_reaches_its_sink_is_accepted_and_any_other_error_refuses(
         runs(monkeypatch, Run(error="The schema of the state has changed.")).plan(QUERY, "/c")
 
 
-@pytest.mark.parametrize(("active", "says"), [(False, "ended without planning a batch"), (True, "took over 180 s")])
-def test_a_plan_that_was_not_tried_refuses(
-    monkeypatch: pytest.MonkeyPatch, written: list[Any], active: bool, says: str
+@pytest.mark.parametrize(
+    ("active", "error", "says"),
+    [
+        (False, RehearsalRefused, "The rehearsal of out ended without planning a batch"),
+        (True, TooSlow, "Spark did not plan a batch of out within 180 s"),
+    ],
+)
+def test_a_plan_that_was_not_tried_refuses_or_says_that_it_was_not_seen(
+    monkeypatch: pytest.MonkeyPatch, written: list[Any], active: bool, error: type[Exception], says: str
 ) -> None:
     run = Run(active=active)
-    with pytest.raises(RehearsalRefused, match=f"The rehearsal of out {says}"):
+    with pytest.raises(error, match=says):
         runs(monkeypatch, run).plan(QUERY, "/c")
     assert run.stopped

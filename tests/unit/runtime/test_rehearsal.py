@@ -151,6 +151,26 @@ def test_a_batch_that_cannot_be_run_once_more_is_no_reason_to_refuse(
     assert once_more(tmp_path, monkeypatch, **found) == {}
 
 
+@pytest.mark.parametrize(
+    ("slow", "ran"), [("plan", {}), ("warm", {"plan_seconds": 0.5, "batches": 1, "batch_rows": [30]})]
+)
+def test_a_rehearsal_whose_time_is_over_refuses_nothing_and_says_why(
+    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch, slow: str, ran: dict[str, Any]
+) -> None:
+    """On a machine that is busy a good release was refused: "Only 0 of 3 batches ran within 180 s"."""
+
+    def too_slow(*given: Any) -> Any:
+        raise TooSlow("Only 1 of 3 batches ran.", [BATCH] if slow == "warm" else [])
+
+    monkeypatch.setattr(*((NotedRuns, "plan") if slow == "plan" else (Noted, "_warm")), too_slow)
+    monkeypatch.setattr(module, "power", lambda query, seconds: "The driver took 95 s to come up.")
+    monkeypatch.setattr(NotedRuns, "function", lambda runs, query: None)
+    _, summary = rehearsed(tmp_path, ["lines"])
+    found = summary["queries"]["lines"]
+    assert found["doubt"] == "Only 1 of 3 batches ran. The driver took 95 s to come up."
+    assert ran.items() <= found.items()
+
+
 def test_a_batch_that_fails_once_more_refuses_the_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RehearsalRefused, match="fails on live data"):
         once_more(tmp_path, monkeypatch, ran=RehearsalRefused("The query lines fails on live data"))
