@@ -12,7 +12,7 @@ class Policy:
     """Limits of a driver's rehearsal, hand-over and lease. Times are in seconds, sizes in bytes.
 
     :param rehearse_batches: real batches that a standby runs into a no-op sink before it is ready; 0 = plan only.
-    :param rehearse_seconds: a rehearsal that takes longer is refused.
+    :param rehearse_seconds: a rehearsal that takes longer proves no more, and a person is asked.
     :param state_limit_bytes: larger state is not cloned for the rehearsal; a scratch checkpoint is used instead.
     :param foreach_batch_safe: whether the user's foreachBatch function may be called in a rehearsal.
     :param boundary_seconds: how long the holder may take to reach its batch boundary before a hand-over is aborted.

@@ -63,8 +63,8 @@ UPGRADE = {
     ),
     "judge": Words(
         "Compare the rehearsal with what runs",
-        "How long its batches take on the same rows, and how large its state is, beside the old release. If it fails, "
-        "the new release cannot keep up; where that is in doubt, `approve` asks a person.",
+        "How long its batches take on the same rows, and how large its state is, beside the old release. Where it "
+        "may not keep up, or its machine was busy, `approve` asks a person.",
     ),
     "approve": Words(
         "Wait for a person's yes",

@@ -218,6 +218,7 @@ class FakeDriver:
         self.refusal: StreamError | None = None
         self.changed = ""
         self.rehearsed: list[Sequence[Any]] = []
+        self.summary: Mapping[str, Any] = {"seconds": 1.0}
         self.works: list[FakeWork] = []
         self.log = ControlLog(store or self.store, "orders")
         write(self.log, *records)
@@ -285,7 +286,7 @@ class FakeDriver:
         self.rehearsed.append(former)
         if self.refusal is not None:
             raise self.refusal
-        return {"seconds": 1.0}
+        return self.summary
 
 
 def work(driver: FakeDriver) -> None:

@@ -113,6 +113,8 @@ class Queries:
                 batch_seconds=0.01,
                 input_rows=ROWS,
                 triggered_at=f"{q.began:%Y-%m-%dT%H:%M:%S.%f}Z",
+                rows_exact=True,
+                quiet_seconds=0.0,
             )
             for q in self._queries
         ]
@@ -235,6 +237,7 @@ def main() -> None:
             "batches": 2,
             "batch_rows": [rows, rows],
             "batch_seconds": [0.5, seconds],
+            "rows_exact": True,
         }
         return {"queries": {q: {**summary, "again": again} for q in script["QUERIES"]}, "notes": []}
 

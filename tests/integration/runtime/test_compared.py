@@ -59,7 +59,7 @@ def test_a_release_that_is_as_fast_passes_and_one_that_cannot_keep_up_does_not(
     assert equal.new.rows > 0
 
     slow = compared(stream, orders, "orders-3", TOO_SLOW)
-    assert slow.verdict in (Compared.FAIL, Compared.INCONCLUSIVE), slow.sentence
+    assert slow.verdict is Compared.INCONCLUSIVE, slow.sentence
     assert slow.slower is not None
     assert slow.slower > 2
     assert "times slower than the old one" in slow.sentence

@@ -77,3 +77,21 @@ def test_one_that_has_held_answers_at_once() -> None:
     driver.did.clear()
     driver.turn()
     assert driver.did == ["ready"]
+
+
+def test_one_that_has_no_time_to_rehearse_again_stays_a_standby_and_does_not_answer() -> None:
+    """Nobody can be asked any more whether release or machine is slow, and nothing has failed."""
+    driver = asked_after(STALE_SECONDS + 1)
+    driver.summary = {"queries": {"out": {"doubt": "Only 0 of 3 batches of out ran within 180 s."}}}
+    for _ in range(3):
+        driver.turn()
+        driver.work()
+    assert set(driver.did) == {"rehearse"}
+    driver.turn()
+    beat = driver.log.heartbeat(NEW)
+    assert beat is not None
+    assert (beat.phase, beat.message) == ("standby", "Only 0 of 3 batches of out ran within 180 s.")
+    driver.summary = {"queries": {}}
+    driver.work()
+    driver.turn()
+    assert driver.record().kind == "ready"
