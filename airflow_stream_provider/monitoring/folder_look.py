@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -149,7 +149,7 @@ class _Look:
                 stream = self.reading.streams[name]
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream)
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
-                self.samples[name] = sample
+                self.samples[name] = replace(sample, by=getattr(self.context.get("ti"), "dag_id", ""))
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether nobody runs a stream, and it has no incident of its own for that yet."""
