@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ApproveUpgradeOperator(QuestionOperator):
     """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
 
-    Asks where `check` or the YAML says `upgrade.approval`, and where the judgement of the rehearsal is anything but a pass;
+    Asks where `check` or the YAML says `upgrade.approval`, and where the judgement of the rehearsal is no pass;
     else it is skipped. Who may answer and for how long is said by `upgrade.approvers` and `upgrade.approval_timeout`.
     Fails when the answer is no, when there is none in time, and as soon as there is nothing left to decide: the standby
     is gone, another release holds, or the stream was stopped. What cleans up after a failure then ends the standby,

@@ -56,7 +56,7 @@ class TriggerStreamRunOperator(TriggerDagRunOperator):
     :param prefix: of the DAG ids.
     """
 
-    def __init__(self, *, streams: Path, prefix: str, **kwargs: Any) -> None:
+    def __init__(self, *, streams: str | Path, prefix: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.streams = streams
         self.prefix = prefix
@@ -108,7 +108,7 @@ def watch_dag(name: str, folder: Path, options: DagOptions, seconds: float | Non
         )
         # A cleared task finds the run that it has triggered.
         TriggerStreamRunOperator.partial(
-            **task(WATCH, "revive"), streams=folder, prefix=options.prefix, skip_when_already_exists=True
+            **task(WATCH, "revive"), streams=str(folder), prefix=options.prefix, skip_when_already_exists=True
         ).expand_kwargs(look.output)
     return dag
 

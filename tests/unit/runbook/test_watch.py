@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
+from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.runbook.options import DagOptions
@@ -31,6 +32,8 @@ def test_a_look_waits_neither_for_triggers_nor_for_another_look(tmp_path: Path) 
     assert isinstance(revive, MappedOperator)
     assert revive.operator_class is TriggerStreamRunOperator
     assert revive.upstream_task_ids == {"look"}
+    sent = DagSerialization.to_dict(dag)["dag"]["tasks"][1]["__var"]["partial_kwargs"]
+    assert (sent["streams"], sent["prefix"]) == (str(tmp_path), "p."), "the scheduler reads it"
     assert revive.retries == 3
 
 
