@@ -31,6 +31,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.control_url import TopicAddress
 from airflow_stream_provider.spec.fields import (
+    ConnectionId,
     ControlUrl,
     Count,
     Seconds,
@@ -42,6 +43,7 @@ from airflow_stream_provider.spec.fields import (
     Word,
     as_sentence,
     check_cron,
+    check_decided_conf,
     check_json,
 )
 from airflow_stream_provider.spec.yaml_file import YamlFile
@@ -188,11 +190,11 @@ class StreamSpec(_Part):
     name: StreamName
     application: Text
     version: Version
-    cluster: Text
+    cluster: ConnectionId
     control: ControlUrl
-    kafka: Text | None = None
+    kafka: ConnectionId | None = None
     storage: StorageUrl | None = None
-    storage_connection: Text | None = None
+    storage_connection: ConnectionId | None = None
     arguments: tuple[Word, ...] = ()
     py_files: tuple[Text, ...] = ()
     conf: dict[str, Word] = Field(default_factory=dict)
@@ -207,7 +209,8 @@ class StreamSpec(_Part):
 
     @field_validator("conf")
     @classmethod
-    def _no_secrets_in_conf(cls, conf: dict[str, str]) -> dict[str, str]:
+    def _sound_conf(cls, conf: dict[str, str]) -> dict[str, str]:
+        check_decided_conf(conf)
         return dict(as_sentence(refuse_secret_conf)(conf))
 
     @field_validator("environment")
