@@ -38,7 +38,6 @@ def evaluate(
     current_lag: int,
     now: float,
     allowed_lag: int = 0,
-    quiet_until: float = 0.0,
 ) -> Verdict:
     """Return Burrow's verdict on one partition.
 
@@ -47,21 +46,18 @@ def evaluate(
     :param current_lag: records between the newest commit and the newest end, never negative.
     :param now: seconds since 1970.
     :param allowed_lag: a lag of at most so many records is always OK.
-    :param quiet_until: seconds since 1970 until which the consumer waits by design, from its last commit on; Burrow
-        knows no such thing. It is STOP once it is silent for longer than the window spans from then on, and STALL only
-        if the window spans longer than it may wait.
     """
     if current_lag <= allowed_lag or not commits:
         return Verdict.OK
     offsets = [offset for offset, _, _ in commits]
-    if _stopped(commits, now, quiet_until) and not any(end <= offsets[-1] for end in end_offsets):
+    if _stopped(commits, now) and not any(end <= offsets[-1] for end in end_offsets):
         return Verdict.STOP
     if _rewound(offsets):
         return Verdict.REWIND
     lags = [lag for _, _, lag in commits if lag is not None]
     if any(lag <= allowed_lag for lag in lags):
         return Verdict.OK
-    if len(set(offsets)) == 1 and commits[-1][1] - commits[0][1] >= quiet_until * 1000 - commits[-1][1]:
+    if len(set(offsets)) == 1:
         return Verdict.STALL
     if all(later >= earlier for earlier, later in itertools.pairwise(lags)):
         return Verdict.WARN
@@ -84,9 +80,9 @@ def group_verdict(verdicts: Iterable[Verdict | None] | None) -> GroupVerdict:
     return GroupVerdict.UNKNOWN if None in found else GroupVerdict.OK
 
 
-def _stopped(commits: Sequence[tuple[int, int, int | None]], now: float, quiet_until: float) -> bool:
+def _stopped(commits: Sequence[tuple[int, int, int | None]], now: float) -> bool:
     first, last = commits[0][1], commits[-1][1]
-    return now * 1000 - max(last, quiet_until * 1000) > last - first
+    return now * 1000 - last > last - first
 
 
 def _rewound(offsets: Sequence[int]) -> bool:

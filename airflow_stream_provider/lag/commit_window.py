@@ -41,6 +41,7 @@ def verdicts(
     :param now: seconds since 1970.
     :param quiet_until: until when the query may commit nothing by its own promise; None = not known.
     """
+    waits = max(0.0, (quiet_until or 0.0) - window[-1][0]) if window else 0.0
     past: dict[P, dict[int, int]] = {p: {} for p in lags}
     lately: dict[P, int] = {}
 
@@ -54,7 +55,9 @@ def verdicts(
         commits = _commits(window, p, past[p])
         known_ends = [ends[p], lately.get(p, ends[p])]
         commits = commits if len(commits) >= MIN_COMMITS else []
-        return evaluate(commits, known_ends, lags[p], now, quiet_until=quiet_until or 0.0)
+        # The time for which it waits by design is no silence.
+        found = evaluate(commits, known_ends, lags[p], now - waits)
+        return Verdict.WARN if found is Verdict.STALL and window[-1][0] - window[0][0] < waits else found
 
     found = {p: judge(p) for p in lags}
     stopped = [p for p, verdict in found.items() if verdict is Verdict.STOP]
