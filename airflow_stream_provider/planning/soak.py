@@ -89,7 +89,7 @@ class SoakLook:
     :param stopped: which query commits nothing, by the pace of its last commits, a sentence; empty for none.
     :param starting: the holder has not committed yet, and may still be reading what waited for it.
     :param batch_seconds: how long the last batch of its slowest query took and, before it, may have waited by its own
-        promise; 0 when it is not known.
+        promise, of those that are too far behind, if any is; 0 when it is not known.
     """
 
     holding: str | None
@@ -134,7 +134,7 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
         lag_known=lag_known(snapshot, limits),
         at=snapshot.at,
         starting=_starting(snapshot, limits),
-        batch_seconds=_batch_seconds(snapshot),
+        batch_seconds=_batch_seconds(snapshot, limits),
         stopped=stopped(snapshot, limits),
     )
 
@@ -217,10 +217,16 @@ def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:
     return snapshot.at < snapshot.acquisitions()[-1].at + limits.start_up_seconds
 
 
-def _batch_seconds(snapshot: Snapshot) -> float:
-    heartbeat = snapshot.holder_heartbeat
+def _batch_seconds(snapshot: Snapshot, limits: SoakLimits) -> float:
+    """Of the queries that are beyond the limits, if there are any: another one may have ended for good."""
+    heartbeat, report = snapshot.holder_heartbeat, snapshot.lag
+    beyond = set()
+    if limits.lag is not None and report is not None:
+        looks = {query.query: limits.lag.judge(replace(report, queries=(query,))) for query in report.queries}
+        beyond = {name for name, judged in looks.items() if judged.health is Health.FAIL}
     queries = heartbeat.queries if heartbeat else ()
-    return max(((query.batch_seconds or 0.0) + (query.quiet or 0.0) for query in queries), default=0.0)
+    slow = [query for query in queries if query.name in beyond] or queries
+    return max(((query.batch_seconds or 0.0) + (query.quiet or 0.0) for query in slow), default=0.0)
 
 
 def _judge_lag(samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement:

@@ -56,8 +56,8 @@ class CommitHistory:
         last = self._last.get(query.name)
         if query.batch is not None or last is None:
             return query
-        own = {"failures": query.failures, "begun_at": query.begun_at, "quiet_seconds": query.quiet_seconds}
-        return replace(last, ended=query.ended, **own)
+        known = replace(last, ended=query.ended, failures=query.failures)
+        return replace(known, begun_at=query.begun_at, quiet_seconds=query.quiet_seconds)
 
     def _batched(self, query: QueryProgress) -> tuple[Batch, ...]:
         batches, before, at = self._batches.get(query.name, ()), self._last.get(query.name), _committed_at(query)

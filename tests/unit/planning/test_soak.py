@@ -188,9 +188,10 @@ def test_a_lag_between_two_batches_of_a_query_that_waits_by_design_is_no_fault()
     """Its lag is a saw-tooth whose teeth are as long as its trigger: a look within one says nothing."""
     limits = SoakLimits(LIMITS.lag, samples=3)
     made: dict[str, Any] = {"batch": 3, "batch_seconds": 7.0, "commits": (Commit(1.0),)}
+    over = QueryProgress("backfill", batch=9, ended=True)  # for good, beside it
 
     def result(**said: Any) -> SoakResult:
-        beat = Heartbeat(counter=1, queries=(QueryProgress("a", **made, **said),))
+        beat = Heartbeat(counter=1, queries=(QueryProgress("q", **made, **said), over))
         seen = [
             replace(snapshot(*UPGRADED, at=200.0 + 10 * n), heartbeats={NEW: beat}, lag=report(200 + n))
             for n in range(20)
