@@ -19,7 +19,12 @@ HOLDERS = 5
 def described(ends: Mapping[str, QueryEnd]) -> dict[str, Any]:
     """Return where the queries stopped, as the control log says it."""
     return {
-        name: {"batch": end.batch, "boundary": end.boundary.value, "checkpoint": end.checkpoint, "id": end.id}
+        name: {
+            "batch": end.batch,
+            "boundary": end.boundary.value,
+            "checkpoint": end.checkpoint,
+            **({"id": end.id} if end.id else {}),
+        }
         for name, end in ends.items()
     }
 
