@@ -63,7 +63,7 @@ def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str],
         for place, seen in said:
             if since >= changed.get(place, 0):
                 found[place] = seen.and_then(found.get(place, Seen()))  # who was asked before has seen it later
-    return found
+    return {place: seen for place, seen in found.items() if seen != Seen()}
 
 
 def _changed(state: StreamState, mine: str) -> dict[str, float]:
