@@ -58,7 +58,7 @@ def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str],
             said += [(recorded_form(q.checkpoint), Seen(q.id, q.batch)) for q in beat.queries if q.checkpoint]
             if driver.id in ended:
                 said += _in_record(state.ends.values())
-            if driver.id in (holds, *ended):
+            if driver.id != incarnation and driver.id in (holds, *ended):
                 since = max(since, beat.seq)  # a copy is not put back under a driver that holds
         for place, seen in said:
             if since >= changed.get(place, 0):
