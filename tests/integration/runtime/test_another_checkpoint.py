@@ -123,7 +123,6 @@ def test_a_folder_that_is_removed_under_its_driver(stream: HandRunStream, orders
     assert NOT_THE_ONE in ends_as_failed(stream, two)
     revived = run_again(stream, orders, folder, "orders-3", "orders-1")
     assert NOT_THE_ONE in ends_as_failed(stream, revived)
-    assert len(stream.records("acquired")) == 2
     # The batch that the removal cut off had not begun, or was called once; nothing from before came again.
     assert once(orders)
     assert before <= len(orders.delivered()) <= orders.written
