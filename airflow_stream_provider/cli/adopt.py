@@ -44,7 +44,7 @@ def adopt_here(operator: AdoptOperator, identity: TaskIdentity, reads_again: str
         with _told_if_lost(operator.stream, deployment):
             operator.confirmed_by = _asked(deployment, str(ran.result["says"]), reads_again)
         if not operator.confirmed_by:
-            runs_on(operator.hook, identity, "The old job goes on: nothing was adopted.")
+            runs_on(operator.hook, identity, deployment, "The old job goes on: nothing was adopted.")
             left = _discard(operator, identity) or "No driver is left beside it."
             return Ran(Exit.REFUSED, {}, f"Nothing was adopted: the old job goes on. {left}")
         ran = run_here(operator, identity)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.planning.adopt import ask_for_the_end
+from airflow_stream_provider.planning.adopt import ask_for_the_end, left_to_another
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 
 
@@ -20,14 +20,16 @@ def is_to_end(hook: StreamHook, identity: TaskIdentity, deployment: str, reason:
             return
 
 
-def runs_on(hook: StreamHook, identity: TaskIdentity, reason: str) -> None:
+def runs_on(hook: StreamHook, identity: TaskIdentity, deployment: str, reason: str) -> None:
     """Write that the job runs on by a person's word: nobody is to hold the stream.
+
+    Nothing is written where another run or command has brought up the deployment, and may ask a person still.
 
     :raises ControlUnavailable: not written or unknown.
     """
     while True:
         state = hook.observe(history=False).state
-        if state.job is None or state.open_request is not None:
+        if state.job is None or state.open_request is not None or left_to_another(state, deployment, identity):
             return
         fields = {"request": identity.request("runs-on", state.seq), "reason": reason}
         if hook.append(Kind.STOPPED, identity.by, state.seq, **fields):

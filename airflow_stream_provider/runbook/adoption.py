@@ -152,7 +152,7 @@ class JobEndedOperator(QuestionOperator):
 
         if event.get("chosen_options") == [self.REJECT]:
             why = f"The old job goes on, by the word of {answered_by(event)}."
-            runs_on(StreamHook.of(self.stream), TaskIdentity.of(context), why)
+            runs_on(StreamHook.of(self.stream), TaskIdentity.of(context), self.deployment, why)
         answer = super().execute_complete(context, event)
         context["ti"].xcom_push(key="confirmed_by", value=answered_by(event))
         return answer

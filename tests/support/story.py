@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
@@ -49,7 +50,8 @@ def declared(deployment: str) -> Record:
 def following(deployment: str) -> Record:
     """A deployment that is to follow a job without a stream."""
     one = declared(deployment)
-    return replace(one, fields={**one.fields, "policy": {"adopts": True}})
+    release = {**one["release"], "format": FORMAT}
+    return replace(one, fields={**one.fields, "release": release, "policy": {"adopts": True}})
 
 
 def ending(deployment: str, job: str = "driver-1", *, expires: float = 160.0) -> Record:
