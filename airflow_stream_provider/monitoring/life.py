@@ -109,7 +109,7 @@ class _Reader:
     def _acquired(self, r: Record) -> Iterator[LifeEvent]:
         name, request = r["incarnation"], self._requests.get(r["request"])
         new, old = deployment_of(name), deployment_of(self._last_holder or "")
-        free = None if self._freed is None else round(max(0.0, r.at - self._freed.at), 3)
+        free = None if self._freed is None else round(max(0.0, r.at - _dead_since(self._freed)), 3)
         if request is not None and self._restarter and request.by.startswith(self._restarter):
             self._rests = True  # it was stopped for this very start
         said: dict[str, Any] = {"before": self._last_holder or "", "free_seconds": free}
@@ -248,6 +248,12 @@ def _rewind(r: Record) -> str:
         return f"Reads records again since {at(WantedRewind.from_json(r['rewind']).to)}. "
     except SpecError:
         return ""
+
+
+def _dead_since(freed: Record) -> float:
+    """Return since when nobody has run the stream: a fenced driver had died before anybody confirmed that."""
+    last = evidence_of(freed).get("last_sign")
+    return min(freed.at, last) if isinstance(last, (int, float)) else freed.at
 
 
 def _as_record(request: Request) -> Record:
