@@ -226,6 +226,7 @@ def _nobody_runs(snapshot: Snapshot, deployment: str, job: str) -> HandOverFaile
     return HandOverFailed(
         f"{old}, and {deployment}, which was to follow it, has ended: {snapshot.why_ended(deployment)} Nobody runs the "
         "stream.",
-        next_step="Start the stream, or that job again.",
+        next_step="If this provider has ended that job, the watch starts the release again. Else, or without a watch: "
+        "start the stream, or that job again.",
         deployment=deployment,
     )

@@ -126,7 +126,9 @@ def foresee_abort(asked: Asked) -> Foreseen:
         f"It was brought up by {found.declared.by}. A run fails by that; one that waits for an approval, once that is "
         "given."
     )
-    if state.holder is None:
+    if state.job is not None:
+        will.append("Nobody runs the stream then, and people are told. If the old job is to run on, stop the stream.")
+    elif state.holder is None:
         will.append("Nobody holds the stream. An upgrade that has stopped it starts the release before it again.")
     reads = NO_CHANGE if state.holder is not None else next_start(snapshot)
     return asked.will(*will, reads_again=reads, deployment=name)
