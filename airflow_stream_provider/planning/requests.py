@@ -36,7 +36,7 @@ def ask(
     rehearses = standby is not None and not standby.epoch and not snapshot.state.deployments[standby.deployment].adopts
     again = snapshot.policy(deployment_of(to or "")).rehearse_seconds if rehearses else 0.0
     expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS + again
-    fields = {"request": request, "to": to, "expires": expires, "reason": reason}
+    fields: dict[str, Any] = {"request": request, "to": to, "expires": expires, "reason": reason}
     if evidence:
         fields |= {"expires": expires + STILL_SECONDS, "evidence": dict(evidence)}
     return Append(Kind.REQUESTED, fields)

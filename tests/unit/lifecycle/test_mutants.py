@@ -131,8 +131,7 @@ def test_the_model_check_finds_a_job_that_is_ended_before_anybody_has_said_so(mo
 
 
 def test_the_model_check_finds_a_stream_that_rests_after_its_job_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = StreamState.phase.fget
-    assert whole is not None
+    whole = vars(StreamState)["phase"].fget
     monkeypatch.setattr(StreamState, "phase", property(lambda self: whole(replace(self, job=None))))
     model_check_says(StreamsAdopting, "it stands still")
 
