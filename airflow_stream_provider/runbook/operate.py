@@ -36,6 +36,8 @@ _PARTS = (
 )
 _OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.PROMOTE)
 _LOOK = "ti.xcom_pull(task_ids='look')"
+# The look of a stop that is skipped, or of another operation, names no start either.
+_RESTARTS = {"restarts": f"{{{{ 'yes' if 'start' in {_LOOK}['parts'] else '' }}}}"}
 _ABOUT = """\
 Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
 a new one off, lets it take over now, or adopts a job that runs without a stream, as `airflow streams` does:
@@ -98,6 +100,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
                     pre_execute=_if_asked_for(part),
                     **(_told(spec) if part is Operation.ROLL_BACK else {}),
+                    **(_RESTARTS if part is Operation.STOP else {}),
                     # What comes before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )
