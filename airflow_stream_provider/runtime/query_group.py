@@ -99,9 +99,16 @@ class QueryGroup:
         self._starts.forget()
         queries = self._gate.hold(self._starts.start)
         for query in queries:
-            # The run from an earlier epoch of this driver is out of date: another driver has gone on since.
-            query.real = None
+            query.forget_run()
         return queries
+
+    def follow(self, progress: Sequence[QueryProgress]) -> None:
+        """Let the script see how far its queries are in the driver that holds; see `ManagedQuery.follow`."""
+        told = {checkpoints.recorded_form(each.checkpoint): each.spark for each in progress if each.spark}
+        for query in self._gate.live():
+            body = told.get(checkpoints.recorded_form(query.checkpoint))
+            if body is not None:
+                query.follow(body)
 
     def let_go(self) -> None:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""

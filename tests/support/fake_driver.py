@@ -94,6 +94,7 @@ class FakeQueries:
         self.committed: Mapping[str, int] = {}
         self.proven = False
         self.required = False
+        self.told: Sequence[QueryProgress] = ()
         self._did = did
 
     def describe(self) -> list[dict[str, Any]]:
@@ -112,6 +113,9 @@ class FakeQueries:
     def hold(self) -> Sequence[Any]:
         self._did.append("hold")
         return [self]
+
+    def follow(self, progress: Sequence[QueryProgress]) -> None:
+        self.told = progress
 
     def let_go(self) -> None:
         self._did.append("let go")
@@ -216,7 +220,7 @@ class FakeDriver:
         self.queries = FakeQueries(self.did)
         self.process = FakeProcess(self.did, self.clock)
         self.refusal: StreamError | None = None
-        self.changed = ""
+        self.changed = self.to_come = ""
         self.rehearsed: list[Sequence[Any]] = []
         self.works: list[FakeWork] = []
         self.log = ControlLog(store or self.store, "orders")
@@ -232,6 +236,7 @@ class FakeDriver:
                 clock=self.clock,
                 compare=self._compare,
                 stale=self._stale,
+                to_come=lambda former: self.to_come,
             ),
         )
         self.did.clear()
