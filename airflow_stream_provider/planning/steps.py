@@ -41,7 +41,7 @@ class GiveUp:
     log_of: str = ""
 
     def __str__(self) -> str:
-        return "giving up"
+        return f"giving up: {self.error}".rstrip(".")
 
 
 @dataclass(frozen=True)
