@@ -41,7 +41,7 @@ class GiveUp:
     log_of: str = ""
 
     def __str__(self) -> str:
-        return f"giving up: {self.error}".rstrip(".")
+        return "giving up"
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,11 @@ class Acts:
                 self._queries.follow(self._control.progress_of_holder(state))
 
     def _waits_for_more(self, state: StreamState) -> bool:
-        """Whether the script may start a query yet that the running release's script has started late, too."""
-        waits = self._to_come(self._control.former_queries(state))
+        """Whether the script may start a query yet that the running release's script has started late, too.
+
+        Nothing is waited for while nobody holds: the stream is to run again soon.
+        """
+        waits = self._to_come(self._control.former_queries(state)) if state.holder else ""
         self._heartbeat.say(waits)
         return bool(waits)
 

@@ -26,7 +26,7 @@ UP, DEAD = StandbyUp("orders-2"), Dead("orders-1.00000001", 30.0)
 STEPS: list[tuple[Step, str]] = [
     (Done({"holder": "orders-2"}), "done"),
     (Skip("It holds."), "nothing to do: It holds"),
-    (GiveUp(HandOverFailed("It was taken back.")), "giving up: It was taken back"),
+    (GiveUp(HandOverFailed("It was taken back.")), "giving up"),
     (Wait(UP), f"waiting for {UP.description}"),
     (Append("fenced", {"incarnation": "a.1", "reason": "it is dead", "evidence": {"person": "Ada"}}),
      "appending fenced (incarnation a.1, reason it is dead)"),

@@ -413,3 +413,10 @@ def test_a_standby_rehearses_once_the_late_queries_of_the_running_release_have_c
     driver.to_come = ""
     work(driver)
     assert driver.did == ["rehearse"]
+
+
+def test_no_late_query_is_waited_for_while_nobody_holds() -> None:
+    driver = FakeDriver(NEW, [*STARTED, *PREPARED[-3:-1]])
+    driver.to_come = "waiting for the script to start b"
+    work(driver)
+    assert driver.did == ["rehearse"]
