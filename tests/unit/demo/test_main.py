@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 import demo.__main__ as main_module
+from demo.display import Display
+from demo.environment import DemoEnvironment
 from devstack.errors import StackError
 
 
@@ -33,11 +36,11 @@ def test_a_story_that_fails_says_where_the_logs_are_and_keeps_what_is_to_be_kept
         raise StackError("The run ended as failed.", next_step="Read the logs of the run.")
 
     monkeypatch.setattr(main_module, "_local", stack)
-    monkeypatch.setattr(main_module.DemoEnvironment, "at", lambda *given: None)
+    monkeypatch.setattr(DemoEnvironment, "at", lambda *given: None)
     monkeypatch.setattr(main_module, "Story", lambda *given: SimpleNamespace(tell=lambda started: tell(None, started)))
-    monkeypatch.setattr(main_module.Display, "watch", lambda *given: None)
+    monkeypatch.setattr(Display, "watch", lambda *given: None)
     monkeypatch.setattr(main_module, "_wait_for_ctrl_c", lambda *given: done.append("waited"))
-    monkeypatch.setattr(main_module.signal, "signal", lambda *given: None)
+    monkeypatch.setattr(signal, "signal", lambda *given: None)
     monkeypatch.setattr(sys, "argv", ["demo", "--report", str(tmp_path / "report"), *["--keep"] * keep])
     assert main_module.main() == 1
     said = "".join(capsys.readouterr().out.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -231,7 +232,7 @@ def test_a_query_that_comes_after_all_are_known_is_refused_on_a_standby_only() -
 def test_a_late_query_of_the_running_release_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a review: a script that starts one after a minute could not be upgraded."""
     now = 1000.0
-    monkeypatch.setattr(gates.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     gate, late = Gate(), {"/data/b": "b", "/data/c": "c"}
     build(gate, "a")
     now += gates.QUIET_SECONDS

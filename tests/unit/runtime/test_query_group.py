@@ -107,7 +107,7 @@ def test_a_query_that_stopped_while_its_storage_is_silent_has_missed_its_boundar
     assert [query.starts for query in queries] == [2, 2, 2]
 
 
-def test_the_script_is_told_how_far_its_queries_are_elsewhere(tmp_path: Path) -> None:
+def test_the_script_is_told_how_far_its_queries_are_elsewhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     class Told(Query):
         def follow(self, body: Any) -> None:
             told.append((self.checkpoint, body["batchId"]))
@@ -118,8 +118,13 @@ def test_the_script_is_told_how_far_its_queries_are_elsewhere(tmp_path: Path) ->
     gate.queries += [here, dropped]
     where = f"file://{here.checkpoint}/"
     others = (QueryProgress("x", where, batch=7, spark={"batchId": 7}), QueryProgress("y", dropped.checkpoint, batch=7))
-    QueryGroup(gate, lambda location: None).follow(others)
+    group = QueryGroup(gate, lambda location: None)
+    group.follow(others)
     assert told == [(here.checkpoint, 7)]
+    for spark in ({"batch": 8}, {"batchId": 9}):  # what no script can be shown ends no driver, and is logged once
+        group.follow([QueryProgress("x", where, spark=spark)])
+    assert told == [(here.checkpoint, 7)]
+    assert caplog.text.count("cannot be shown to the script") == 1
 
 
 def test_a_query_that_the_script_has_cut_off_counts_at_the_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
