@@ -118,7 +118,7 @@ class ControlClient:
         return [{**query, "same_script": True} for query in (*former.queries, *names)]
 
     def progress_of_holder(self, state: StreamState) -> Sequence[QueryProgress]:
-        """Return how far the queries are in the driver that holds; nothing while another one than this is not known to.
+        """Return how far the queries are in another driver, which holds; nothing where that is not known.
 
         :raises ControlUnavailable: its heartbeat cannot be read now.
         """
