@@ -39,17 +39,18 @@ class FenceOperator(StreamOperator):
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.lifecycle.record import Kind
         from airflow_stream_provider.planning.fence import fence
+        from airflow_stream_provider.planning.operation import check_person
         from airflow_stream_provider.planning.steps import Done, Skip
         from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
+        who = check_person(self.confirmed_by)
         if self.deployment not in snapshot.state.deployments:
             return Skip(f"There is no deployment {self.deployment!r}.")
         drivers = snapshot.state.of_deployment(self.deployment)
         left = [d.id for d in drivers if not d.state.terminal or d.id in snapshot.state.must_fence]
         if left:
-            if self.confirmed_by:
-                evidence = {"person": self.confirmed_by}
-                outcome = WaitOutcome(Ended.DEAD, left[0], evidence=evidence)
+            if who:
+                outcome = WaitOutcome(Ended.DEAD, left[0], evidence={"person": who})
             return fence(snapshot, left[0], outcome, self.reason or identity.by)
         fenced = [r["incarnation"] for r in snapshot.records if r.kind == Kind.FENCED and r.by == identity.by]
         return Done({"stream": snapshot.stream, "deployment": self.deployment, "fenced": fenced})

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import WatchStreamsOperator
+from airflow_stream_provider.runbook.form import optional
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -96,5 +97,5 @@ def revive_with(operator: type[ReviveStreamOperator], name: str, options: DagOpt
         operator(**task(REVIVE, "revive"), **arguments)
     # After the operator, which would copy them.
     about = "Run of the watch that found the stream without a driver; empty when a person triggers this."
-    dag.params = ParamsDict({"look": Param("", type="string", description=about)})
+    dag.params = ParamsDict({"look": optional(about)})
     return dag
