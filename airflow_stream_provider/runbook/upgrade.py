@@ -44,6 +44,7 @@ _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
 _REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
 _REWIND = "{{ (ti.xcom_pull(task_ids='check') or {}).get('rewind', '') }}"
+_AGAIN = "{{ ', and read records again' if (ti.xcom_pull(task_ids='check') or {}).get('rewind') else '' }}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
@@ -254,6 +255,6 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         application=_APPLICATION,
         approval=_APPROVAL,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
-        subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
+        subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}{_AGAIN}?",
         notifiers=[ApprovalNotifier(stream=spec)],
     )
