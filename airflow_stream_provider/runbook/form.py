@@ -37,9 +37,14 @@ def lines(default: list[str], about: str) -> Param:
     return Param(default, type=["null", "array"], items={"type": "string"}, description=about)
 
 
+def value(name: str) -> str:
+    """Return what a form says in a field for text, for use within a template; empty when nothing."""
+    return f"((params.{name} or '') | trim)"
+
+
 def said(name: str) -> str:
     """Return the template of what a form says in a field for text; empty when nothing."""
-    return f"{{{{ (params.{name} or '') | trim }}}}"
+    return f"{{{{ {value(name)} }}}}"
 
 
 def said_lines(name: str) -> str:

@@ -19,7 +19,7 @@ from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.operators.watch import CHANGE
 from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
-from airflow_stream_provider.runbook.form import DIGITS, lines, optional, required, said, said_lines
+from airflow_stream_provider.runbook.form import DIGITS, lines, optional, required, said, said_lines, value
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.restart import StopFirstOperator
@@ -42,9 +42,9 @@ _LATE = timedelta(minutes=10)
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
-_REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
-_REWIND = "{{ (ti.xcom_pull(task_ids='check') or {}).get('rewind', '') }}"
-_AGAIN = "{{ ', and read records again' if (ti.xcom_pull(task_ids='check') or {}).get('rewind') else '' }}"
+_REDEPLOYED = f"{{{{ {value('release')} != '' }}}}"
+_REWIND = said("rewind")
+_AGAIN = f"{{{{ ', and read records again' if {value('rewind')} else '' }}}}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.

@@ -69,14 +69,14 @@ class QueryFailures:
 
     def prove(self, batch: int | None) -> None:
         """Its last commit is this one now."""
-        self.proven = self.proven or batch != self.began_at
+        self.proven = self.proven or _later(batch, self.began_at)
 
     def fails(self, label: str, error: Exception, batch: int | None, now: float) -> None:
         """It has failed after this commit."""
         text = str(error)
         self.waited = 0
         self.prove(batch)
-        if batch != self.at_batch:
+        if _later(batch, self.at_batch):
             self.count, self.at_batch = 0, batch
         self.count += 1
         self.total += 1
@@ -104,6 +104,11 @@ class QueryFailures:
             f"The query {label} waits for its checkpoint, and is tried again after {wait:.0f} s: {error!s:.200}"
         )
         log.warning("The query %s waits for its checkpoint: %.500s", label, error)
+
+
+def _later(batch: int | None, before: int | None) -> bool:
+    """Whether there is a commit since then: logs that have vanished are none."""
+    return batch is not None and (before is None or batch > before)
 
 
 def back_off(count: int, *, at_once: bool = False) -> float:

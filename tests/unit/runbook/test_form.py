@@ -89,6 +89,21 @@ def test_tasks_read_nothing_of_what_was_left_empty(dags: dict[str, DAG], nothing
                     assert "None" not in str(getattr(task, name)), f"{name} of {dag_id}.{task.task_id}"
 
 
+@pytest.mark.parametrize(("said", "yes"), [(None, False), ("", False), (" ", False), ("abcd", True)])
+def test_only_a_form_that_names_a_release_redeploys_one(streams: Path, said: str | None, yes: bool) -> None:
+    dag = stream_dags(streams)["orders__upgrade"]
+    submit: Any = dag.get_task("submit")
+    approve: Any = dag.get_task("approve")
+    params = {**dag.params.dump(), "release": said, "rewind": said}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids=None, key="": None)
+    run = SimpleNamespace(run_type="manual", run_id="manual__1")
+    context: Any = {"params": params, "ti": ti, "dag_run": run, "run_id": "manual__1"}
+    for task in (submit, approve):
+        task.render_template_fields(context, dag.get_template_env())
+    assert submit.redeployed == str(yes)
+    assert ("read records again" in approve.subject) is yes
+
+
 def test_texts_that_were_emptied_are_none(streams: Path) -> None:
     (streams / "orders.yaml").write_text(SPEC.format(name="orders") + MORE)
     dag = stream_dags(streams)["orders__upgrade"]
