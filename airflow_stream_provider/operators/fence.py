@@ -40,16 +40,16 @@ class FenceOperator(StreamOperator):
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.lifecycle.record import Kind
         from airflow_stream_provider.planning.fence import fence, fence_by_word
+        from airflow_stream_provider.planning.operation import check_person
         from airflow_stream_provider.planning.steps import Done, Skip
 
+        who = check_person(self.confirmed_by)
         if self.deployment not in snapshot.state.deployments:
             return Skip(f"There is no deployment {self.deployment!r}.")
         drivers = snapshot.state.of_deployment(self.deployment)
         left = [d.id for d in drivers if not d.state.terminal or d.id in snapshot.state.must_fence]
         if left:
             why = self.reason or identity.by
-            if self.confirmed_by:
-                return fence_by_word(snapshot, left[0], self.confirmed_by, why)
-            return fence(snapshot, left[0], outcome, why)
+            return fence_by_word(snapshot, left[0], who, why) if who else fence(snapshot, left[0], outcome, why)
         fenced = [r["incarnation"] for r in snapshot.records if r.kind == Kind.FENCED and r.by == identity.by]
         return Done({"stream": snapshot.stream, "deployment": self.deployment, "fenced": fenced})

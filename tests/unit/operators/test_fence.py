@@ -68,3 +68,15 @@ def test_without_a_person_the_driver_is_killed_and_the_cluster_has_to_confirm_it
 def test_a_deployment_that_is_not_known_is_skipped(spec: StreamSpec, log: ControlLog) -> None:
     with pytest.raises(AirflowSkipException, match="There is no deployment 'none'"):
         run(FenceOperator(task_id="t", stream=spec, deployment="none", confirmed_by="Ada"))
+
+
+def test_a_template_of_an_empty_field_is_no_person(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    """Two drivers would write: nobody has made sure of anything, and the cluster would not be asked."""
+    write(log, *BOTH)
+    template = FenceOperator(
+        task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="{{ params.confirmed_by }}"
+    )
+    template.render_template_fields({"params": {"confirmed_by": None}})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(AirflowFailException, match="'None' is what a template makes"):
+        run(template)
+    assert (len(log.records()), cluster.did) == (len(BOTH), [])
