@@ -87,6 +87,8 @@ class Person:
         self._check = check
         self._recovery = Recovery(nemesis, world.checkpoints, journal, say, self._taken_down)
         self._versions = 0
+        # Runs of the form that stop the stream for good.
+        self._stops: set[str] = set()
         # Those that have not ended when a scenario begins, or are asked for in it; and those of them that it waits for.
         self._upgrades: list[_Upgrade] = []
         self._awaited: list[_Upgrade] = []
@@ -245,8 +247,13 @@ class Person:
     def _starts_what_is_stopped(self) -> bool:
         """Start a stream that a run has stopped, which the watch leaves alone; return whether there is one."""
         with self._nemesis.quiet() as events:
-            if events.state.phase is not StreamPhase.STOPPED:
-                return False
+            state = events.state
+        if state.phase is not StreamPhase.STOPPED:
+            return False
+        stop = next(request for request in reversed(state.requests.values()) if request.to is None)
+        if not any(stop.by.startswith(f"airflow:{OPERATE_DAG}/{run}/") for run in self._stops):
+            # A restart, or an upgrade, that is cut off leaves the stream down, and the watch brings it back.
+            self._journal.problem(f"The stream rests though nobody has asked for that: it was stopped by {stop.by}.")
         with contextlib.suppress(StackError, requests.RequestException):  # it is asked for again
             self._operate(START)
             self._awaited.append(self._upgrades[-1])
@@ -299,6 +306,8 @@ class Person:
         began = time.time()
         run = self._world.api.trigger(dag, conf)
         self._upgrades.append(_Upgrade(kind, dag, run, expected, began, holder))
+        if kind == STOP:
+            self._stops.add(run)
 
     def _end(self, upgrade: _Upgrade, ended: str, did: Sequence[str] = ()) -> None:
         now = time.time()

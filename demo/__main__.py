@@ -53,41 +53,44 @@ def main() -> int:
         signal.signal(number, _interrupt)
     try:
         with contextlib.ExitStack() as until_the_end:
-            with Display(console) as display:
-                stack = storage = None
-                if args.attach:
-                    environment = DemoEnvironment.at(
-                        args.dags, AirflowApi(args.attach, "admin", os.environ[PASSWORD_VARIABLE])
-                    )
-                    # As WATCH says.
-                    watch = "streams__watch"
-                    environment.airflow.wait_for_dag(watch)
-                    environment.airflow.pause(watch)
-                else:
-                    folder = (args.report / "stack").absolute()
-                    shutil.rmtree(folder, ignore_errors=True)
-                    if args.on == YARN:
-                        storage = until_the_end.enter_context(open_storage(HDFS, folder / "storage"))
-                    stack = until_the_end.enter_context(_local(args.dags, folder, display, storage))
-                    cluster = None if args.on == YARN else stack.cluster.connection
-                    environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api, storage, cluster)
-                story = Story(environment, display.say)
-                display.watch(story)
-                report = story.tell(started)
-            report.write(args.report / "report.json")
-            draw(args.report / "report.png", story.watcher.commits, story.steps)
-            draw_lag(args.report / "lag.png", story.lag.samples, story.steps, environment.spec.lag.limits)
-            summarise(console, report)
-            console.print(f"Written: {args.report}/report.json, report.png and lag.png")
-            problems = story.problems(report)
+            stack = None
+            try:
+                with Display(console) as display:
+                    storage = None
+                    if args.attach:
+                        environment = DemoEnvironment.at(
+                            args.dags, AirflowApi(args.attach, "admin", os.environ[PASSWORD_VARIABLE])
+                        )
+                        # As WATCH says.
+                        watch = "streams__watch"
+                        environment.airflow.wait_for_dag(watch)
+                        environment.airflow.pause(watch)
+                    else:
+                        folder = (args.report / "stack").absolute()
+                        shutil.rmtree(folder, ignore_errors=True)
+                        if args.on == YARN:
+                            storage = until_the_end.enter_context(open_storage(HDFS, folder / "storage"))
+                        stack = until_the_end.enter_context(_local(args.dags, folder, display, storage))
+                        cluster = None if args.on == YARN else stack.cluster.connection
+                        environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api, storage, cluster)
+                    story = Story(environment, display.say)
+                    display.watch(story)
+                    report = story.tell(started)
+                report.write(args.report / "report.json")
+                draw(args.report / "report.png", story.watcher.commits, story.steps)
+                draw_lag(args.report / "lag.png", story.lag.samples, story.steps, environment.spec.lag.limits)
+                summarise(console, report)
+                console.print(f"Written: {args.report}/report.json, report.png and lag.png")
+                problems = story.problems(report)
+            except StreamError as error:
+                problems = [f"{type(error).__name__}: {error}"]
             for problem in problems:
-                console.print(problem, style="bold red")
+                console.print(problem, style="bold red", markup=False, soft_wrap=True)
+            if problems and not args.attach:
+                console.print(f"The logs of drivers, tasks and servers are below {args.report}/stack.")
             if args.keep and stack is not None:
                 _wait_for_ctrl_c(console, stack.airflow)
             return 1 if problems else 0
-    except StreamError as error:
-        console.print(f"[bold red]{type(error).__name__}[/]:", str(error), soft_wrap=True)
-        return 1
     except KeyboardInterrupt:
         console.print("Stopped.")
         return INTERRUPTED

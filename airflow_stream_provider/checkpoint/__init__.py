@@ -43,7 +43,7 @@ from airflow_stream_provider.checkpoint.read import (
     recent,
 )
 from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, plan_rewind
-from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_anew, look
+from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_anew
 from airflow_stream_provider.checkpoint.whole import check_whole
 
 __all__ = [
@@ -73,7 +73,6 @@ __all__ = [
     "list_anew",
     "local_path",
     "locate",
-    "look",
     "merged",
     "normal_form",
     "one_way",

@@ -262,6 +262,7 @@ class _Command:
             deployment=deployment,
             confirmed_by=self.confirmed_by,
             job=self.job,
+            **({"restarts": "yes"} if self.operation is Operation.RESTART and part is Operation.STOP else {}),
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
+from airflow_stream_provider.hooks.old_job import is_to_end, runs_on
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain
@@ -39,9 +40,11 @@ def adopt_here(operator: AdoptOperator, identity: TaskIdentity, reads_again: str
     ran = run_here(operator, identity)
     if ran.code is Exit.DONE and not ran.result.get("adopted"):
         deployment = str(ran.result["deployment"])
+        is_to_end(operator.hook, identity, deployment, operator.reason)
         with _told_if_lost(operator.stream, deployment):
             operator.confirmed_by = _asked(deployment, str(ran.result["says"]), reads_again)
         if not operator.confirmed_by:
+            runs_on(operator.hook, identity, deployment, "The old job goes on: nothing was adopted.")
             left = _discard(operator, identity) or "No driver is left beside it."
             return Ran(Exit.REFUSED, {}, f"Nothing was adopted: the old job goes on. {left}")
         ran = run_here(operator, identity)

@@ -75,7 +75,7 @@ _FIELDS: dict[str, dict[str, Check]] = {
         Kind.DECLARED: {"release": _release, "policy": _policy, "again": _text, "instead_of": _text},
         Kind.SUBMITTED: {},
         Kind.STANDBY: {"queries": _queries, "rehearsal": _mapping},
-        Kind.REQUESTED: {"expires": _number},
+        Kind.REQUESTED: {"expires": _number, "until": _number},
         Kind.READY: {},
         Kind.RELEASED: {"ends": _mapping},
         Kind.ACQUIRED: {"epoch": _count},
@@ -85,6 +85,7 @@ _FIELDS: dict[str, dict[str, Check]] = {
         Kind.FAILED: {"queries": _queries, "rehearsal": _mapping},
         Kind.FINISHED: {},
         Kind.RETIRED: {},
-        Kind.STOPPED: {},
+        Kind.STOPPED: {"until": _number},
+        Kind.ENDING: {"expires": _number, "job": _text},
     }.items()
 }

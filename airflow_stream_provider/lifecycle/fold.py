@@ -13,12 +13,13 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.prune import prune
-from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
+    EndedJob,
     HoldEnd,
     IllegalRecord,
     Incarnation,
@@ -111,6 +112,8 @@ class _Draft:
     held_to: int
     rewinder: str | None
     stood: Mapping[str, Mapping[str, Any]]
+    job: EndedJob | None
+    until: float
 
     @classmethod
     def of(cls, state: StreamState) -> _Draft:
@@ -144,7 +147,11 @@ class _Draft:
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:
                 self.request(request.id, RequestStage.DONE)
-                self.last_end = HoldEnd.STOPPED
+                self.until = request.until
+                if not request.until:
+                    self.last_end = HoldEnd.STOPPED
+                elif how is HoldEnd.FINISHED:  # it is to run all the same
+                    self.last_end = HoldEnd.RELEASED
 
 
 def _declared(draft: _Draft, r: Record) -> None:
@@ -181,7 +188,18 @@ def _requested(draft: _Draft, r: Record) -> None:
         stage=RequestStage.REQUESTED,
         by=r.by,
         reason=r.get("reason") or "",
+        until=r.get("until") or 0.0,
     )
+    gone = evidence_of(r)
+    if r.get("to") is not None and draft.holder is None and gone:
+        deployment, known = deployment_of(r["to"]), draft.job
+        if known is None or (draft.deployments[deployment].adopts and known.deployment != deployment):
+            known = EndedJob(deployment, r["expires"], str(gone.get("job") or ""))
+        draft.job = replace(known, gone=gone, doubt="")
+
+
+def _ending(draft: _Draft, r: Record) -> None:
+    draft.job = EndedJob(r["deployment"], r["expires"], r.get("job") or "")
 
 
 def _ready(draft: _Draft, r: Record) -> None:
@@ -208,6 +226,7 @@ def _acquired(draft: _Draft, r: Record) -> None:
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"], proof=_proof_so_far(draft, deployment))
     draft.holder = draft.last_holder = name
     draft.last_end, draft.epoch = None, r["epoch"]
+    draft.job, draft.until = None, 0.0
     if appointed:
         draft.held_from = r.seq
 
@@ -232,6 +251,13 @@ def _fenced(draft: _Draft, r: Record) -> None:
 
 def _aborted(draft: _Draft, r: Record) -> None:
     draft.request(r["request"], RequestStage.ABORTED)
+    to = draft.incarnations.get(draft.requests[r["request"]].to or "")
+    if draft.job is None or to is None or to.state is not IncarnationState.STANDBY:
+        return
+    appointed = draft.deployments[to.deployment]
+    if appointed.adopts and not appointed.ended:
+        # It lived, and did not answer: as a rule because the logs of the checkpoints moved, so somebody writes them.
+        draft.job = replace(draft.job, doubt=r["reason"])
 
 
 def _failed(draft: _Draft, r: Record) -> None:
@@ -269,7 +295,9 @@ def _stopped(draft: _Draft, r: Record) -> None:
     _requested(draft, Record(Kind.REQUESTED, {**r.fields, "to": None, "expires": r.at}, by=r.by, at=r.at))
     down = draft.last_end not in (None, HoldEnd.STOPPED, HoldEnd.FINISHED)
     draft.request(r["request"], RequestStage.DONE, source=draft.last_holder if down else None)
-    draft.last_end = HoldEnd.STOPPED
+    draft.until = r.get("until") or 0.0
+    if not draft.until:  # otherwise it is to run as much as before: not at all, if a person had stopped it
+        draft.last_end, draft.job = HoldEnd.STOPPED, None
 
 
 _APPLY = {
@@ -287,4 +315,5 @@ _APPLY = {
     Kind.FINISHED: _finished,
     Kind.RETIRED: _retired,
     Kind.STOPPED: _stopped,
+    Kind.ENDING: _ending,
 }

@@ -31,6 +31,7 @@ FORMAT_OF: Mapping[str, int] = {
     Kind.FINISHED: 1,
     Kind.RETIRED: 1,
     Kind.STOPPED: 1,
+    Kind.ENDING: 3,
 }
 # An optional field that the driver of a deployment must not leave out, in its `declared`.
 FORMAT_OF_DECLARED: Mapping[str, int] = {"rewind": 2}

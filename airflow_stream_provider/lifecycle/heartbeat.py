@@ -90,6 +90,7 @@ class QueryProgress:
         batches some are missing.
     :param failures: how often it has failed, and was started again, since this driver took over; None when it is not
         known.
+    :param spark: Spark's last progress itself, for the script of a driver that held before; empty: not known.
     :param rows_exact: whether each row counts once: those of a source other than Kafka, Spark counts once for each
         action of a foreachBatch function. False, too, when it is not known.
     :param begun_at: when this driver first started what the script calls `start()` for last, seconds since 1970; a loop
@@ -115,6 +116,7 @@ class QueryProgress:
     state_bytes: int | None = None
     batches: tuple[Batch, ...] = ()
     failures: int | None = None
+    spark: Mapping[str, Any] = field(default_factory=dict)
     rows_exact: bool = False
     begun_at: float | None = None
     quiet_seconds: float | None = None
@@ -215,8 +217,10 @@ class Heartbeat:
             said = f"Left out, to stay below {HEARTBEAT_LIMIT} bytes: {what}. {self.message[:MESSAGE_KEPT]}"
             return replace(self, queries=queries, message=said.strip())
 
+        queries = tuple(replace(query, spark={}) for query in self.queries)
+        yield without("what Spark itself says", queries)
         # Of the last commit the time, as of a query with very many partitions.
-        queries = tuple(replace(q, commits=tuple(Commit(last.at) for last in q.commits[-1:])) for q in self.queries)
+        queries = tuple(replace(q, commits=tuple(Commit(last.at) for last in q.commits[-1:])) for q in queries)
         yield without("the offsets of the last commits", queries)
         yield without("all offsets", tuple(replace(query, committed=()) for query in queries))
         last_resort = without("all that is said of the queries", ())

@@ -27,7 +27,8 @@ def prune(state: StreamState) -> StreamState:
     if state.seq % PRUNE_EVERY:
         return state
     needed = {i.id for i in _needed(state)}
-    deployments = _old_deployments(state, {state.incarnations[name].deployment for name in needed})
+    followed = {state.job.deployment} if state.job is not None else set()
+    deployments = _old_deployments(state, {state.incarnations[name].deployment for name in needed} | followed)
     requests = list(state.requests)[:-REQUESTS_KEPT]
     over = [i.id for i in state.incarnations.values() if i.state.terminal and i.id not in needed]
     incarnations = {i.id for i in state.incarnations.values() if i.deployment in deployments}

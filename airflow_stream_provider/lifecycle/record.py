@@ -40,6 +40,7 @@ class Kind:
     FINISHED = "finished"
     RETIRED = "retired"
     STOPPED = "stopped"  # while nobody holds; a holder is stopped by `requested` to nobody
+    ENDING = "ending"  # said before a job without a stream is ended, for a deployment to follow it
     UNREADABLE = "unreadable"  # never written: what a reader makes of bytes that are no record
 
 
@@ -148,6 +149,12 @@ def _deeper(value: Any, levels: int) -> bool:
     """Whether lists and objects are nested deeper than so many levels."""
     inner: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return bool(inner) and (levels == 0 or any(_deeper(each, levels - 1) for each in inner))
+
+
+def evidence_of(record: Record) -> Mapping[str, Any]:
+    """Return by what a record was confirmed that a driver, or a job, is gone; empty: it does not say."""
+    found = record.get("evidence")
+    return found if isinstance(found, Mapping) else {}
 
 
 def by_checkpoint(ends: Mapping[str, Any]) -> dict[str, int]:

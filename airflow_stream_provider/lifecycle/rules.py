@@ -13,8 +13,9 @@ from typing import NamedTuple
 from airflow_stream_provider.lifecycle.errors import RuleBroken, StreamError
 from airflow_stream_provider.lifecycle.fields import sound_fields
 from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deployment_of
-from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
-from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamState
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
+from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase, StreamState
 
 
 class Rule(NamedTuple):
@@ -96,6 +97,13 @@ def may_abort(state: StreamState, record: Record) -> bool:
     return lost or by_holder or record.at >= request.expires or record.by == request.by
 
 
+def beside_a_follower(state: StreamState, deployment: str) -> bool:
+    """Whether a deployment follows no job, and another one is to follow one that is not confirmed gone."""
+    found = state.deployments.get(deployment)
+    gone = state.job is not None and bool(state.job.gone)
+    return bool(state.follower) and not gone and not (found is not None and found.adopts)
+
+
 def _known(state: StreamState, deployment: str) -> bool:
     return deployment in state.deployments
 
@@ -138,6 +146,16 @@ def _failable(state: StreamState, record: Record) -> bool:
     return found is None or not found.state.terminal
 
 
+def _not_beside_a_follower(state: StreamState, record: Record) -> bool:
+    """Whether a driver may be appointed: not one that follows no job while another is to follow one that may run."""
+    to = record.get("to")
+    return to is None or bool(evidence_of(record)) or not beside_a_follower(state, deployment_of(to))
+
+
+def _adopts(record: Record) -> bool:
+    return Policy.from_json(record.get("policy") or {}).adopts and not record.get("again")
+
+
 def _fencible(state: StreamState, incarnation: str) -> bool:
     return not state.incarnations[incarnation].state.terminal or incarnation in state.must_fence
 
@@ -165,6 +183,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("sound-id", "that is no deployment's id", lambda s, r: bool(DEPLOYMENT.fullmatch(r["deployment"]))),
         Rule(
             "declare-once", "this deployment is declared already", lambda s, r: _new(s, r["deployment"], s.deployments)
+        ),
+        Rule(
+            "adopt-at-rest",
+            "a stream that was running, or is about to, adopts no job",
+            lambda s, r: not _adopts(r) or s.job is not None or s.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED),
         ),
     ),
     Kind.SUBMITTED: (
@@ -199,6 +222,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
             "to-a-standby",
             "the wanted driver is not a live standby",
             lambda s, r: r.get("to") is None or live_standby(s, r["to"]),
+        ),
+        Rule(
+            "not-beside-a-follower",
+            "a job that is not confirmed gone may write, and another driver is to follow it",
+            _not_beside_a_follower,
         ),
     ),
     Kind.READY: (
@@ -289,6 +317,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("ask-once", "this request was made already", lambda s, r: _new(s, r["request"], s.requests)),
         Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
         Rule("nobody-holds", "somebody holds the stream: ask for a stop", lambda s, r: s.holder is None),
+    ),
+    Kind.ENDING: (
+        _complete("deployment", "reason", "expires"),
+        _SOUND_FIELDS,
+        Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
+        Rule("not-ended", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
+        Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
+        Rule("nobody-holds", "somebody holds the stream", lambda s, r: s.holder is None),
+        Rule("only-a-follower", "it is to follow no job", lambda s, r: s.deployments[r["deployment"]].adopts),
     ),
     Kind.UNREADABLE: (Rule("readable", "it is no record, or too large", lambda s, r: False),),
 }

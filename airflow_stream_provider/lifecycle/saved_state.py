@@ -21,6 +21,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
+    EndedJob,
     HoldEnd,
     IllegalRecord,
     Incarnation,
@@ -32,7 +33,7 @@ from airflow_stream_provider.lifecycle.state import (
 
 # Grows with every change of what `fold` makes of a log, or of which logs are folded: a state of another format is not
 # used.
-FORMAT = 10
+FORMAT = 11
 
 
 def dump(state: StreamState) -> bytes:
@@ -42,6 +43,7 @@ def dump(state: StreamState) -> bytes:
     body["incarnations"] = [asdict(each) for each in state.incarnations.values()]
     body["requests"] = [asdict(each) for each in state.requests.values()]
     body["illegal"] = [asdict(each) for each in state.illegal]
+    body["job"] = None if state.job is None else asdict(state.job)
     line = json.dumps(body, default=_value).encode()
     head = {"format": FORMAT, "seq": state.seq, "nonce": state.nonce, "sha256": hashlib.sha256(line).hexdigest()}
     return json.dumps(head).encode() + b"\n" + line + b"\n"
@@ -82,6 +84,7 @@ def _state(body: dict[str, Any]) -> StreamState:
             "requests": {each["id"]: _read_request(each) for each in body["requests"]},
             "illegal": tuple(IllegalRecord(**each) for each in body["illegal"]),
             "forgotten": tuple(body["forgotten"]),
+            "job": None if body["job"] is None else EndedJob(**body["job"]),
             "last_end": None if last_end is None else HoldEnd(last_end),
         }
     )

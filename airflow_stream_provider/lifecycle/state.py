@@ -100,13 +100,13 @@ class StreamPhase(str, Enum):
 _PHASES = {
     StreamPhase.EMPTY: "No driver has ever held the stream.",
     StreamPhase.STOPPED: "The stream was stopped on request; the watch leaves it alone.",
-    StreamPhase.DOWN: "No driver holds the stream, and nobody asked for that; the watch brings it back.",
+    StreamPhase.DOWN: "No driver holds the stream, and it is to run; the watch tells people and brings it back.",
     StreamPhase.STARTING: "No driver holds the stream; one is appointed to.",
     StreamPhase.RUNNING: "A driver holds the stream.",
     StreamPhase.HANDING_OVER: "A hand-over from the holder to a standby is open.",
     StreamPhase.STOPPING: "A request to stop is open.",
     StreamPhase.FAILED: "The last holder's queries failed; the watch brings the stream back.",
-    StreamPhase.FINISHED: "The last holder's queries ended by themselves; the watch leaves the stream alone.",
+    StreamPhase.FINISHED: "The last holder's queries ended by themselves; the watch tells people, and leaves it alone.",
 }
 
 
@@ -208,6 +208,8 @@ class Request:
     :param expires: seconds since 1970 by the requester's clock.
     :param by: author of the `requested` record.
     :param ends: where the queries stopped, by query, from the `released` record; empty before it.
+    :param until: of a stop that a start follows: until then, in seconds since 1970 by the requester's clock, whoever
+        asked sees to that himself; 0: it is to stay stopped.
     """
 
     id: str
@@ -218,6 +220,25 @@ class Request:
     by: str
     reason: str = ""
     ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    until: float = 0.0
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """A job without a stream that was ended, or is to be, so that a deployment follows it; until somebody holds.
+
+    :param deployment: the one that is to follow it.
+    :param expires: until then, in seconds since 1970 by his clock, who has said so sees to it himself.
+    :param id: the cluster's id of the job; empty: a person ends it.
+    :param gone: who has confirmed that it is gone; empty: nobody yet.
+    :param doubt: why nobody follows it without a person, though it is gone; empty: nothing is against it.
+    """
+
+    deployment: str
+    expires: float
+    id: str = ""
+    gone: Mapping[str, Any] = field(default_factory=dict)
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -249,6 +270,9 @@ class StreamState:
         one has let go of queries that it had started, or committed, as then it was done, or has failed and told why.
     :param stood: where the queries stood when it came to hold, by query; empty when nobody could say.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
+    :param job: the job without a stream that is followed; None while somebody holds, or no job was ended.
+    :param until: as of the stop that a start was to follow (`Request.until`); 0 once somebody holds, or it is to stay
+        stopped.
     """
 
     seq: int = 0
@@ -268,6 +292,8 @@ class StreamState:
     held_to: int = 0
     rewinder: str | None = None
     stood: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    job: EndedJob | None = None
+    until: float = 0.0
 
     @property
     def open_request(self) -> Request | None:
@@ -310,9 +336,23 @@ class StreamState:
             return StreamPhase.HANDING_OVER if request.source else StreamPhase.STARTING
         if self.holder:
             return StreamPhase.RUNNING
+        if self.job is not None:
+            return StreamPhase.DOWN
         if self.last_end in (HoldEnd.FAILED, HoldEnd.FINISHED, HoldEnd.STOPPED):
             return StreamPhase(self.last_end.value)
         return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
+
+    @property
+    def follower(self) -> str:
+        """The live deployment that is to follow a job without a stream, which may run still; empty: there is none.
+
+        Until it has followed or is called off, no other driver may be given the checkpoints of that job.
+        """
+        if self.holder is not None:
+            return ""  # that job's checkpoints are this stream's now
+        # One from before somebody held follows nothing any more, whatever became of it.
+        late = (each for each in reversed(list(self.deployments.values())) if each.declared.seq > self.held_to)
+        return next((each.id for each in late if each.adopts and not each.ended), "")
 
     def standbys(self) -> tuple[Incarnation, ...]:
         """Incarnations that could take over now, oldest first."""

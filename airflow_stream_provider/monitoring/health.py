@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.due_rewind import undone
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING, judge_run
@@ -36,6 +36,7 @@ def symptoms(
     """
     found = {
         IncidentKind.DOWN: _down(snapshot, silent_since),
+        IncidentKind.FINISHED: _finished(snapshot.state),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
         IncidentKind.REWIND: _rewind(snapshot),
         IncidentKind.LOG: _log(snapshot.state, illegal_before),
@@ -58,6 +59,17 @@ def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
         silent_since = max([silent_since, *(record.at for record in snapshot.acquisitions()[-1:])])
     found = judge_run(snapshot, None if silent_since is None else snapshot.at - silent_since)
     return Symptom(found.health, found.reason)
+
+
+def _finished(state: StreamState) -> Symptom:
+    last = state.last_deployment
+    if state.phase is not StreamPhase.FINISHED or last is None:
+        return Symptom(Health.PASS)
+    return Symptom(
+        Health.FAIL,
+        f"The script of {last.id} (release {last.release.version}) has ended by itself, and nobody runs the stream. "
+        "The watch leaves it alone: start it if it is to run on; stop it, and this is over, if that was its end.",
+    )
 
 
 def _offsets_group(snapshot: Snapshot) -> Symptom:

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import IllegalRecord, Request, StreamState
@@ -53,6 +53,8 @@ class _Reader:
         # The record that ended the last hold, and whether nobody was to hold after it.
         self._freed: Record | None = None
         self._rests = True
+        # What the author of the last stop begins with, if he was to start the stream again.
+        self._restarter = ""
 
     def events(self) -> Iterator[LifeEvent]:
         """Yield the events; those of a request that did not come true late."""
@@ -108,6 +110,8 @@ class _Reader:
         name, request = r["incarnation"], self._requests.get(r["request"])
         new, old = deployment_of(name), deployment_of(self._last_holder or "")
         free = None if self._freed is None else round(max(0.0, r.at - _dead_since(self._freed)), 3)
+        if request is not None and self._restarter and request.by.startswith(self._restarter):
+            self._rests = True  # it was stopped for this very start
         said: dict[str, Any] = {"before": self._last_holder or "", "free_seconds": free}
         if self._appointed(r) not in (None, name):
             yield from self._pending
@@ -115,7 +119,7 @@ class _Reader:
         else:
             what = self._came_to_hold(request, old, new)
             if request is not None:
-                said |= {"by": request.by, "reason": _reason(request), "evidence": _evidence(request)}
+                said |= {"by": request.by, "reason": _reason(request), "evidence": dict(evidence_of(request))}
         yield self._event(r, what, new, **said)
         self._previous.setdefault(new, old)
         self._holder = self._last_holder = name
@@ -153,8 +157,12 @@ class _Reader:
 
     def _stopped(self, r: Record) -> Iterator[LifeEvent]:
         last = self._last_holder or ""
-        yield self._event(r, What.STOPPED, deployment_of(last), incarnation=last)
-        self._rests = True
+        yield self._event(r, What.STOPPED, deployment_of(last), incarnation=last, reason=_stop_reason(r))
+        self._restarter = _restarter(r)
+        self._rests = self._rests or not self._restarter
+
+    def _ending(self, r: Record) -> Iterator[LifeEvent]:
+        yield self._event(r, What.ENDING, r["deployment"], evidence={"job": r["job"]} if r.get("job") else {})
 
     # -- what they share -------------------------------------------------------------------------------------------
 
@@ -165,12 +173,13 @@ class _Reader:
         self._holder, self._freed, self._rests = None, r, rests
         request = self._open
         if request is not None and request.get("to") is None:
-            said = {"by": request.by, "reason": _reason(request), "incarnation": name}
+            said = {"by": request.by, "reason": _stop_reason(request), "incarnation": name}
             yield self._event(r, What.STOPPED, deployment_of(name), **said)
-            self._open, self._pending, self._rests = None, [], True
+            self._restarter = _restarter(request)
+            self._open, self._pending, self._rests = None, [], not self._restarter
 
     def _came_to_hold(self, request: Record | None, old: str, new: str) -> What:
-        if request is not None and _evidence(request):
+        if request is not None and evidence_of(request):
             return What.ADOPTED
         # Who lost the stream while he was to give it up has handed it over, whatever ended his hold.
         replaced = self._freed is not None and request is not None and request.seq < self._freed.seq
@@ -222,6 +231,15 @@ def _reason(r: Record) -> str:
     return "" if reason == r.by else reason
 
 
+def _restarter(stop: Record) -> str:
+    """Return what the author of a stop begins with who is to start the stream again; empty: it is to stay stopped."""
+    return stop.by[: stop.by.rfind("/") + 1] if stop.get("until") else ""
+
+
+def _stop_reason(stop: Record) -> str:
+    return f"To start it again. {_reason(stop)}".rstrip() if stop.get("until") else _reason(stop)
+
+
 def _rewind(r: Record) -> str:
     """Return since when records are read again; empty when none are, or nobody can tell."""
     if r.get("rewind") is None:
@@ -232,19 +250,15 @@ def _rewind(r: Record) -> str:
         return ""
 
 
-def _evidence(r: Record) -> Mapping[str, Any]:
-    found = r.get("evidence")
-    return found if isinstance(found, Mapping) else {}
-
-
 def _dead_since(freed: Record) -> float:
     """Return since when nobody has run the stream: a fenced driver had died before anybody confirmed that."""
-    last = _evidence(freed).get("last_sign")
+    last = evidence_of(freed).get("last_sign")
     return min(freed.at, last) if isinstance(last, (int, float)) else freed.at
 
 
 def _as_record(request: Request) -> Record:
-    return Record(Kind.REQUESTED, {"request": request.id, "to": request.to, "reason": request.reason}, by=request.by)
+    fields = {"request": request.id, "to": request.to, "reason": request.reason, "until": request.until}
+    return Record(Kind.REQUESTED, fields, by=request.by)
 
 
 def _illegal(found: IllegalRecord) -> LifeEvent:
@@ -265,4 +279,5 @@ _TELL: Mapping[str, Callable[[_Reader, Record], Iterator[LifeEvent]]] = {
     Kind.FENCED: _Reader._fenced,
     Kind.RETIRED: _Reader._retired,
     Kind.STOPPED: _Reader._stopped,
+    Kind.ENDING: _Reader._ending,
 }

@@ -23,6 +23,7 @@ class What(StrEnum):
     REVIVED = "revived"  # a driver holds, after the stream had lost its holder
     TAKEN_BACK = "taken_back"  # the standby did not acquire in time: the old holder holds again
     ABORTED = "aborted"  # what was asked for is given up
+    ENDING = "ending"  # somebody has begun to end a job without a stream, or to ask for its end
     STOPPED = "stopped"  # nobody holds, as somebody has asked
     RELEASED = "released"  # the holder gave the stream up, and no other one has taken it over
     FAILED = "failed"
@@ -55,8 +56,8 @@ class LifeEvent:
     :param before: of a change of holder, the driver that held before; else empty.
     :param free_seconds: of a change of holder, for how long nobody held, by the clocks of the two who wrote so.
     :param gap_seconds: of a change of holder, the gap of each query (`hooks.gaps`), as far as it can still be told.
-    :param evidence: of a fence, what was found; of an adoption, by what the old job was gone (`job` is its id on the
-        cluster). `person` is who confirmed it.
+    :param evidence: of a fence, what was found; of an adoption, by what the old job was gone, and of its end, which
+        one it is (`job` is its id on the cluster). `person` is who confirmed it.
     """
 
     seq: int

@@ -52,9 +52,10 @@ class AdoptOperator(ReleaseOperator):
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.planning.adopt import adopt
+        from airflow_stream_provider.planning.operation import check_job, check_person
 
         mine, reason = self.subject(identity), self.reason or identity.by
-        who = {"job": self.job, "confirmed_by": self.confirmed_by}
+        who = {"job": check_job(self.job), "confirmed_by": check_person(self.confirmed_by)}
         return adopt(snapshot, identity, mine, outcome, reason, **who)
 
     @override

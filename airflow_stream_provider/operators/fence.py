@@ -23,7 +23,8 @@ class FenceOperator(StreamOperator):
     or a cluster that is gone for good and can no longer confirm anything.
 
     :param confirmed_by: the person who made sure that none of the drivers runs or can come back. The cluster is then
-        not asked; if the person is wrong, two drivers write one checkpoint. (templated)
+        not asked; if the person is wrong, two drivers write one checkpoint. Refused for a driver that has beaten within
+        its lease. (templated)
 
     XCom: `fenced`, the incarnations that this task fenced.
     """
@@ -38,18 +39,17 @@ class FenceOperator(StreamOperator):
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.lifecycle.record import Kind
-        from airflow_stream_provider.planning.fence import fence
+        from airflow_stream_provider.planning.fence import fence, fence_by_word
+        from airflow_stream_provider.planning.operation import check_person
         from airflow_stream_provider.planning.steps import Done, Skip
-        from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
+        who = check_person(self.confirmed_by)
         if self.deployment not in snapshot.state.deployments:
             return Skip(f"There is no deployment {self.deployment!r}.")
         drivers = snapshot.state.of_deployment(self.deployment)
         left = [d.id for d in drivers if not d.state.terminal or d.id in snapshot.state.must_fence]
         if left:
-            if self.confirmed_by:
-                evidence = {"person": self.confirmed_by}
-                outcome = WaitOutcome(Ended.DEAD, left[0], evidence=evidence)
-            return fence(snapshot, left[0], outcome, self.reason or identity.by)
+            why = self.reason or identity.by
+            return fence_by_word(snapshot, left[0], who, why) if who else fence(snapshot, left[0], outcome, why)
         fenced = [r["incarnation"] for r in snapshot.records if r.kind == Kind.FENCED and r.by == identity.by]
         return Done({"stream": snapshot.stream, "deployment": self.deployment, "fenced": fenced})

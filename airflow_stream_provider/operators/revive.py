@@ -65,6 +65,6 @@ class ReviveStreamOperator(StreamOperator):
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         from airflow_stream_provider.planning.condition import Needs
-        from airflow_stream_provider.planning.recover import drivers_of_interest
+        from airflow_stream_provider.planning.recover import drivers_of_interest, job_of_interest
 
-        return Needs(drivers=drivers_of_interest(snapshot))
+        return Needs(drivers=drivers_of_interest(snapshot), job=job_of_interest(snapshot))

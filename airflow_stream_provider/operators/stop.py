@@ -24,18 +24,26 @@ class StopStreamOperator(StreamOperator):
 
     A stream that nobody holds is stopped, too: the watch then leaves it alone until somebody starts it.
 
+    :param restarts: not empty: a task that starts the stream follows. Should the run end before that, the watch brings
+        the stream back. Default: it is to stay stopped. (templated)
+
     XCom: `stopped`, `holder` (empty), `request`, `offsets` by query: topic, partition, offset of the first record that
     is not committed. If a holder released for this very stop, also `boundary` (completed or interrupted) and `ends`
     (the last batch by query).
     """
 
+    template_fields = (*StreamOperator.template_fields, "restarts")
     OPERATION = Operation.STOP
+
+    def __init__(self, *, restarts: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.restarts = restarts
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.planning.stop import stop
 
-        return stop(snapshot, identity, outcome, self.reason or identity.by)
+        return stop(snapshot, identity, outcome, self.reason or identity.by, restarts=bool(self.restarts))
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask the cluster which drivers are gone, once nobody holds."""

@@ -15,6 +15,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Incarnation, Request, RequestStage, StreamState
+from airflow_stream_provider.planning.begun import confirmed
 from airflow_stream_provider.planning.conditions import FirstCommits
 from airflow_stream_provider.planning.deaths import JobGone
 from airflow_stream_provider.planning.recover import orphaned
@@ -27,8 +28,9 @@ from airflow_stream_provider.planning.take_over import FIRST_COMMIT_SECONDS
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
-STILL_SECONDS = 60.0
+# For which whoever ends a job, or asks a person to, sees to it himself. Then the watch tells that nobody runs it.
+ENDING_SECONDS = 60.0
+ASKING_SECONDS = 600.0
 END_IT_YOURSELF = "Leave the job out, and end it yourself when you are asked: nothing of it was touched."
 
 
@@ -81,20 +83,21 @@ def adopt(
     return _after_the_job(snapshot, identity, standby, outcome, reason, job)
 
 
-def follower(state: StreamState) -> str:
-    """Return the live deployment that is to follow a job without a stream, which may run still; empty: there is none.
-
-    Until it has followed or is called off, no other driver may be given the checkpoints of that job.
-    """
-    if state.holder is not None:
-        return ""  # that job's checkpoints are this stream's now
-    live = (each for each in reversed(list(state.deployments.values())) if not each.ended)
-    return next((each.id for each in live if each.adopts), "")
+def ask_for_the_end(snapshot: Snapshot, deployment: str, reason: str) -> Append | None:
+    """Return what is said before a person is asked to end the job; None: it is said, or nothing is to follow."""
+    state = snapshot.state
+    if snapshot.candidate(deployment) is None or state.holder is not None or state.open_request is not None:
+        return None
+    return _ending(snapshot, deployment, "", ASKING_SECONDS, reason)
 
 
-def follows_a_job(deployment: str) -> str:
-    """Return why no other driver is brought up beside a deployment that is to follow a job."""
-    return f"{deployment} is to follow a job that may write its checkpoints still."
+def _ending(snapshot: Snapshot, deployment: str, job: str, seconds: float, reason: str) -> Append | None:
+    """Return the intent, which comes before the end: should this process die after that, the watch knows."""
+    said = snapshot.state.job
+    if said is not None and (said.deployment, said.id) == (deployment, job):
+        return None
+    fields = {"deployment": deployment, "job": job, "expires": snapshot.at + seconds, "reason": reason}
+    return Append(Kind.ENDING, fields)
 
 
 def left_to_another(state: StreamState, deployment: str, identity: TaskIdentity) -> str:
@@ -165,7 +168,7 @@ def _after_the_job(
     if found.managed is None and not found.gone:
         return GiveUp(HandOverFailed(unknown_whose(found), next_step=END_IT_YOURSELF, job=job))
     if found.gone:
-        return _appoint(snapshot, identity, standby, reason, {"job": job, "state": found.state.value})
+        return _appoint(snapshot, identity, standby, reason, confirmed(found))
     unknown = outcome is not None and outcome.about(Ended.UNKNOWN, job)
     if unknown or (found.state is DriverState.LOST and outcome is None):
         left = " ".join((*found.remains.alive, *found.remains.lost)) or "It does not know it."
@@ -177,10 +180,13 @@ def _after_the_job(
                 job=job,
             )
         )
-    if found.state.terminal and not found.remains.alive:
-        return Wait(JobGone(job))
-    again = found.state.terminal or (outcome is not None and outcome.about(Ended.EXPIRED, job))
-    return (None if again else _unless_lost(snapshot, standby, outcome)) or EndJob(job, JobGone(job))
+    ended = found.state.terminal
+    again = ended or (outcome is not None and outcome.about(Ended.EXPIRED, job))
+    first = None if again else _unless_lost(snapshot, standby, outcome)
+    first = first or _ending(snapshot, standby.deployment, job, ENDING_SECONDS, reason)
+    if first is not None:
+        return first
+    return Wait(JobGone(job)) if ended and not found.remains.alive else EndJob(job, JobGone(job))
 
 
 def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
@@ -199,9 +205,7 @@ def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) ->
 def _appoint(
     snapshot: Snapshot, identity: TaskIdentity, standby: Incarnation, reason: str, evidence: Mapping[str, Any]
 ) -> Append:
-    step = ask(snapshot, identity.request(standby.id, "adopt"), standby.id, reason)
-    expires = step.fields["expires"] + STILL_SECONDS
-    return Append(step.kind, {**step.fields, "expires": expires, "evidence": dict(evidence)})
+    return ask(snapshot, identity.request(standby.id, "adopt"), standby.id, reason, evidence=evidence)
 
 
 def _not_adopted(snapshot: Snapshot, request: str, job: str) -> HandOverFailed:
@@ -222,6 +226,7 @@ def _nobody_runs(snapshot: Snapshot, deployment: str, job: str) -> HandOverFaile
     return HandOverFailed(
         f"{old}, and {deployment}, which was to follow it, has ended: {snapshot.why_ended(deployment)} Nobody runs the "
         "stream.",
-        next_step="Start the stream, or that job again.",
+        next_step="If this provider has ended that job, the watch starts the release again. Else, or without a watch: "
+        "start the stream, or that job again.",
         deployment=deployment,
     )

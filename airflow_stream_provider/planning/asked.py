@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import Incarnation, Request
-from airflow_stream_provider.planning.adopt import follower, follows_a_job
+from airflow_stream_provider.planning.begun import follows_a_job
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
@@ -77,7 +77,7 @@ class Asked:
     @property
     def beside_a_job(self) -> str:
         """Why no other driver may be brought up: one is to follow a job without a stream; empty when none is."""
-        name = follower(self.snapshot.state)
+        name = self.snapshot.state.follower
         return f"{follows_a_job(name)} Adopt that job, or call this one off." if name else ""
 
     @property

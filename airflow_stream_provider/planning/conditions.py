@@ -45,7 +45,10 @@ class StandbyUp(Condition):
         UNSENT when its id is only reserved: whoever was to send it may be dead. EXPIRED when it is mute: wait again.
         """
         deployment = snapshot.state.deployments[self.deployment]
-        if deployment.ended or snapshot.candidate(self.deployment) or snapshot.holds(self.deployment):
+        if deployment.ended:
+            why = f"it has ended ({deployment.ended.value}): {snapshot.why_ended(self.deployment)}".rstrip(": ")
+            return WaitOutcome(Ended.REACHED, self.deployment, why)
+        if snapshot.candidate(self.deployment) or snapshot.holds(self.deployment):
             return WaitOutcome(Ended.REACHED, self.deployment)
         driver = snapshot.drivers.get(self.deployment)
         if driver is not None and driver.state.terminal:
@@ -93,8 +96,9 @@ class RequestOver(Condition):
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED when it is closed, SILENT for a silent driver, EXPIRED though all are alive."""
         request = snapshot.state.requests[self.request]
-        if not request.stage.open or any(self._ended(snapshot, incarnation) for incarnation in self.watched):
-            return WaitOutcome(Ended.REACHED, self.request)
+        ended = [incarnation for incarnation in self.watched if self._ended(snapshot, incarnation)]
+        if not request.stage.open or ended:
+            return WaitOutcome(Ended.REACHED, self.request, f"{ended[0]} has ended" if request.stage.open else "")
         seconds = {i: seen.ages.seconds(snapshot, i) for i in self.watched}
         for incarnation, silent in seconds.items():
             if lost(snapshot, incarnation, silent, self.lease):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.planning.deaths import MAY_WRITE, Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Kill, Step
+from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Step
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+BY_THE_CLUSTER = "Fence it without anybody's word: it is then killed, and the cluster confirms that."
 
 
 def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, reason: str) -> Step:
@@ -28,6 +32,23 @@ def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, rea
         return Append(Kind.FENCING, {"incarnation": incarnation, "reason": reason})
     policy = snapshot.policy(deployment_of(incarnation))
     return Kill(deployment_of(incarnation), Dead(incarnation, policy.lease_seconds, policy.pause_seconds))
+
+
+def fence_by_word(snapshot: Snapshot, incarnation: str, person: str, reason: str) -> Step:
+    """Append `fenced` by a person's word, unless its driver has beaten within a lease: then it cannot be gone."""
+    found = still_beats(snapshot, incarnation)
+    if found:
+        return GiveUp(HandOverFailed(found, next_step=BY_THE_CLUSTER, incarnation=incarnation))
+    return fence(snapshot, incarnation, WaitOutcome(Ended.DEAD, incarnation, evidence={"person": person}), reason)
+
+
+def still_beats(snapshot: Snapshot, incarnation: str) -> str:
+    """Return that a driver was alive within a lease, by the clocks of both machines; empty: that is not known."""
+    beat = snapshot.heartbeats.get(incarnation)
+    age = snapshot.at - beat.at if beat is not None and beat.at else None
+    if age is None or abs(age) >= snapshot.policy(deployment_of(incarnation)).lease_seconds:
+        return ""
+    return f"{incarnation} was alive {duration(max(0.0, age))} ago, by its heartbeat: it cannot be gone."
 
 
 def fence_first(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step | None:

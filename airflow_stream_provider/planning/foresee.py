@@ -131,7 +131,7 @@ def _restart(asked: Asked) -> Foreseen:
             "strategy `restart` where there is no room for two."
         )
     stop = _stop(asked)
-    alone = "From then on the watch leaves the stream alone until it is started: if this is cut off, ask for it again."
+    alone = "If this is cut off before it is started again, the watch tells people, and brings back what ran before."
     both = asked.will(*stop.will[:-1], alone, *up.will, reads_again=stop.reads_again)
     return replace(both, parts=(Operation.STOP, Operation.START))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.adopt import END_IT_YOURSELF, follower, says, unknown_whose
+from airflow_stream_provider.planning.adopt import END_IT_YOURSELF, says, unknown_whose
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen
 
@@ -23,14 +23,15 @@ def foresee_adopt(asked: Asked) -> Foreseen:
     snapshot, state, wanted = asked.snapshot, asked.snapshot.state, asked.wanted
     if wanted.problem:
         return asked.refused(wanted.problem)
-    if state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED):
+    begun = state.job is not None and state.open_request is None
+    if not begun and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED):
         if state.open_request is not None and snapshot.holding == "":
             return asked.refused(f"{under_way(state.open_request)} Ask again when that is over.")
         return asked.refused(
             f"{snapshot.holder_sentence} Its checkpoints are managed already: there is nothing to adopt. Upgrade the "
             "stream, or see with `airflow streams status` how it runs."
         )
-    live, follows = snapshot.live_deployments(), follower(state)
+    live, follows = snapshot.live_deployments(), state.follower
     if live and not follows:
         return asked.refused(f"{live[-1]} comes up or stands by already. Call it off first (`abort`).")
     if wanted.approval:

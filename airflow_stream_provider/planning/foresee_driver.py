@@ -7,6 +7,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.descent import family, origin
+from airflow_stream_provider.planning.fence import BY_THE_CLUSTER, still_beats
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.read_again import NO_CHANGE, NOTHING, after_fence, next_start
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -71,11 +72,9 @@ def foresee_fence(asked: Asked) -> Foreseen:
     lease = snapshot.policy(deployment_of(driver)).lease_seconds
     beat = snapshot.heartbeats.get(driver)
     age = snapshot.at - beat.at if beat is not None and beat.at else None
-    if asked.confirmed_by and age is not None and abs(age) < lease:
-        return asked.refused(
-            f"{driver} was alive {duration(max(0.0, age))} ago, by its heartbeat: it cannot be gone. Fence it without "
-            "anybody's word: it is then killed, and the cluster confirms that."
-        )
+    beats = still_beats(snapshot, driver) if asked.confirmed_by else ""
+    if beats:
+        return asked.refused(f"{beats} {BY_THE_CLUSTER}")
     if asked.confirmed_by:
         said = (
             f"{driver} counts as dead by the word of {asked.confirmed_by}; the cluster is not asked. If it still runs, "
@@ -127,7 +126,9 @@ def foresee_abort(asked: Asked) -> Foreseen:
         f"It was brought up by {found.declared.by}. A run fails by that; one that waits for an approval, once that is "
         "given."
     )
-    if state.holder is None:
+    if state.job is not None:
+        will.append("Nobody runs the stream then, and people are told. If the old job is to run on, stop the stream.")
+    elif state.holder is None:
         will.append("Nobody holds the stream. An upgrade that has stopped it starts the release before it again.")
     reads = NO_CHANGE if state.holder is not None else next_start(snapshot)
     return asked.will(*will, reads_again=reads, deployment=name)

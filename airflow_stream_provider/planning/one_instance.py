@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.adopt import follower, follows_a_job
+from airflow_stream_provider.planning.begun import FOLLOW_FIRST, follows_a_job
 from airflow_stream_provider.planning.preflight import Finding
 
 
@@ -52,10 +52,7 @@ def other_instances(state: StreamState, running: Mapping[str, str]) -> list[Find
 
 def job_beside(state: StreamState) -> list[Finding]:
     """Return that a job without a stream is about to be adopted: a new release would end what is to follow it."""
-    name = follower(state)
+    name = state.follower
     if not name:
         return []
-    help = (
-        "Adopt that job (`airflow streams adopt`), or call this one off (`airflow streams abort`); then trigger again."
-    )
-    return [Finding(follows_a_job(name), help, refuses=True)]
+    return [Finding(follows_a_job(name), FOLLOW_FIRST, refuses=True)]

@@ -126,7 +126,7 @@ def check_job(id: str) -> str:
 
     :raises SpecError: it is no id, or there are several.
     """
-    text = id.strip()
+    text = _not_none(id.strip())
     if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}", text):
         raise SpecError(
             f"{text!r:.80} is not the id of one job.",
@@ -139,12 +139,22 @@ def check_job(id: str) -> str:
 def check_person(name: str) -> str:
     """Return the name of the person by whose word something is done; empty for none.
 
-    :raises SpecError: it has more than MAX_PERSON characters, or holds what looks like a secret.
+    :raises SpecError: it has more than MAX_PERSON characters, holds what looks like a secret, or is the word None.
     """
-    text = plain(" ".join(name.split()))
+    text = _not_none(plain(" ".join(name.split())))
     if len(text) > MAX_PERSON or holds_secret(text):
         raise SpecError(
             "The name of the person who confirms that the driver is gone cannot be used.",
             next_step=f"Give a name of up to {MAX_PERSON} characters, and nothing that looks like a secret.",
+        )
+    return text
+
+
+def _not_none(text: str) -> str:
+    """Refuse what a user's own DAG says by mistake: by it, a fence would not ask the cluster."""
+    if text == "None":
+        raise SpecError(
+            "'None' is what a template makes of a parameter that was left empty.",
+            next_step="Write {{ params.NAME or '' }} in the DAG, then trigger it again.",
         )
     return text

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, IncarnationState, StreamPhase, StreamState
+from airflow_stream_provider.planning.begun import confirmed, hindrance, left_to_its_run
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import (
@@ -58,7 +60,8 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
         return first
     coming = coming_up(state)
     alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].out_of_sight})
-    step = recovery_step(state, alive, snapshot.at, free_since=snapshot.free_since)
+    gone = bool(_confirmed_now(snapshot))
+    step = recovery_step(state, alive, snapshot.at, free_since=snapshot.free_since, job_gone=gone)
     if step.action is RecoveryAction.FENCE:
         return fence(snapshot, step.subject, outcome, step.reason)
     if step.action is RecoveryAction.ABORT:
@@ -69,6 +72,12 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
         return Append(Kind.FAILED, {"deployment": step.subject, "reason": step.reason, "error": ""})
     if step.action is RecoveryAction.DECLARE:
         return _again(snapshot, identity, state.deployments[step.subject], step.reason)
+    if state.holder is None and state.open_request is None:
+        why = hindrance(state, gone=gone)
+        if why:
+            return Skip(why)
+        if left_to_its_run(state, snapshot.at) and not coming:
+            return Skip("It was stopped to be started again, and that is under way.")
     return _look_closer(snapshot, identity, outcome, alive, coming)
 
 
@@ -142,7 +151,9 @@ def _spare(snapshot: Snapshot, identity: TaskIdentity) -> Iterator[str]:
 
 def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str) -> Step:
     tries = sum(request.by == identity.by for request in snapshot.state.requests.values())
-    return ask(snapshot, identity.request("recover", standby, tries), standby, why)
+    job = snapshot.state.job
+    evidence = (job.gone if job is not None else {}) or _confirmed_now(snapshot)
+    return ask(snapshot, identity.request("recover", standby, tries), standby, why, evidence=evidence)
 
 
 def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: str) -> Step:
@@ -221,6 +232,18 @@ def orphaned(deployment: Deployment, now: float) -> bool:
 def _by_watch(record: Record, identity: TaskIdentity) -> bool:
     """Whether a run of this watch declared a deployment by this record."""
     return record.kind == Kind.DECLARED and record.by.startswith(f"airflow:{identity.dag_id}/")
+
+
+def _confirmed_now(snapshot: Snapshot) -> Mapping[str, Any]:
+    """Return the cluster's word of this look that the job is gone which is to be followed; empty: there is none."""
+    found = snapshot.job
+    return confirmed(found) if found is not None and found.gone and found.id == job_of_interest(snapshot) else {}
+
+
+def job_of_interest(snapshot: Snapshot) -> str:
+    """Return the job that `recover` asks the cluster about: it was to be ended, and may run still. Empty: none."""
+    job = snapshot.state.job
+    return "" if job is None or job.gone or job.doubt else job.id
 
 
 def drivers_of_interest(snapshot: Snapshot) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from airflow_stream_provider.lifecycle.state import (
     StreamPhase,
     StreamState,
 )
+from airflow_stream_provider.planning.begun import hindrance, left_to_its_run
 from airflow_stream_provider.planning.descent import unwanted, wanted_instead
 
 # A driver of the last release that takes longer to come up leaves the stream to a warm one of another release.
@@ -54,19 +55,22 @@ def recovery_step(
     now: float,
     *,
     free_since: float = 0.0,
+    job_gone: bool = False,
 ) -> RecoveryStep:
     """Return what brings back a stream that lost its holder, or ends a request that nobody can fulfil.
 
-    A stream that was stopped on request, has finished or was never started is left alone. Only a release that has run
-    the stream before is appointed here; only an upgrade puts a new release in charge. It is the one that held last: an
-    outage does not bring back an older release, which only follows one that never commits (`Proof.never`), or one that
-    a roll-back has put aside. If the older one does not come to hold, the two take turns.
+    A stream that was stopped on request, has finished or was never started is left alone; one that was stopped for a
+    start, for as long as that is under way. Only a release that has run the stream before is appointed here, or
+    one that was to follow a job which is gone; only an upgrade puts a new release in charge. It is the one that held
+    last: an outage does not bring back an older release, which only follows one that never commits (`Proof.never`), or
+    one that a roll-back has put aside. If the older one does not come to hold, the two take turns.
 
     :param alive: by incarnation, and by deployment for one without a live driver in the log: True when its heartbeat
         moves or the cluster says that it runs; False when the cluster says that it is gone or its heartbeat stood
         still for a lease; None or missing when that is not known. Only False leads to a fence or a failure.
     :param now: seconds since 1970 by the observer's clock, for what expires.
     :param free_since: when the last hold ended; 0 when that is not known.
+    :param job_gone: whether the cluster confirms now that the job is gone which is to be followed.
     """
     if state.must_fence:
         return RecoveryStep(
@@ -77,9 +81,13 @@ def recovery_step(
     request = state.open_request
     if request is not None:
         return _end_request(state, request, alive, now)
-    if state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
-        return _bring_back(state, alive, now, free_since)
-    return RecoveryStep(RecoveryAction.WAIT)
+    if state.phase not in (StreamPhase.DOWN, StreamPhase.FAILED) or hindrance(state, gone=job_gone):
+        return RecoveryStep(RecoveryAction.WAIT)
+    if now < state.until:
+        return RecoveryStep(RecoveryAction.WAIT)
+    step = _bring_back(state, alive, now, free_since)
+    waits = step.action is RecoveryAction.DECLARE and left_to_its_run(state, now)
+    return RecoveryStep(RecoveryAction.WAIT) if waits else step
 
 
 def coming_up(state: StreamState) -> list[Deployment]:
@@ -111,7 +119,7 @@ def release_to_run(state: StreamState, now: float) -> str:
 
 def tried_instead(state: StreamState, now: float) -> str:
     """Return which release is tried in place of which, and why, as a sentence; empty unless there are two."""
-    choice = _choose(state, now) if state.last_holder else None
+    choice = _choose(state, now) if state.last_holder or state.job else None
     if choice is None or choice.instead_of is None:
         return ""
     tried, other = _named(state, choice.deployment), _named(state, choice.instead_of)
@@ -147,7 +155,8 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float
     ]
     living = [i for i in standbys if alive.get(i.id)]
     if living:
-        why = f"It stands by. {instead}" if instead else "It stands by, and its release ran last."
+        ran = "the job that it follows is gone" if state.job else "its release ran last"
+        why = f"It stands by. {instead}" if instead else f"It stands by, and {ran}."
         return RecoveryStep(RecoveryAction.REQUEST, max(living, key=_epoch).id, why)
     if any(alive.get(i.id) is None for i in standbys):
         return RecoveryStep(RecoveryAction.WAIT)
@@ -157,7 +166,8 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float
         if deployment.release.hash == release and not _rewinds(state, deployment.id):
             late = is_late(state, deployment, now, free_since)
             return (_stand_in(state, alive) if late else None) or RecoveryStep(RecoveryAction.WAIT)
-    return RecoveryStep(RecoveryAction.DECLARE, last, instead or "No driver of the release that ran last is left.")
+    left = f"No driver of the release that {'was to follow the job' if state.job else 'ran last'} is left."
+    return RecoveryStep(RecoveryAction.DECLARE, last, instead or left)
 
 
 def _rewinds(state: StreamState, deployment: str) -> bool:
@@ -191,7 +201,9 @@ def _hash(state: StreamState, deployment: str) -> str:
 
 
 def _proven(state: StreamState) -> set[str]:
-    return {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
+    """Return the releases that have held, and that which is to follow a job: a person has asked for it."""
+    followed = {_hash(state, state.job.deployment)} if state.job is not None else set()
+    return followed | {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
 
 
 class _Choice(NamedTuple):
@@ -210,6 +222,8 @@ def _choose(state: StreamState, now: float) -> _Choice:
 
     What a roll-back has declared instead of it comes first: a watch that brought up the other would race with it.
     """
+    if state.job is not None:
+        return _Choice(state.job.deployment)
     chosen = wanted_instead(state)
     if chosen is not None:
         return _Choice(chosen.id, chosen.declared["instead_of"], "which is rolled back")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.rules import live_standby
@@ -15,20 +18,28 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 # Time for what happens before the holder begins to stop: the standby answers and sends one more heartbeat. One that has
 # never held may rehearse again first, unless it follows a job that has ended already (`runtime.acts`).
 ANSWER_SECONDS = 30.0
+# For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
+STILL_SECONDS = 60.0
 
 
-def ask(snapshot: Snapshot, request: str, to: str | None, reason: str) -> Append:
+def ask(
+    snapshot: Snapshot, request: str, to: str | None, reason: str, *, evidence: Mapping[str, Any] | None = None
+) -> Append:
     """Append `requested`.
 
     :param request: id of the request.
     :param to: standby that shall hold; None asks for a stop.
+    :param evidence: who has confirmed that the job is gone which it follows; default: it follows none.
     """
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
     standby = snapshot.state.incarnations.get(to or "")
     rehearses = standby is not None and not standby.epoch and not snapshot.state.deployments[standby.deployment].adopts
     again = snapshot.policy(deployment_of(to or "")).rehearse_seconds if rehearses else 0.0
     expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS + again
-    return Append(Kind.REQUESTED, {"request": request, "to": to, "expires": expires, "reason": reason})
+    fields: dict[str, Any] = {"request": request, "to": to, "expires": expires, "reason": reason}
+    if evidence:
+        fields |= {"expires": expires + STILL_SECONDS, "evidence": dict(evidence)}
+    return Append(Kind.REQUESTED, fields)
 
 
 def follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:

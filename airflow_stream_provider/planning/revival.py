@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.recover import next_try, orphaned
+from airflow_stream_provider.planning.begun import hindrance, seen_to
+from airflow_stream_provider.planning.recover import job_of_interest, next_try, orphaned
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -27,6 +28,9 @@ def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, clus
     :param cluster_answers: whether the stream's cluster answered this look.
     """
     state = snapshot.state
+    if state.open_request is None and hindrance(state):
+        # Only the cluster's word about the job lets somebody go on.
+        return bool(job_of_interest(snapshot)) and cluster_answers and not seen_to(state, snapshot.at)
     step = recovery_step(state, alive, snapshot.at, free_since=snapshot.free_since)
     if step.action in _NEED_THE_CLUSTER and not cluster_answers:
         return False
@@ -35,6 +39,8 @@ def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, clus
     if step.action is not RecoveryAction.WAIT:
         return True
     if state.open_request is not None or state.phase not in (StreamPhase.DOWN, StreamPhase.FAILED):
+        return False
+    if snapshot.at < state.until:
         return False
     # Nobody holds, and nobody was asked to: a standby of which no sign of life is known must be looked at more closely,
     # and what nobody has submitted has lost the task that declared it.

@@ -12,6 +12,7 @@ from typing import Any
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -161,6 +162,23 @@ def find(to: float, queries: Mapping[str, Iterable[PartitionPast]], now: float =
     return FoundRewind(WantedRewind(to, back) if back else None, tuple(lines))
 
 
+def read_again(wanted: WantedRewind, beat: Heartbeat | None) -> dict[str, Any]:
+    """Return what a deployment reads again once it holds, for whoever is asked whether it may; as a JSON object.
+
+    :param beat: of the driver that holds now: by its last commits the records are counted. None: that is not known.
+    """
+    commits = {query.name: query.commits[-1].offsets for query in (beat.queries if beat else ()) if query.commits}
+    queries: dict[str, dict[str, Any]] = {}
+    for name, topics in sorted(wanted.queries.items()):
+        for topic, parts in sorted(topics.items()):
+            ends = commits.get(name, {}).get(topic, {})
+            known = all(str(part) in ends for part in parts)
+            records = sum(max(0, ends[str(part)] - offset) for part, offset in parts.items()) if known else "not known"
+            offsets = {str(part): offset for part, offset in sorted(parts.items())}
+            queries.setdefault(name, {})[topic] = {"records_so_far": records, "from_offsets": offsets}
+    return {"since": at(wanted.to), "queries": queries}
+
+
 def read_rewind(text: str) -> WantedRewind | None:
     """Return what the form of ``NAME__upgrade`` says is to be read again; None: nothing.
 
@@ -180,14 +198,19 @@ def refuse_another_holder(text: str, state: StreamState, identity: TaskIdentity)
 
     Meanwhile another rewind may have been done, or another release deployed; where the form asks, for an hour.
 
-    :param text: as of `read_rewind`, and sound. An earlier version of the command says nothing of who held.
-    :raises SpecError: another one holds, or nobody.
+    :param text: as of `read_rewind`, and sound.
+    :raises SpecError: another one holds, or nobody; or it does not say who held.
     """
     said, holds = json.loads(text).get("held"), state.holding_deployment
     authors = [each.declared.by for each in state.deployments.values()] + [r.by for r in state.requests.values()]
     begun = any(by.startswith(identity.run) for by in authors)
-    if said is None or begun or (holds is not None and holds.id == said):
+    if begun or (holds is not None and holds.id == said):
         return
+    if not said:
+        raise SpecError(
+            "What is to be read again does not say who held the stream when somebody asked for it.",
+            next_step="Use `airflow streams rewind`, or the operation `rewind` of the form; fill in nothing by hand.",
+        )
     raise SpecError(
         f"{said!s:.100} held the stream when it was asked for, and {holds.id if holds else 'nobody'} does now.",
         next_step="Nothing was touched. Look what has happened since (`airflow streams history`); then ask again.",

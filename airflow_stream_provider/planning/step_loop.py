@@ -65,7 +65,8 @@ def carry_out(
         if needs != Needs():
             snapshot = stream.observe(needs)
         step = verb.plan(snapshot, identity, outcome)
-        log.info("After record %s of %s: %s.", snapshot.state.seq, snapshot.stream, step)
+        say = log.warning if isinstance(step, GiveUp) else log.info
+        say("After record %s of %s: %s.", snapshot.state.seq, snapshot.stream, step)
         if isinstance(step, Append):
             stream.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
             # Also after `declared`: another run of the watch may have submitted it since.

@@ -6,6 +6,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase, StreamState
 from airflow_stream_provider.planning.asked import author
+from airflow_stream_provider.planning.begun import RESTART_SECONDS
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.retire import retire_all, to_retire
@@ -16,7 +17,13 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 def stop(
-    snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, reason: str, *, hangs: str = ""
+    snapshot: Snapshot,
+    identity: TaskIdentity,
+    outcome: WaitOutcome | None,
+    reason: str,
+    *,
+    hangs: str = "",
+    restarts: bool = False,
 ) -> Step:
     """Ask the holder to stop at a batch boundary, then retire every deployment.
 
@@ -25,6 +32,7 @@ def stop(
     was started again after this task's stop.
 
     :param hangs: why the holder is fenced without being asked: it would not stop; default: it is asked.
+    :param restarts: whether the caller starts the stream again: should that be cut off, it is down, and not stopped.
     """
     state = snapshot.state
     mine = _mine(state, identity)
@@ -34,7 +42,8 @@ def stop(
             {"stream": snapshot.stream, "stopped": False, "holder": snapshot.holding, "note": snapshot.holder_sentence}
         )
     if not done and state.holder is None and state.open_request is None:
-        return Append(Kind.STOPPED, {"request": identity.request("stopped"), "reason": reason})
+        until = {"until": snapshot.at + RESTART_SECONDS} if restarts else {}
+        return Append(Kind.STOPPED, {"request": identity.request("stopped"), "reason": reason, **until})
     step = fence_first(snapshot, outcome)
     if step is not None:
         return step
@@ -45,7 +54,9 @@ def stop(
             return fence(snapshot, state.holder, outcome, hangs)
         if mine is not None:
             return GiveUp(_not_stopped(snapshot, mine))
-        return ask(snapshot, identity.request("stop"), None, reason)
+        step = ask(snapshot, identity.request("stop"), None, reason)
+        until = {"until": step.fields["expires"] + RESTART_SECONDS} if restarts else {}
+        return Append(step.kind, {**step.fields, **until})
     step = retire_all(snapshot, stoppable(snapshot, identity), outcome, reason)
     return step or Done(
         {
@@ -75,7 +86,7 @@ def stopped_since(snapshot: Snapshot, since: float, run: str) -> str:
         if record.kind == Kind.ACQUIRED:
             break
         stops = record.kind == Kind.STOPPED or (record.kind == Kind.REQUESTED and record.get("to") is None)
-        if not stops or record.at <= since or record.by.startswith(run):
+        if not stops or record.get("until") or record.at <= since or record.by.startswith(run):
             continue
         request = snapshot.state.requests.get(record["request"])
         if request is None or request.stage is not RequestStage.ABORTED:

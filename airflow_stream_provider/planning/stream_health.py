@@ -8,11 +8,13 @@ from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.planning.begun import hindrance, seen_to
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.recovery_decision import tried_instead
 from airflow_stream_provider.planning.snapshot import Snapshot
 
-# In these phases nobody wants the stream to run.
+# In these phases nobody wants the stream to run: by a person's word, or because its script has ended by itself, which
+# people are told once; or nobody has begun yet.
 RESTING = (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
 
 # In these phases nobody may hold for a moment; a hand-over that hangs ends when its request expires.
@@ -41,14 +43,16 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
     if state.holder is None:
         if state.phase in RESTING:
             return RunJudgement(Health.PASS)
-        if state.phase in CHANGING:
+        if state.phase in CHANGING or seen_to(state, snapshot.at):
             return RunJudgement(Health.UNKNOWN)
         last = state.last_deployment
         why = f" {last.reason}" if last is not None and last.reason else ""
         age = snapshot.silent_seconds
         sign = "" if age is None else f"; the last sign of life is {duration(age)} old"
-        reason = f"Nobody runs it ({state.phase.value}{sign}).{why} {tried_instead(state, snapshot.at)}"
-        return RunJudgement(Health.FAIL, reason.rstrip())
+        reason = (
+            f"Nobody runs it ({state.phase.value}{sign}).{why} {tried_instead(state, snapshot.at)} {hindrance(state)}"
+        )
+        return RunJudgement(Health.FAIL, " ".join(reason.split()))
     if silent is None:
         return RunJudgement(Health.PASS)
     if silent < silence_limit(snapshot.lease([state.holder])):

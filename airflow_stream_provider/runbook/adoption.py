@@ -132,17 +132,27 @@ class JobEndedOperator(QuestionOperator):
     def execute(self, context: Context) -> Any:
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.hooks.old_job import is_to_end
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.answer import Answered
+        from airflow_stream_provider.planning.task_identity import TaskIdentity
 
         if self.known:
             raise AirflowSkipException(f"Nobody is asked: the end of the old job is settled by {self.known}.")
         with failing_without_retry():
             hook = StreamHook.of(self.stream)
+            is_to_end(hook, TaskIdentity.of(context), self.deployment, "A person is asked to end the old job.")
             return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, hook.observe().holding))
 
     @override
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        from airflow_stream_provider.hooks.old_job import runs_on
+        from airflow_stream_provider.hooks.stream import StreamHook
+        from airflow_stream_provider.planning.task_identity import TaskIdentity
+
+        if event.get("chosen_options") == [self.REJECT]:
+            why = f"The old job goes on, by the word of {answered_by(event)}."
+            runs_on(StreamHook.of(self.stream), TaskIdentity.of(context), self.deployment, why)
         answer = super().execute_complete(context, event)
         context["ti"].xcom_push(key="confirmed_by", value=answered_by(event))
         return answer

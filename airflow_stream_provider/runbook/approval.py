@@ -69,6 +69,7 @@ class ApproveUpgradeOperator(QuestionOperator):
         from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.answer import Answered
+        from airflow_stream_provider.planning.rewind import read_again
         from airflow_stream_provider.releases.open_place import address_of
 
         judged = json.loads(self.rehearsal or "null") or {}
@@ -85,6 +86,9 @@ class ApproveUpgradeOperator(QuestionOperator):
                 raise AirflowSkipException("It holds the stream already: there is nothing left to decide.")
             declared = snapshot.state.deployments[self.deployment]
             shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))
+            if declared.rewind is not None:
+                # First: it is what sets this upgrade apart from others.
+                shown = {"reads_records_again": read_again(declared.rewind, snapshot.holder_heartbeat), **shown}
         shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)
         wanted = ["`upgrade.approval` is on."] if needed else []
         shown["asked_because"] = [*judged.get("reasons", []), *wanted] or ["The rehearsal was not judged."]

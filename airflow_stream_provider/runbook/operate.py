@@ -20,6 +20,7 @@ from airflow_stream_provider.runbook.by_hand import (
     TellOperator,
     upgrade_run,
 )
+from airflow_stream_provider.runbook.form import DIGITS, REQUIRED, optional, required, said
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.shown import as_shown
@@ -36,6 +37,8 @@ _PARTS = (
 )
 _OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.PROMOTE)
 _LOOK = "ti.xcom_pull(task_ids='look')"
+# The look of a stop that is skipped, or of another operation, names no start either.
+_RESTARTS = {"restarts": f"{{{{ 'yes' if 'start' in {_LOOK}['parts'] else '' }}}}"}
 _ABOUT = """\
 Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
 a new one off, lets it take over now, or adopts a job that runs without a stream, as `airflow streams` does:
@@ -69,13 +72,13 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             # For the page, whose process has neither the YAML nor this object: see `plugin/visible.py`.
             doc_json=as_shown(spec),
             stream=spec,
-            operation="{{ params.operation }}",
-            reason="{{ params.reason }}",
-            confirmed_by="{{ params.confirmed_by }}",
-            job="{{ params.job }}",
-            release="{{ params.release }}",
-            to="{{ params.to }}",
-            query="{{ params.query }}",
+            operation=said("operation"),
+            reason=said("reason"),
+            confirmed_by=said("confirmed_by"),
+            job=said("job"),
+            release=said("release"),
+            to=said("to"),
+            query=said("query"),
             upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
@@ -98,6 +101,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
                     pre_execute=_if_asked_for(part),
                     **(_told(spec) if part is Operation.ROLL_BACK else {}),
+                    **(_RESTARTS if part is Operation.STOP else {}),
                     # What comes before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )
@@ -142,39 +146,22 @@ def _form() -> dict[str, Param]:
             None,
             type="string",
             enum=[operation.value for operation in Operation],
-            description_md=about,
+            description_md=f"{REQUIRED}{about}",
         ),
-        "reason": Param(
-            None,
-            type="string",
-            minLength=1,
-            maxLength=MAX_REASON,
-            description="Why; it is written into the stream's history, which many read.",
-        ),
-        "confirmed_by": Param(
-            "",
-            type="string",
+        "reason": required("why; it is written into the stream's history, which many read.", maxLength=MAX_REASON),
+        "confirmed_by": optional(
+            "For a fence, or an adoption: the person who made sure that the driver, or the old job, neither runs nor "
+            "can come back. The cluster is not asked then; empty: it is.",
             maxLength=MAX_PERSON,
-            description="For a fence, or an adoption: the person who made sure that the driver, or the old job, "
-            "neither runs nor can come back. The cluster is not asked then.",
         ),
-        "job": Param(
-            "",
-            type="string",
-            description="For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such "
-            "as driver-20261121023732-0002. Without it you are asked to end the job, once the new driver stands by.",
+        "job": optional(
+            "For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such as "
+            "driver-20261121023732-0002. Empty: you are asked to end the job, once the new driver stands by."
         ),
-        "release": Param(
-            "",
-            type="string",
-            pattern="^([0-9a-fA-F]{4,64})?$",
-            description="For a redeployment alone: hash, or its first digits, of the stored release.",
+        "release": optional(
+            "For a redeployment alone: hash, or its first digits, of the stored release.", pattern=DIGITS
         ),
-        "to": Param(
-            "",
-            type="string",
-            description="For a rewind alone: since when records are read again, such as 2026-11-25T02:00 (UTC) or 2h.",
-        ),
-        "query": Param("", type="string", description="For a rewind alone: the query that reads them; empty: all."),
+        "to": optional("For a rewind alone: since when records are read again, such as 2026-11-25T02:00 (UTC) or 2h."),
+        "query": optional("For a rewind alone: the query that reads them; empty: all."),
         "ask": Param(True, type="boolean", description="Show what will happen and wait for a yes before it is done."),
     }

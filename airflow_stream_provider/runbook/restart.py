@@ -52,4 +52,4 @@ class StopFirstOperator(StopStreamOperator):
         from airflow_stream_provider.planning.stop import stop
 
         hangs = "" if snapshot.state.open_request else holder_hangs(self.hook, self.stream, snapshot)
-        return stop(snapshot, identity, outcome, self.reason or identity.by, hangs=hangs)
+        return stop(snapshot, identity, outcome, self.reason or identity.by, hangs=hangs, restarts=True)

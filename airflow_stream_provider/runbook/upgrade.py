@@ -19,6 +19,7 @@ from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.operators.watch import CHANGE
 from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
+from airflow_stream_provider.runbook.form import DIGITS, lines, optional, required, said, said_lines, value
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.restart import StopFirstOperator
@@ -26,13 +27,13 @@ from airflow_stream_provider.runbook.words import RETIRE, UPGRADE, group, task
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 
 _RELEASE = {
-    "version": "{{ params.version }}",
-    "application": "{{ params.application }}",
-    "arguments": "{{ params.arguments | tojson }}",
-    "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
+    "version": said("version"),
+    "application": said("application"),
+    "arguments": said_lines("arguments"),
+    "changed_checkpoints": said_lines("changed_checkpoints"),
     "no_way_back": "{{ params.no_way_back }}",
 }
-_REASON = "{{ params.reason }}"
+_REASON = said("reason")
 # By its id and not by its type: an upgrade that a person has asked for by the form is triggered by a task, too.
 _UNASKED = f"{{{{ dag_run.run_type == 'scheduled' or dag_run.run_id.startswith('{CHANGE}') }}}}"
 # How late the first run of a schedule may begin. Until there was one, each look at the DAG file reckons anew when it is
@@ -41,8 +42,9 @@ _LATE = timedelta(minutes=10)
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
-_REDEPLOYED = "{{ params.release != '' }}"
-_REWIND = "{{ params.rewind }}"
+_REDEPLOYED = f"{{{{ {value('release')} != '' }}}}"
+_REWIND = said("rewind")
+_AGAIN = f"{{{{ ', and read records again' if {value('rewind')} else '' }}}}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
@@ -93,9 +95,9 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             **task(UPGRADE, "check"),
             stream=spec,
             room="{{ params.strategy == 'handover' }}",
-            strategy="{{ params.strategy }}",
-            stored="{{ params.release }}",
-            rewind="{{ params.rewind }}",
+            strategy=said("strategy"),
+            stored=said("release"),
+            rewind=said("rewind"),
             unasked=_UNASKED,
             reason=_REASON,
             retries=0,
@@ -185,13 +187,11 @@ def retire_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         description=f"End a release of {spec.name} that was kept warm.",
         # Triggered by the upgrade: paused, it would keep old releases warm for ever without a visible reason.
         is_paused_upon_creation=False,
-        params={"deployment": Param("", type="string", description="Deployment that does not hold the stream.")},
+        params={"deployment": required("the deployment to end, which does not hold the stream.")},
         tags=["stream", spec.name],
         doc_md=f"Ends a release of the stream {spec.name} that does not hold it any more. Upgrades start this DAG.",
     ) as dag:
-        RetireOperator(
-            **task(RETIRE, "retire"), stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough."
-        )
+        RetireOperator(**task(RETIRE, "retire"), stream=spec, deployment=said("deployment"), reason="Kept long enough.")
     return dag
 
 
@@ -208,11 +208,8 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
         ),
         "arguments": _arguments(spec),
         "strategy": _strategy(spec),
-        "changed_checkpoints": Param(
-            [],
-            type="array",
-            items={"type": "string"},
-            description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
+        "changed_checkpoints": lines(
+            [], "Checkpoints of queries that this release adds, drops or renames on purpose, one a line."
         ),
         "no_way_back": Param(
             False,
@@ -220,34 +217,25 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             description="Take over though the release before may not be able to read what this one writes: the stream "
             "cannot be given back to it then.",
         ),
-        "release": Param(
-            "",
-            type="string",
-            pattern="^([0-9a-fA-F]{4,64})?$",
-            description="Hash, or its first digits, of a stored release: that is deployed as it was, with its own "
-            "version, script and arguments, and none of its files has to be there any more.",
+        "release": optional(
+            "Hash, or its first digits, of a stored release: that is deployed as it was, with its own version, script "
+            "and arguments, and none of its files has to be there any more. Empty: what the fields above say.",
+            pattern=DIGITS,
         ),
-        "rewind": Param(
-            "",
-            type="string",
-            description="Leave it empty: the operation `rewind` fills it in, with where records are read again.",
-        ),
-        "reason": Param(
-            "",
-            type="string",
-            maxLength=MAX_REASON,
-            description="Why; it is written into the stream's history, which many read.",
+        "rewind": optional("Leave it empty: the operation `rewind` fills it in, with where records are read again."),
+        "reason": optional(
+            "Why; it is written into the stream's history, which many read. May be left empty.", maxLength=MAX_REASON
         ),
     }
 
 
 def _arguments(spec: StreamSpec) -> Param:
-    about = "Arguments of the script, one a line" + (
-        "." if spec.upgrade.free_arguments else "; the YAML allows no others (`upgrade.free_arguments`)."
+    about = "Arguments of the script, one a line; empty: none" + (
+        "." if spec.upgrade.free_arguments else ". The YAML allows no others than its own (`upgrade.free_arguments`)."
     )
     # No constant, though `check` refuses others: Airflow looks at the form before every task of a run. After an edit of
     # the YAML it would refuse all that are left of one that has begun, also those that take a bad release back.
-    return Param(list(spec.arguments), type="array", items={"type": "string"}, description=about)
+    return lines(list(spec.arguments), about)
 
 
 def _strategy(spec: StreamSpec) -> Param:
@@ -267,6 +255,6 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         application=_APPLICATION,
         approval=_APPROVAL,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
-        subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
+        subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}{_AGAIN}?",
         notifiers=[ApprovalNotifier(stream=spec)],
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Context, Param
+from airflow.sdk import DAG, Context
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
@@ -15,6 +15,7 @@ from typing_extensions import override
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import CHANGE, WatchStreamsOperator
+from airflow_stream_provider.runbook.form import optional
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
 from airflow_stream_provider.spec.folder import find_file
@@ -135,5 +136,5 @@ def revive_with(operator: type[ReviveStreamOperator], name: str, options: DagOpt
         operator(**task(REVIVE, "revive"), **arguments)
     # After the operator, which would copy them.
     about = "Run of the watch that found the stream without a driver; empty when a person triggers this."
-    dag.params = ParamsDict({"look": Param("", type="string", description=about)})
+    dag.params = ParamsDict({"look": optional(about)})
     return dag

@@ -74,6 +74,7 @@ class Acts:
         self._process = ports.process
         self._run_rehearsal = ports.rehearse
         self._compare = ports.compare
+        self._to_come = ports.to_come
         self._compared_with: str | None = None
         self._freshness = Freshness(ports.stale, ports.clock)
         self._offsets = offsets
@@ -91,12 +92,25 @@ class Acts:
     def wait(self, state: StreamState) -> None:
         """Nothing is asked of this driver: rehearse when the script is ready, restart queries that failed."""
         if self._incarnation not in state.incarnations and self.rehearsal is None:
-            if self._queries.ready:
+            if self._queries.ready and not self._waits_for_more(state):
                 self.background.begin(lambda: self._rehearse(state), rehearses=True)
         elif self._clock.monotonic() - self._last_tend >= TEND_SECONDS:
             self._last_tend = self._clock.monotonic()
-            if not self._unable() and self.running:
+            if self._unable():
+                return
+            if self.running:
                 self._tend()
+            elif self._heartbeat.started_at is not None:  # before, its script sees queries that have not begun
+                self._queries.follow(self._control.progress_of_holder(state))
+
+    def _waits_for_more(self, state: StreamState) -> bool:
+        """Whether the script may start a query yet that the running release's script has started late, too.
+
+        Nothing is waited for while nobody holds: the stream is to run again soon.
+        """
+        waits = self._to_come(self._control.former_queries(state)) if state.holder else ""
+        self._heartbeat.say(waits)
+        return bool(waits)
 
     def _tend(self) -> None:
         due, lost = self._queries.tend()

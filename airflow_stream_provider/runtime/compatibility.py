@@ -12,9 +12,6 @@ QueryFacts = Mapping[str, Any]
 
 # Spark reads or writes the state in another way; all other settings of a checkpoint it keeps by itself.
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-_STARTED_LATER = (
-    " The script of the release before has started it once it held. If this one does so, too, that is intended."
-)
 
 
 def compare_queries(
@@ -26,8 +23,8 @@ def compare_queries(
     """Compare the queries of the running release with a standby's; return (refusals, notes), one sentence each.
 
     :param old: from the holder's `standby` record; of a query that its script started later, only `name` and
-        `checkpoint` are known. The same script (`same_script`) may start such a one late again, or another one
-        early: what it starts, and when, may depend on what it finds.
+        `checkpoint` are known. Such a one, or one that is said to be `late`, may come late again. The same script
+        (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds.
     :param accepted: checkpoints that the deployment's form names as added, dropped or changed on purpose.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
     """
@@ -36,11 +33,12 @@ def compare_queries(
     after = {recorded_form(q["checkpoint"]): q for q in new}
     known = _known(accepted)
     same = any(q.get("same_script") for q in old)
+    missing = {c: q for c, q in before.items() if c not in after and c not in known}
     refusals = [
-        f"The query {before[c]['name']} with checkpoint {c} is not started by this release: "
-        f"its input would not be read any more.{'' if 'sources' in before[c] else _STARTED_LATER}"
-        for c in before
-        if c not in after and c not in known and ("sources" in before[c] or not same)
+        f"The query {query['name']} with checkpoint {c} is not started by this release: "
+        "its input would not be read any more."
+        for c, query in missing.items()
+        if not _late(query)
     ]
     refusals += [
         f"The query {after[c]['name']} has a checkpoint, {c}, that the running release does not have: "
@@ -48,7 +46,13 @@ def compare_queries(
         for c in after
         if before and c not in before and c not in known and not same
     ]
-    notes: list[str] = []
+    notes = [
+        f"The query {query['name']} with checkpoint {c}, which the script of the release before has started late, is "
+        "not started by this one while it stands by: nothing of it was rehearsed. Unless the script starts it once it "
+        "holds, its input is not read any more."
+        for c, query in missing.items()
+        if _late(query) and not same
+    ]
     for checkpoint, query in after.items():
         if checkpoint in known:
             continue
@@ -67,6 +71,16 @@ def compare_queries(
             if key != FORMAT
         ]
     return refusals, notes
+
+
+def late_queries(old: Sequence[QueryFacts], accepted: Sequence[str]) -> dict[str, str]:
+    """Return by checkpoint, as records have it, the names of the queries that a script of these has started late.
+
+    :param old: as in `compare_queries`.
+    :param accepted: as in `compare_queries`: these may have been dropped.
+    """
+    found = {recorded_form(q["checkpoint"]): str(q["name"]) for q in old if _late(q)}
+    return {checkpoint: name for checkpoint, name in found.items() if checkpoint not in _known(accepted)}
 
 
 def on_another_file_system(old: Sequence[QueryFacts], new: Sequence[QueryFacts], accepted: Sequence[str]) -> list[str]:
@@ -93,6 +107,10 @@ def on_another_file_system(old: Sequence[QueryFacts], new: Sequence[QueryFacts],
                 "input again from the start."
             )
     return found
+
+
+def _late(query: QueryFacts) -> bool:
+    return "sources" not in query or bool(query.get("late"))
 
 
 def _known(accepted: Sequence[str]) -> set[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from airflow_stream_provider.checkpoint import Seen, recorded_form
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
@@ -117,6 +117,18 @@ class ControlClient:
         if mine is None or its is None or mine.release.hash != its.release.hash:
             return [*former.queries, *names]
         return [{**query, "same_script": True} for query in (*former.queries, *names)]
+
+    def progress_of_holder(self, state: StreamState) -> Sequence[QueryProgress]:
+        """Return how far the queries are in another driver, which holds; nothing where that is not known.
+
+        :raises ControlUnavailable: its heartbeat cannot be read now.
+        """
+        if state.holder is None or state.holder == self.incarnation:
+            return ()
+        with self._lock:
+            heartbeat = self._log.heartbeat(state.holder)
+        # One from before it held is of an earlier hold of that driver.
+        return () if heartbeat is None or heartbeat.epoch != state.epoch else heartbeat.queries
 
     def seen(self) -> Mapping[str, Seen]:
         """Return by checkpoint what the stream has seen of it, trying again while the log is out of reach."""

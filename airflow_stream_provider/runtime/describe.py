@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import kafka_source
 from airflow_stream_provider.runtime.batch_numbers import counts_once, rows_of, state_of
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.spark_progress import told_of
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
 PINNED_CONF = (
@@ -54,6 +55,7 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
         "fingerprint": fingerprint(plan),
         "conf": {name: conf.get(name, None) for name in PINNED_CONF},
+        "late": query.late,
     }
 
 
@@ -196,4 +198,5 @@ def progress(query: ManagedQuery) -> QueryProgress:
         committed=tuple(source.get("endOffset") for source in body.get("sources", ())),
         state_rows=state_rows,
         state_bytes=state_bytes,
+        spark=told_of(body),
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_stream_provider.checkpoint import real_form
+from airflow_stream_provider.checkpoint import real_form, recorded_form
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
@@ -25,6 +25,8 @@ from airflow_stream_provider.runtime.sinks import check_sink
 
 # A script of which some thread does not wait for a query counts as ready when it has started none for this long.
 QUIET_SECONDS = 15.0
+# For this long where the script of the running release has started a query late that this one has not started yet.
+LATE_SECONDS = 120.0
 # How the names of the runtime's own threads begin, and of nobody else's; all others that begin after the script are the
 # script's.
 OWN_THREADS = "airflow-stream-"
@@ -43,6 +45,8 @@ class Gate:
         self._has_held = False
         # Whether all queries are known: those that a standby rehearses and announces.
         self._known = False
+        # Which ones may come all the same, by their checkpoints as records have them.
+        self._may_come_late: Collection[str] = ()
         # Notified when this driver holds, and when a query ends.
         self._changed = threading.Condition()
         self._terminated: ManagedQuery | None = None
@@ -70,10 +74,29 @@ class Gate:
     @property
     def ready(self) -> bool:
         """Whether the script has started its queries: all of its threads wait, or it has started none for 15 s."""
-        if not self.queries:
-            return False
-        may_start = {thread for thread in self.script_threads() if not _serves_spark(thread)}
-        return may_start <= self._waiting or time.monotonic() - self._last_start >= QUIET_SECONDS
+        return bool(self.queries) and (self._all_wait or self._quiet >= QUIET_SECONDS)
+
+    @property
+    def _all_wait(self) -> bool:
+        return {thread for thread in self.script_threads() if not _serves_spark(thread)} <= self._waiting
+
+    @property
+    def _quiet(self) -> float:
+        return time.monotonic() - self._last_start
+
+    def to_come(self, late: Mapping[str, str]) -> list[str]:
+        """Return the names of the queries that are waited for, of a script that is `ready`, since others were late.
+
+        :param late: by checkpoint, as records have it, the queries that the running release has started late.
+        """
+        if self._all_wait or self._quiet >= LATE_SECONDS:
+            return []
+        here = {recorded_form(query.checkpoint) for query in self.queries}
+        return sorted(name for checkpoint, name in late.items() if checkpoint not in here)
+
+    def may_come_late(self, late: Collection[str]) -> None:
+        """Do not refuse these queries, by their checkpoints, when they come after all were known: so others did."""
+        self._may_come_late = late
 
     @property
     def holds(self) -> bool:
@@ -189,26 +212,31 @@ class Gate:
                 "second once this driver holds.",
                 next_step="Give each query a name of its own (queryName), or none.",
             )
-        elif former is None and self._known and not self._has_held:
+        elif former is None and self._known and not self._has_held and not self._may_come(query):
             raise SpecError(
                 f"The script starts the query {query.label} after it seemed to have started all: it waited for its "
                 f"queries, or had started none for {QUIET_SECONDS:.0f} s.",
                 next_step="Start all queries first, then wait: a standby must know all of them before it takes over.",
             )
+        query.late = bool(self.queries) and self._quiet >= QUIET_SECONDS if former is None else former.late
         if former is not None:
             self.queries[self.queries.index(former)] = query  # the same query, run once more
         else:
             self.queries.append(query)
         self._last_start = time.monotonic()
 
+    def _may_come(self, query: ManagedQuery) -> bool:
+        return recorded_form(query.checkpoint) in self._may_come_late
+
     def _tell_apart(self, added: ManagedQuery, places: Mapping[ManagedQuery, str]) -> None:
-        """Give each query a label of its own. Those of a driver that has held stand in records already, and stay.
+        """Give each query a label of its own. Those of others that stand in records already stay.
 
         :param places: where the checkpoint of each query is, also of the one that is added.
         """
-        for query in [added] if self._has_held else places:
+        recorded = self._has_held or self._known
+        for query in [added] if recorded else places:
             others = [q for q in places if places[q] != places[query]]
-            taken = [(q.label if self._has_held else q.name, q.checkpoint) for q in others]
+            taken = [(q.label if recorded else q.name, q.checkpoint) for q in others]
             query.label = label_of(query.name, query.checkpoint, taken)
 
     def _patch_starts(self) -> None:

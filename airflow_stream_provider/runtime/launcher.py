@@ -184,6 +184,7 @@ def _run(
             rehearse=rehearsal.run,
             compare=rehearsal.compare,
             stale=rehearsal.stale,
+            to_come=rehearsal.to_come,
             spawn=thread.spawn,
         ),
         group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,

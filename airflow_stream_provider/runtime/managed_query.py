@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,11 +15,16 @@ from airflow_stream_provider.checkpoint.location import locate, qualified
 from airflow_stream_provider.checkpoint.read import query_id
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
+from airflow_stream_provider.runtime.spark_progress import SeenProgress
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 
 
 class Observer(Protocol):
     """Whoever must know what the script and the query do; the gate in a driver."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether this driver holds the stream."""
 
     def script_waits(self) -> None:
         """This thread of the script waits for a query."""
@@ -38,8 +43,8 @@ def _id_in(checkpoint: str) -> str | None:
 class ManagedQuery(StreamingQuery):
     """A query that can be started, stopped for a hand-over and started again in one driver.
 
-    The script sees one query that is active from `start()` to the deployment's end. `real` is the last query that
-    Spark started for it; None before the first one.
+    The script sees one query that is active from `start()` to the deployment's end, and its progress goes on over all
+    runs. `real` is the last query that Spark started for it in this hold; None before.
     """
 
     def __init__(self, observer: Observer, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
@@ -53,9 +58,12 @@ class ManagedQuery(StreamingQuery):
         self.real: StreamingQuery | None = None
         # When that was first started in this driver, seconds since 1970.
         self.begun_at: float | None = None
+        # Whether the script started it so long after the one before that it had seemed to have started all.
+        self.late = False
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
-        self._first_run_id = str(uuid.uuid4())
+        self._run_id = str(uuid.uuid4())
+        self._progress = SeenProgress()
         # Held by whoever starts Spark's query or says that it is to be stopped: none may run that is over, since nobody
         # would stop that one. A signal handler may stop a query that its own thread is just stopping.
         self._changing = threading.RLock()
@@ -71,10 +79,27 @@ class ManagedQuery(StreamingQuery):
         with self._changing:
             if self.over or self._stopping:
                 return
+            if self.real is not None:
+                self._progress.keep(self.real)
             self.real = self._start()
             self.begun_at = self.begun_at or time.time()
+            self._run_id = self.real.runId
             self._ids += {self.real.id}.difference(self._ids)
             self._begun.set()
+
+    def forget_run(self) -> None:
+        """Forget the run, which is over: another driver has gone on since, or may have."""
+        if self.real is not None:
+            self._progress.keep(self.real)
+            self.real = None
+
+    def follow(self, body: Mapping[str, Any]) -> None:
+        """Let the script see how far the query is in the driver that holds now; see `SeenProgress.follow`.
+
+        :param body: Spark's progress there, as JSON.
+        """
+        self.forget_run()
+        self._progress.follow(body)
 
     def end(self, error: Exception | None = None) -> None:
         """End the query for good: the script's waits return, or raise the error."""
@@ -117,9 +142,8 @@ class ManagedQuery(StreamingQuery):
 
     @property
     def runId(self) -> str:
-        """Spark's id of the present run; a random one until it first starts."""
-        real = self.real
-        return real.runId if real else self._first_run_id
+        """Spark's id of the last run in this driver; a random one until it first starts."""
+        return self._run_id
 
     @property
     def name(self) -> str:
@@ -133,23 +157,21 @@ class ManagedQuery(StreamingQuery):
 
     @property
     def status(self) -> dict[str, Any]:
-        """Spark's status of the query; on a standby, that it waits to hold the stream."""
+        """Spark's status of the query; on a standby, and after a release, that it waits to hold the stream."""
         real = self.real
-        if real:
+        if real and (self._observer.holds or real.isActive):
             return real.status
         return {"message": "Waiting to hold the stream", "isDataAvailable": False, "isTriggerActive": False}
 
     @property
     def lastProgress(self) -> Any:
-        """Spark's last progress, None while nothing has run here."""
-        real = self.real
-        return real.lastProgress if real else None
+        """Spark's last progress; after a release, the holder's. None while nothing has run here."""
+        return self._progress.last(self.real)
 
     @property
     def recentProgress(self) -> Any:
-        """Spark's recent progress, empty while nothing has run here."""
-        real = self.real
-        return real.recentProgress if real else []
+        """Spark's recent progress, over all runs as `lastProgress`; empty while nothing has run here."""
+        return self._progress.recent(self.real)
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the query ends for good, up to `timeout` seconds; raise the error that ended it.

@@ -112,6 +112,9 @@ class Queries(Protocol):
     def hold(self) -> Sequence[Any]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
 
+    def follow(self, progress: Sequence[QueryProgress]) -> None:
+        """Let the script see how far its queries are in the driver that holds, after this one has."""
+
     def let_go(self) -> None:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
 
@@ -253,6 +256,8 @@ class Ports:
     :param spawn: begins background work.
     :param stale: returns why what was rehearsed may be true no more, as a clause; empty when nothing has changed. May
         take as long as the storage; raises StreamError when this release cannot take over any more.
+    :param to_come: takes the queries of the release that runs, and returns which of them the script, which is ready,
+        may still start, for the heartbeat: those that were started late there. Empty: it is not waited for any.
     """
 
     queries: Queries
@@ -262,3 +267,4 @@ class Ports:
     compare: Compare
     clock: Clock = field(default_factory=MachineClock)
     stale: Callable[[], str] = str
+    to_come: Callable[[Sequence[Mapping[str, Any]]], str] = lambda former: ""

@@ -46,6 +46,8 @@ class QueryGroup:
         self._held: ExitStack | None = None
         # Spark is asked once: a query is as it was built.
         self._quiet: WeakKeyDictionary[ManagedQuery, float | None] = WeakKeyDictionary()
+        # Queries of which the script cannot be told in this driver how far they are in others.
+        self._misread: list[ManagedQuery] = []
         # By label, what its checkpoint has shown when this driver looked last before it held.
         self._shown: dict[str, Seen] = {}
 
@@ -137,9 +139,22 @@ class QueryGroup:
         self._starts.forget()
         queries = self._gate.hold(self._starts.start)
         for query in queries:
-            # The run from an earlier epoch of this driver is out of date: another driver has gone on since.
-            query.real = None
+            query.forget_run()
         return queries
+
+    def follow(self, progress: Sequence[QueryProgress]) -> None:
+        """Let the script see how far its queries are in the driver that holds; see `ManagedQuery.follow`."""
+        told = {checkpoints.recorded_form(each.checkpoint): each.spark for each in progress if each.spark}
+        for query in self._gate.live():
+            body = told.get(checkpoints.recorded_form(query.checkpoint))
+            if body is None or query in self._misread:
+                continue
+            try:
+                query.follow(body)
+            except Exception:
+                # Such as of a Spark of another version. It is no reason to end a driver that may be needed.
+                self._misread.append(query)
+                log.exception("What the driver that holds says of %s cannot be shown to the script", query.label)
 
     def let_go(self) -> None:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""

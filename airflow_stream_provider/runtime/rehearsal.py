@@ -15,7 +15,12 @@ from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointE
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.batch_numbers import again_of, counts_once, summary_of
 from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
-from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
+from airflow_stream_provider.runtime.compatibility import (
+    QueryFacts,
+    compare_queries,
+    late_queries,
+    on_another_file_system,
+)
 from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
@@ -131,6 +136,11 @@ class Rehearsal:
             )
         return {"one_way": self._one_way}
 
+    def to_come(self, former: Sequence[QueryFacts]) -> str:
+        """Return which queries are waited for before the rehearsal; the `to_come` of `Ports`."""
+        names = self._gate.to_come(late_queries(former, self._policy.changed_checkpoints))
+        return f"waiting for the script to start {', '.join(names)}, as the running release did late" if names else ""
+
     def compare(self, former: Sequence[Mapping[str, Any]]) -> None:
         """Compare the queries that were rehearsed with those of another holder than then; the `ports.Compare`.
 
@@ -173,6 +183,7 @@ class Rehearsal:
                 " ".join(refusals),
                 next_step="If this is intended, name the checkpoint in the form's `changed_checkpoints`.",
             )
+        self._gate.may_come_late(late_queries(former, self._policy.changed_checkpoints))
         return notes
 
     def _sweep(self, query: ManagedQuery) -> None:

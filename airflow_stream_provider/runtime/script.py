@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import runpy
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol
 
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.sigterm import Sigterm
+from airflow_stream_provider.runtime.spark_error import message_of
 
 POLL_SECONDS = 0.2
+# What an error does not say to somebody whose script has run elsewhere before.
+PORT_TAKEN = (
+    "Another process on this host has that port; the running driver of this stream may be it, because standby and "
+    "holder run the script at the same time. Let each driver take a port of its own: a free one (0), or one that the "
+    "script makes of its deployment (spark.airflow.stream.deployment in Spark's conf)."
+)
+NOT_HERE = (
+    "The working folder is the driver's own, and empty at first. Name the file in `py_files`, and open it beside the "
+    'script: Path(__file__).with_name("{}"); or give its whole path in a folder that all machines mount.'
+)
+CHILD_DIED = (
+    "What that process said is in the driver's log. One that multiprocessing spawns imports the script anew: what only "
+    'the driver may do belongs below `if __name__ == "__main__":`.'
+)
 
 
 class Ends(Protocol):
@@ -40,7 +57,9 @@ def run_to_end(script: Path, arguments: Sequence[str], gate: Gate, agent: Ends, 
 
     def fails(reason: str, error: BaseException) -> None:
         leave_if_terminated()
-        agent.script_failed(reason, error)
+        hint = hint_for(error)
+        said = f"{reason}: {type(error).__name__}: {message_of(error).rstrip('.')}. {hint}" if hint else reason
+        agent.script_failed(said, error)
 
     def leave_if_terminated() -> None:
         if sigterm.came:
@@ -90,6 +109,15 @@ def run_script(script: Path, arguments: Sequence[str], gate: Gate, fails: Callab
     if not gate.queries:
         why = lost[-1] if lost else RuntimeError("no query was started")
         fails("The script ended without starting a query", why)
+
+
+def hint_for(error: BaseException) -> str:
+    """Return what to do about an error that scripts make for which drivers are not what they knew; empty: nothing."""
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return PORT_TAKEN
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str) and not os.path.isabs(error.filename):
+        return NOT_HERE.format(os.path.basename(error.filename))
+    return CHILD_DIED if isinstance(error, BrokenProcessPool) else ""
 
 
 @contextlib.contextmanager

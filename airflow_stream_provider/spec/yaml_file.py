@@ -116,14 +116,14 @@ class YamlFile:
     def _refusal(self, found: ErrorDetails, model: type[BaseModel]) -> SpecError:
         field: Field = tuple(found["loc"])
         name = str(field[-1]) if field else ""
+        example = _EXAMPLES.get(name, "") if len(field) == 1 else ""
         if found["type"] == "missing":
-            about = _ABOUT.get(name, "")
-            next_step = f"Add `{name}: {_EXAMPLES.get(name, '...')}`{about}."
+            next_step = f"Add `{name}: {example or '...'}`{_ABOUT.get(name, '') if example else ''}."
             return self.error(field, "this field is missing.", next_step=next_step)
         if found["type"] in _KINDS:
             kind = _KINDS[found["type"]]
-            next_step = f"Write {kind}, such as `{name}: {_EXAMPLES[name]}`." if name in _EXAMPLES else f"Write {kind}."
-            return self.error(field, f"is not {kind}.", next_step=next_step)
+            such = f", such as `{name}: {example}`" if example else ""
+            return self.error(field, f"is not {kind}.", next_step=f"Write {kind}{such}.")
         if found["type"] == "extra_forbidden":
             known = _fields_at(model, field[:-1])
             import difflib

@@ -95,6 +95,7 @@ class FakeQueries:
         self.seen: Mapping[str, Seen] = {}
         self.another: StreamError | None = None
         self.proven = False
+        self.told: Sequence[QueryProgress] = ()
         self._did = did
 
     def describe(self) -> list[dict[str, Any]]:
@@ -113,6 +114,9 @@ class FakeQueries:
     def hold(self) -> Sequence[Any]:
         self._did.append("hold")
         return [self]
+
+    def follow(self, progress: Sequence[QueryProgress]) -> None:
+        self.told = progress
 
     def let_go(self) -> None:
         self._did.append("let go")
@@ -222,7 +226,7 @@ class FakeDriver:
         self.queries = FakeQueries(self.did)
         self.process = FakeProcess(self.did, self.clock)
         self.refusal: StreamError | None = None
-        self.changed = ""
+        self.changed = self.to_come = ""
         self.rehearsed: list[Sequence[Any]] = []
         self.summary: Mapping[str, Any] = {"seconds": 1.0}
         self.works: list[FakeWork] = []
@@ -239,6 +243,7 @@ class FakeDriver:
                 clock=self.clock,
                 compare=self._compare,
                 stale=self._stale,
+                to_come=lambda former: self.to_come,
             ),
         )
         self.did.clear()

@@ -48,6 +48,9 @@ class Query:
         self.starts += 1
         self.real = Run()
 
+    def forget_run(self) -> None:
+        self.real = None
+
     def fails(self, error: str) -> None:
         assert self.real is not None
         self.real.isActive, self.real.error = False, ValueError(error)

@@ -84,6 +84,9 @@ class Queries:
     def hold(self) -> Sequence[Any]:
         return [self]
 
+    def follow(self, progress: Sequence[Any]) -> None:
+        return
+
     def let_go(self) -> None:
         return
 

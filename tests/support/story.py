@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
@@ -45,6 +47,17 @@ def declared(deployment: str) -> Record:
     return record("declared", deployment=deployment, release=release, policy={}, reason="")
 
 
+def following(deployment: str) -> Record:
+    """A deployment that is to follow a job without a stream."""
+    one = declared(deployment)
+    release = {**one["release"], "format": FORMAT}
+    return replace(one, fields={**one.fields, "release": release, "policy": {"adopts": True}})
+
+
+def ending(deployment: str, job: str = "driver-1", *, expires: float = 160.0) -> Record:
+    return record("ending", deployment=deployment, job=job, expires=expires, reason="a person wants it")
+
+
 def submitted(deployment: str) -> Record:
     return record("submitted", deployment=deployment, submission=f"driver-{deployment}", cluster="spark_default")
 
@@ -53,8 +66,8 @@ def standby(name: str) -> Record:
     return record("standby", deployment=deployment_of(name), incarnation=name, queries=[{"name": "a"}], rehearsal={})
 
 
-def requested(id: str, to: str | None, *, by: str = "airflow", expires: float = 200.0) -> Record:
-    return record("requested", by=by, request=id, to=to, expires=expires, reason="a person wants it")
+def requested(id: str, to: str | None, *, by: str = "airflow", expires: float = 200.0, **fields: Any) -> Record:
+    return record("requested", by=by, request=id, to=to, expires=expires, reason="a person wants it", **fields)
 
 
 def ready(id: str, name: str) -> Record:
@@ -95,8 +108,8 @@ def retired(deployment: str) -> Record:
     return record("retired", deployment=deployment, reason="not needed")
 
 
-def stopped(id: str, *, by: str = "airflow") -> Record:
-    return record("stopped", by=by, request=id, reason="a person wants it")
+def stopped(id: str, *, by: str = "airflow", **fields: Any) -> Record:
+    return record("stopped", by=by, request=id, reason="a person wants it", **fields)
 
 
 # Where a story stands, as the records that lead there. OLD holds from RUNNING on.
@@ -111,3 +124,7 @@ HANDED_OVER = [*RELEASED, acquired(NEW, "up", 2)]
 TAKEN_BACK = [*RELEASED, acquired(OLD, "up", 2)]
 STOPPING = [*PREPARED, requested("stop", None)]
 STOPPED = [*STOPPING, released(OLD, "stop", None)]
+# An adoption: OLD is to follow a job; the job is about to be ended; it is gone, and OLD was asked.
+FOLLOWING = [following(OLD_DEPLOYMENT), submitted(OLD_DEPLOYMENT), standby(OLD)]
+JOB_ENDING = [*FOLLOWING, ending(OLD_DEPLOYMENT)]
+JOB_GONE = [*JOB_ENDING, requested("adopt", OLD, evidence={"job": "driver-1", "state": "killed"})]

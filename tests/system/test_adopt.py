@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,21 +16,33 @@ from airflow_stream_provider.cli.adopt import adopt_here
 from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
+from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
+from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
-from airflow_stream_provider.planning import adopt, requests
+from airflow_stream_provider.planning import requests
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from airflow_stream_provider.spec.watched import Watched
 from devstack.commits import written_at
 from devstack.stack_stream import QUERIES, StackStream
 from devstack.unmanaged import end_unmanaged, leave, submit_unmanaged, yaml_of
+from tests.support.watched_folder import RECEIVED
 
 
 @pytest.fixture
 def spec(orders: StackStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamSpec:
     """The stream as its YAML says, with what the job runs now."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(orders.stack.cluster.connection))
-    return load_spec(yaml_of(orders, tmp_path, upgrade={"boundary_seconds": "2s"}))
+    return load_spec(
+        yaml_of(
+            orders,
+            tmp_path,
+            upgrade={"boundary_seconds": "2s"},
+            notify=[{"call": "tests.support.watched_folder.receive"}],
+        )
+    )
 
 
 def identity(run: str) -> TaskIdentity:
@@ -54,7 +69,7 @@ def test_a_job_under_load_is_adopted_and_left_again(
 
     # A person errs: the job runs on. Its logs do too, so nobody takes over, and no driver is left beside it.
     with monkeypatch.context() as hurry:
-        hurry.setattr(adopt, "STILL_SECONDS", 0.0)
+        hurry.setattr(requests, "STILL_SECONDS", 0.0)
         hurry.setattr(requests, "ANSWER_SECONDS", 8.0)
         operator = AdoptOperator(task_id="adopt", stream=spec, reason="errs", confirmed_by="Ada", wait_seconds=900)
         operator.hook.create()
@@ -95,6 +110,106 @@ def test_a_job_under_load_is_adopted_and_left_again(
     print(found, "cut off", doubled)
     assert (found.lost, found.duplicated) == (0, 0)
     assert found.duplicated_by_failure <= doubled
+
+
+# Adopts in a process of its own, which is killed like a worker whose machine is lost.
+CUT_OFF = """
+import os, signal, sys
+from pathlib import Path
+from airflow_stream_provider.cli.adopt import adopt_here
+from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
+from airflow_stream_provider.monitoring.incidents import IncidentKind
+from airflow_stream_provider.operators.adopt import AdoptOperator
+from airflow_stream_provider.operators.revive import ReviveStreamOperator
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.spec.stream import load_spec
+
+spec, job, ends = load_spec(Path(sys.argv[1])), sys.argv[2], sys.argv[3] == "after"
+operator = AdoptOperator(task_id="adopt", stream=spec, reason="our first step", job=job, wait_seconds=900)
+hook = operator.hook
+hook.create()
+end = hook.end_job
+
+def dies(id):
+    if ends:
+        end(id)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+hook.end_job = dies
+adopt_here(operator, TaskIdentity("test", "cut-off", "adopt"), "")
+"""
+
+
+def adopt_and_die(spec: StreamSpec, job: str, step: str) -> None:
+    """Adopt by its id, in a process that is killed before or after it has had the job ended."""
+    command = [sys.executable, "-c", CUT_OFF, str(spec.source), job, step]
+    assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
+
+
+def look_until(spec: StreamSpec, looks: int) -> FolderLook:
+    """Look as the watch does, a minute apart; return the last look."""
+    found = look_at_all([Watched(spec)], {}, {})
+    for _ in range(looks - 1):
+        time.sleep(61.0)
+        found = look_at_all([Watched(spec)], found.memory, {})
+    return found
+
+
+@pytest.mark.parametrize("dead", ["the process", "the process and the follower"])
+def test_an_adoption_that_is_cut_off_after_the_job_was_ended_is_told_and_brought_back(
+    orders: StackStream, spec: StreamSpec, dead: str
+) -> None:
+    job = submit_unmanaged(orders)
+    orders.settle()
+    adopt_and_die(spec, job, "after")
+    assert orders.records(Kind.REQUESTED) == []
+    (ending,) = orders.records(Kind.ENDING)
+    assert (ending["job"], ending["reason"]) == (job, "our first step")
+    (follower,) = orders.state.incarnations
+    if dead != "the process":
+        orders.kill(follower)
+    RECEIVED.clear()
+    found = look_until(spec, 2)
+    (alert,) = RECEIVED[""]
+    assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
+    assert f"{job} was to be ended" in str(alert.reasons)
+    assert found.revive == (orders.stream,), "and the watch has a run bring it back"
+    failed = (ending.at, time.time())
+
+    revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
+    assert run_here(revive, TaskIdentity("orders__revive", "run", "revive")).code is Exit.DONE
+    asked = orders.records(Kind.REQUESTED)[-1]
+    assert asked["evidence"] == {"job": job, "state": DriverState.KILLED.value}
+    assert (asked["to"] == follower) is (dead == "the process")
+    orders.settle()
+    recovered = (failed[0], time.time())
+    found_records = orders.audit(failures=(recovered,))
+    assert (found_records.lost, found_records.duplicated) == (0, 0)
+
+
+def test_an_adoption_that_is_cut_off_before_the_job_was_ended_is_told_and_the_job_runs_on(
+    orders: StackStream, spec: StreamSpec
+) -> None:
+    job = submit_unmanaged(orders)
+    orders.settle()
+    adopt_and_die(spec, job, "before")
+    RECEIVED.clear()
+    look_until(spec, 2)
+    (alert,) = RECEIVED[""]
+    assert f"{job} was to be ended" in str(alert.reasons)
+    revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
+    ran = run_here(revive, TaskIdentity("orders__revive", "run", "revive"))
+    assert "nobody has confirmed that it is gone" in ran.said
+    assert orders.cluster.status(job) is DriverState.RUNNING
+    operator = AdoptOperator(task_id="adopt", stream=spec, reason="go on", job=job, wait_seconds=900)
+    operator.deployment = ending_of(orders)
+    assert adopt_here(operator, identity("again"), "").code is Exit.DONE
+    orders.settle()
+
+
+def ending_of(orders: StackStream) -> str:
+    """The deployment that is to follow."""
+    return str(orders.records(Kind.ENDING)[-1]["deployment"])
 
 
 def test_a_checkpoint_that_the_job_does_not_use_is_refused_before_the_job_is_touched(

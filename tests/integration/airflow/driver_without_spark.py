@@ -129,6 +129,9 @@ class Queries:
     def hold(self) -> Sequence[Query]:
         return self._queries
 
+    def follow(self, progress: Sequence[QueryProgress]) -> None:
+        return
+
     def let_go(self) -> None:
         return
 

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 import requests
+from playwright.sync_api import expect
 
 from airflow_stream_provider.planning.foreseen import Foreseen
 from devstack.airflow import Airflow
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
+from tests.support.browser import MILLISECONDS, asks_for, needs_chromium, person_at
 from tests.support.control_root import new_log
 from tests.support.story import HANDED_OVER, NEW, RUNNING, write
 
@@ -146,6 +148,25 @@ def test_page_command_and_form_have_one_answer(site: Site, team: str) -> None:
     else:
         assert "No." in site.page(team, dag)
         assert lines[1].removeprefix("Refused: ") in api.task_log(dag, run, "look")
+
+
+@needs_chromium("the forms of NAME__operate and NAME__upgrade")
+def test_a_form_is_submitted_with_the_mouse(site: Site) -> None:
+    """Its button stayed grey; and a fence by the form went by a person's word, so that the cluster was not asked."""
+    api, operate = site.airflow.api, "anna.orders__operate"
+    with person_at(site.airflow) as person:
+        # As far as the button: nothing runs here that could be upgraded.
+        button = person.open_form("anna.orders__upgrade")
+        person.fill_in({"version": "3"})
+        expect(button).to_be_enabled(timeout=MILLISECONDS)
+        fence = person.trigger(operate, operation="fence", reason="it hangs")
+    assert asks_for(api, fence, operation="fence", reason="it hangs"), fence["conf"]
+    ids = operate, fence["dag_run_id"]
+    wait_for("a look", lambda: api.task_states(*ids).get("look") in ("success", "failed"), 300.0)
+    looked = f"dags/{operate}/dagRuns/{fence['dag_run_id']}/taskInstances/look/xcomEntries/return_value"
+    found = api.call("GET", looked)["value"]
+    assert (found["parts"], found["reason"], found["confirmed_by"]) == (["fence"], "it hangs", "")
+    assert not any("by the word of" in line for line in found["lines"])
 
 
 def test_the_page_shows_what_has_happened_and_leads_to_the_dags(site: Site) -> None:

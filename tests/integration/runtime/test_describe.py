@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from airflow_stream_provider.runtime.describe import (
     fingerprint,
     progress,
 )
+from airflow_stream_provider.runtime.spark_progress import SeenProgress, as_seen, told_of
 from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for
 
@@ -120,3 +122,31 @@ def test_functions_that_spark_does_not_print_are_in_the_fingerprint(spark: Spark
     low, high = (fingerprint(plan._jdf.queryExecution().analyzed()) for plan in made)
     assert low == [f"Aggregate(min,{','.join(['sum'] * 40)})"]
     assert low != high
+
+
+def test_a_script_gets_the_same_of_the_json_in_a_heartbeat_as_of_sparks_own_object(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.json").write_text('{"value": 1}\n')
+    frame = spark.readStream.schema("value long").json(str(tmp_path / "in"))
+    frame = frame.observe("seen", F.count(F.lit(1)).alias("rows")).groupBy("value").count()
+    writer = frame.writeStream.format("noop").outputMode("complete").queryName("counts")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        wait_for("a batch", lambda: query.lastProgress)
+    finally:
+        query.stop()
+    real: Any = query.lastProgress
+    body = json.loads(query._jsq.lastProgress().json())
+    assert type(as_seen(body)) is type(real)
+    assert as_seen(body) == real
+    seen = SeenProgress()
+    seen.keep(query)
+    assert (seen.last(None), seen.recent(None), seen.recent(query)) == (
+        real,
+        query.recentProgress,
+        query.recentProgress,
+    )
+    seen.follow({**told_of(body), "batchId": body["batchId"] + 1})
+    assert seen.last(None) == {**real, "batchId": real["batchId"] + 1}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
-from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.adopt import adopt
 from airflow_stream_provider.planning.condition import Needs
@@ -19,7 +19,8 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
-from tests.support.simulation.airflow import Task
+from tests.support.simulation.airflow import Task, only, retire, take_over
+from tests.support.simulation.invariants import expect
 from tests.support.simulation.machine import Streams, some
 from tests.support.simulation.oracle import PERSON
 from tests.support.simulation.wishes import Ended, Wish
@@ -39,6 +40,8 @@ class OldJob:
     def __init__(self, world: World, *, idle: bool) -> None:
         self.runs = True
         self.idle = idle
+        # The deployment for which somebody has ended it, until the oracle has seen that.
+        self.ended_for = ""
         self._world = world
         self._ended_at = 0.0
 
@@ -85,30 +88,22 @@ class Adopts(Task):
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         return Needs(job=self._job)
 
-    def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
-        """The cluster first, then the log."""
-        view = self._asked() if needs.job else None
-        self.point(doing="look")
-        return replace(super().observe(needs), job=view)
-
     def end_job(self, job: str) -> bool:
-        self._asked()
+        self.ask_about_the_job()
         self.point(doing="end the job")
+        said = [record for record in self.log.history() if record.kind == Kind.ENDING]
+        expect(said and said[-1]["job"] == job, "intent-first", said)
         assert self.world.old_job is not None
         self.world.old_job.end()
+        self.world.old_job.ended_for = self.deployment
         return True
-
-    def _asked(self) -> UnmanagedView:
-        if self.world.cluster_down or self.cut:
-            raise ClusterError("The cluster does not answer.")
-        assert self.world.old_job is not None
-        return self.world.old_job.view
 
 
 class StreamsAdopting(Streams):
-    """Nobody has held the stream, and a job without one runs; all that comes up is to follow it.
+    """Nobody has held the stream, and a job without one runs; what comes up is to follow it.
 
-    That two are not begun side by side is for `check` and `foresee`: here they are, and do no harm either.
+    That two are not begun side by side is for `check` and `foresee`: here they are, and do no harm either. Upgrades
+    that follow no job go on beside them: the log refuses the appointment of their drivers.
     """
 
     @property
@@ -137,14 +132,23 @@ class StreamsAdopting(Streams):
 
     @rule(which=some, schedule=st.binary(max_size=48))
     def hand_over(self, which: int, schedule: bytes = b"") -> None:
-        """No other release is deployed, nor promoted, while the job may run: `check` and `foresee` refuse that."""
+        """An upgrade that was checked before anybody thought of the adoption: its driver is appointed, or is not."""
         if not self.old_job.runs:
             super().hand_over(which, schedule)
+            return
+        busy = any(isinstance(each, Task) and not each.over for each in self.world.actors)
+        if self.oracle.state.follower and not busy:
+            task = self._task(take_over(self.deployments[which % len(self.deployments)]))
+            self.recovery.settle(36)
+            # Who goes on with it later may find no follower, and it is then for the driver to see that the logs move.
+            task.crash()
 
     @rule(release=st.integers(0, 2))
-    @precondition(lambda self: len(self.deployments) < 5 and not self.old_job.runs)
+    @precondition(lambda self: len(self.deployments) < 5)
     def deploy(self, release: int) -> None:
+        self.world.policies, policies = (LONG,), self.world.policies
         super().deploy(release)
+        self.world.policies = policies
 
     @rule(what=st.sampled_from(["hand over", "roll back", "stop", "retire", "give up"]), which=some)
     @precondition(lambda self: self.deployments)
@@ -158,7 +162,16 @@ class StreamsAdopting(Streams):
         self.old_job.end()
 
     def teardown(self) -> None:
+        """The watch brings the stream to run, or people are told; then a person calls off what followed nothing."""
         self.the_old_job_ends()
         for _ in range(10):
             self.world.tick(1.0)
+        self.recovery.heal()
+        self.recovery.drivers_alone()
+        self.recovery.watch(runs=True)
+        self.world.policies = (LONG,)
+        if self.oracle.state.holder is None:
+            for deployment in list(self.oracle.state.deployments.values()):
+                if deployment.adopts and not deployment.ended:
+                    self.recovery.finish(self._task(retire(deployment.id), only(deployment.id)))
         super().teardown()

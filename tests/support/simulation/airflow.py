@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from airflow_stream_provider.clusters import Cluster, DriverState, Job, Whose
+from airflow_stream_provider.clusters import Cluster, DriverState, Job, UnmanagedView, Whose
 from airflow_stream_provider.hooks.drivers import may_be_unsent
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
@@ -179,9 +179,19 @@ class Task(Airflow):
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 lost = self.cluster.lost(deployment)
                 facts[deployment] = DriverFacts(submission, driver, gone, lost)
+        job = self.ask_about_the_job() if needs.job else None
+        if needs.job:
+            self.point(doing="look")
         state, beats, read_at = self.read()
         self.point(doing="judge")
-        return Snapshot("orders", self.now, state, self.log.history(), beats, facts, read_at=read_at)
+        return Snapshot("orders", self.now, state, self.log.history(), beats, facts, read_at=read_at, job=job)
+
+    def ask_about_the_job(self) -> UnmanagedView:
+        """What the cluster says of the job without a stream."""
+        if self.world.cluster_down or self.cut:
+            raise ClusterError("The cluster does not answer.")
+        assert self.world.old_job is not None
+        return self.world.old_job.view
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         try:
@@ -257,9 +267,13 @@ def roll_back(deployment: str) -> Plan:
     return Wish(plan, rolled_back(deployment))
 
 
-def stop() -> Plan:
+def stop(*, restarts: bool = False) -> Plan:
     """As StopStreamOperator."""
-    return Wish(lambda snapshot, identity, outcome: stopping.stop(snapshot, identity, outcome, "wanted"), stopped)
+
+    def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        return stopping.stop(snapshot, identity, outcome, "wanted", restarts=restarts)
+
+    return Wish(plan, stopped)
 
 
 def retire(deployment: str) -> Plan:

@@ -43,7 +43,7 @@ INVARIANTS = {
     "rolled-back-stays": "What a roll-back has put aside is not appointed by the watch.",
     "as-asked": "A task that says it is done has reached what it was started for, or somebody has changed that since; "
     "none gives up a start of which a driver was only lost.",
-    "intent-first": "A task writes `fenced` only after `fencing`.",
+    "intent-first": "A task writes `fenced` only after `fencing`, and ends a job only after `ending`.",
     "heeds-the-fence": "A driver that reads that it was fenced ends in that turn, though a person erred.",
     "holder-commits": "Only the holder by the log commits a batch.",
     "commits-told": "A holder that lets go or fails says truly whether it has committed a batch.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
+from airflow_stream_provider.planning.begun import left_to_its_run
 from airflow_stream_provider.planning.recover import next_try
 from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.simulation.bounds import CLOCKS_SECONDS, TAKE_BACK_BOUND
@@ -41,9 +42,9 @@ class Liveness:
     def rests(self) -> bool:
         """Whether nobody runs the stream, and nobody is to: people have stopped it, and nothing is under way."""
         state = self.oracle.state
-        resting = (
-            state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY) or self._is_tried_in_vain()
-        )
+        # By whoever has asked, and not by what the product makes of that: a phase that nobody wants is no rest.
+        stopped = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
+        resting = (stopped and not self.oracle.wanted) or self._is_tried_in_vain()
         begins = state.phase is StreamPhase.EMPTY and self.people.runs
         return resting and not begins and not self.world.damaged
 
@@ -53,6 +54,10 @@ class Liveness:
         unsubmitted = any(not d.submission and not d.ended for d in state.deployments.values())
         beats = {name: self.oracle.beat(name) for name in state.incarnations}
         return unsubmitted or next_try(Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats))[1] > 0.0
+
+    def left_to_its_run(self, since: float) -> bool:
+        """Whether the stream was stopped for a start, which is under way by the log."""
+        return left_to_its_run(self.oracle.state, since - CLOCKS_SECONDS)
 
     def expect_taken_back(self) -> None:
         """Nobody but the drivers is needed to end what was released, once log and releaser are well."""

@@ -122,7 +122,13 @@ def the_watch_finds_nothing_due(patch: pytest.MonkeyPatch) -> None:
 
 @MUTANTS.found_as("as-asked")
 def a_stop_does_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stop, "stop", lambda snapshot, identity, outcome, reason: Done({}))
+    patch.setattr(stop, "stop", lambda snapshot, identity, outcome, reason, **more: Done({}))
+
+
+@MUTANTS.found_as("runs-again")
+def a_restart_stops_for_good(patch: pytest.MonkeyPatch) -> None:
+    whole = stop.stop
+    patch.setattr(stop, "stop", lambda *rest, restarts, **more: whole(*rest, **more))
 
 
 @MUTANTS.found_as("as-asked")

@@ -21,6 +21,8 @@ FORGER = "somebody"
 PERSON = "on-call"
 # The DAG of the runs that bring the stream back.
 REVIVE = "orders__revive"
+# The DAG of the runs that stop a stream to start it again.
+RESTART = "orders__restart"
 # Between two looks of the watch, with what holds up the second, and the process that acts upon it.
 LATELY_SECONDS = 60.0
 # After so many holders that failed or were fenced without a commit, their release is given up.
@@ -46,7 +48,10 @@ class Oracle:
         self.over: set[str] = set()
         self.ended: set[str] = set()
         self.lost: set[str] = set()
+        # Whether somebody is to run the stream: nobody has stopped it for good, and its script has not ended.
         self.wanted = False
+        # The deployment for which a job without a stream was ended, until somebody holds.
+        self.follows = ""
         self.kinds: dict[str, int] = {}
         # By deployment: the hash of its release, and of which it was declared to be another try.
         self.hashes: dict[str, str] = {}
@@ -99,6 +104,9 @@ class Oracle:
             raise Broken("one-writer", writers)
         if world.old_job is not None and world.old_job.runs and writers:
             raise Broken("after-the-job", writers)
+        if world.old_job is not None and world.old_job.ended_for:
+            self._job_ends(world.old_job.ended_for)
+            world.old_job.ended_for = ""
         # Even before anybody else starts: what writes is known to the log as the holder or as one to be fenced.
         if writers and writers[0] != self.holder and writers[0] not in self.torn:
             raise Broken("known-writer", f"{writers} write, {self.holder} holds")
@@ -115,9 +123,10 @@ class Oracle:
             check(record)
         self._bound_listings(record)
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
-            asked_to_stop = any(r.get("to") is None for id, r in self.asked.items() if id not in self.over)
+            stops = [r for id, r in self.asked.items() if id not in self.over and r.get("to") is None]
             self._note_the_end(record)
-            self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
+            ends = record.kind == Kind.FINISHED and not any(_restarts(r) for r in stops)
+            self.wanted = not (ends or any(not _restarts(r) for r in stops))
             self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):
@@ -186,13 +195,26 @@ class Oracle:
         if _by_watch(r):
             expect(self.wanted or self.holder, "stop-stays", r)
             self._appointed_by_watch(r)
+        if r.get("evidence") is not None:
+            self._job_ends(deployment_of(r["to"]))
         self.asked[r["request"]] = r
+
+    def _ending(self, r: Record) -> None:
+        expect(self.holder is None, "one-holder", r)
+        self._job_ends(r["deployment"])
+
+    def _job_ends(self, deployment: str) -> None:
+        if self.holder is None:
+            self.wanted, self.follows = True, self.follows or deployment
 
     def _appointed_by_watch(self, r: Record) -> None:
         to = deployment_of(r["to"])
         wanted = self.hashes[to]
         silent = self.world.now - self.world.drivers[r["to"]].beat_at
         expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
+        if self.follows:
+            expect(wanted == self.hashes[self.follows], "no-downgrade", f"{to} in place of {self.follows}")
+            return
         expect(wanted in self.proven, "no-downgrade", f"{to} never ran")
         expect(not self._put_aside(to), "rolled-back-stays", r)
         last = deployment_of(self.last or "")
@@ -237,7 +259,7 @@ class Oracle:
             waited = driver.clock - driver.queries.stopped_at
             expect(waited >= driver.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
         self.holder, self.epoch = me, self.epoch + 1
-        self.last = me
+        self.last, self.follows = me, ""
         if deployment_of(me) in self.rewinds:
             self.rewinds.remove(deployment_of(me))
             self._owe(me)
@@ -319,7 +341,8 @@ class Oracle:
         expect(r["request"] not in self.asked, "one-request", r)
         self.asked[r["request"]] = r
         self.over.add(r["request"])
-        self.wanted = False
+        if not _restarts(r):
+            self.wanted, self.follows = False, ""
 
     def _retired(self, r: Record) -> None:
         expect(self.holder is None or deployment_of(self.holder) != r["deployment"], "one-holder", r)
@@ -330,6 +353,11 @@ class Oracle:
 def _saw_it_lost(record: Record) -> bool:
     evidence = record.get("evidence")
     return isinstance(evidence, dict) and evidence.get("driver") == "lost"
+
+
+def _restarts(stop: Record) -> bool:
+    """Whether who has stopped the stream was to start it again."""
+    return stop.by.startswith(f"airflow:{RESTART}/")
 
 
 def _by_watch(record: Record) -> bool:

@@ -23,6 +23,7 @@ from tests.support.simulation.airflow import (
     stopped_ones,
     take_over,
 )
+from tests.support.simulation.oracle import RESTART
 from tests.support.simulation.queries import BAD
 from tests.support.simulation.wishes import Plan
 
@@ -136,12 +137,12 @@ class People:
 
     def restart(self) -> None:
         """Not one of ACTS, but a phase of its own."""
-        plans = [("stop", stop()), ("start", start(f"release-{len(self.tasks) % 3}"))]
+        plans = [("stop", stop(restarts=True)), ("start", start(f"release-{len(self.tasks) % 3}"))]
 
         def needs(snapshot: Snapshot, identity: TaskIdentity) -> Needs:
             return (stopped_ones if identity.task_id == "stop" else nothing_more)(snapshot, identity)
 
-        self.runs.append(Run(self._sim, "orders__restart", plans, needs=needs))
+        self.runs.append(Run(self._sim, RESTART, plans, needs=needs))
 
     def hand_over(self) -> None:
         name = self._a_deployment()

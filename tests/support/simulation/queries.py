@@ -88,6 +88,9 @@ class Queries:
         self.batch = None
         return [self]
 
+    def follow(self, progress: Sequence[QueryProgress]) -> None:
+        return
+
     def let_go(self) -> None:
         return
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.planning.begun import hindrance
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import judge_run
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import Task, stand_by, take_over
 from tests.support.simulation.driver import Driver
@@ -90,10 +94,10 @@ class Recovery:
     def upgrade(self, deployment: str) -> None:
         """A new run of the DAG: standby, hand-over."""
         for number, plan in enumerate((stand_by(deployment, "release-0"), take_over(deployment))):
-            self._finish(Task(self.world, TaskIdentity("orders__upgrade", deployment, f"task-{number}"), plan))
+            self.finish(Task(self.world, TaskIdentity("orders__upgrade", deployment, f"task-{number}"), plan))
         self.settle(6)  # from `acquired` to running queries
 
-    def _finish(self, task: Task) -> None:
+    def finish(self, task: Task) -> None:
         self.until(lambda: task.over)
 
     def runs(self) -> bool:
@@ -105,8 +109,14 @@ class Recovery:
         """Nobody runs the stream, and nobody wants it to run."""
         state = self.oracle.state
         resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
+        resting = (resting and not self.oracle.wanted) or self._is_told_a_person(state)
         alive = {name: driver.lives for name, driver in self.world.drivers.items()}
         return resting and recovery_step(state, alive, self.world.now).action is RecoveryAction.WAIT
+
+    def _is_told_a_person(self, state: StreamState) -> bool:
+        """Whether only a person can go on with an adoption, and the watch tells people so."""
+        left = state.job is not None and bool(hindrance(state, gone=True))
+        return left and judge_run(Snapshot("orders", self.world.now, state), None).health is Health.FAIL
 
     def _able(self, incarnation: str | None) -> bool:
         return live_standby(self.oracle.state, incarnation) and self._well(str(incarnation))

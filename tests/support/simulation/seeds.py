@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
+from airflow_stream_provider.planning.begun import BY_ITSELF_SECONDS
 from tests.support.simulation.bounds import (
     BOUND,
     PATIENT,
@@ -179,6 +180,8 @@ class Simulation:
         self.go(healed + PROMPT, enough)
         if not enough() and self.liveness.waits_by_rule(healed):
             self.go(healed + BOUND, enough)
+        if not enough() and self.liveness.left_to_its_run(healed):
+            self.go(healed + BOUND + BY_ITSELF_SECONDS, enough)
 
     @property
     def _data(self) -> Data:

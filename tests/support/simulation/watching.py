@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring import liveness
 from airflow_stream_provider.monitoring.watch_look import sample_of
 from airflow_stream_provider.planning.condition import Needs
-from airflow_stream_provider.planning.recover import drivers_of_interest, recover
+from airflow_stream_provider.planning.recover import drivers_of_interest, job_of_interest, recover
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, coming_up, recovery_step
 from airflow_stream_provider.planning.revival import due_beside_another, revival_is_due
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -44,7 +44,7 @@ class Revive(Task):
         self._name = name
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        return Needs(drivers=drivers_of_interest(snapshot))
+        return Needs(drivers=drivers_of_interest(snapshot), job=job_of_interest(snapshot))
 
     def again(self) -> Revive:
         return Revive(self.world, self._name)
@@ -109,7 +109,7 @@ class Watch(Airflow):
             self.point()
             try:
                 state = self.log.refresh()
-                step = recovery_step(state, self.alive(state), self.now)
+                step = recovery_step(state, self.alive(state), self.now, job_gone=self._job_is_gone)
                 self.point()
                 getattr(self, f"_{step.action.value}")(state, step)
             except (ControlUnavailable, ClusterError, SeqTaken, RuleBroken):
@@ -120,6 +120,11 @@ class Watch(Airflow):
             return {}
         drivers = {name: self.world.drivers[name].lives for name in state.incarnations}
         return {**drivers, **{name: self._any_lives(name) for name in state.deployments}}
+
+    @property
+    def _job_is_gone(self) -> bool:
+        job = self.world.old_job
+        return job is not None and not job.runs and not (self.world.cluster_down or self.cut)
 
     def _any_lives(self, deployment: str) -> bool:
         return any(d.lives for name, d in self.world.drivers.items() if deployment_of(name) == deployment)
@@ -146,7 +151,8 @@ class Watch(Airflow):
 
     def _request(self, state: StreamState, step: RecoveryStep) -> None:
         expires = self.now + REQUEST_SECONDS
-        wanted = self.record(Kind.REQUESTED, request=f"watch-{state.seq}", to=step.subject, expires=expires)
+        gone = {"evidence": {"job": state.job.id}} if state.job is not None and not state.job.gone else {}
+        wanted = self.record(Kind.REQUESTED, request=f"watch-{state.seq}", to=step.subject, expires=expires, **gone)
         self.log.append(wanted, state.seq)
 
     def _fail(self, state: StreamState, step: RecoveryStep) -> None:

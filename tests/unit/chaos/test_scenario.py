@@ -119,8 +119,10 @@ def test_two_at_once_are_of_two_dags_and_either_may_win(site: Site) -> None:
     assert (upgrade["expected"], "holder" in upgrade) == (EITHER, False)
 
 
-def test_what_was_stopped_is_started_until_it_runs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = SimpleNamespace(phase=StreamPhase.RUNNING, holding_deployment=None)
+@pytest.mark.parametrize("by", ["run-1", "another"])
+def test_what_was_stopped_is_started_until_it_runs(site: Site, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    stop = SimpleNamespace(to=None, by=f"airflow:{OPERATE_DAG}/{by}/stop")
+    state = SimpleNamespace(phase=StreamPhase.RUNNING, holding_deployment=None, requests={"stop": stop})
     monkeypatch.setattr(site.nemesis, "events", SimpleNamespace(state=state))
     asked: list[str] = []
 
@@ -135,6 +137,8 @@ def test_what_was_stopped_is_started_until_it_runs(site: Site, monkeypatch: pyte
     assert asked == ["stop", "start", "start"]
     assert [entry["ended"] for entry in site.ended("operation")] == ["success", "failed", "success"]
     assert len(site.person._taken_down()) == 3
+    rests = {entry["says"] for entry in site.ended("problem")}
+    assert any("rests though nobody has asked for that" in each for each in rests) is (by != "run-1")
 
 
 def test_a_redeployment_is_of_the_release_that_held_before_and_its_run_is_awaited(site: Site) -> None:

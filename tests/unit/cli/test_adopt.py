@@ -12,6 +12,7 @@ import pytest
 from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.planning import adopt, requests
 from airflow_stream_provider.planning.answer import Answered
 from devstack.drivers import wait_for
@@ -38,8 +39,8 @@ def test_a_job_is_ended_by_its_id_once_the_new_driver_stands_by(
     with PlayedDrivers(control):
         assert call("adopt", job=job) == Exit.DONE
     kinds = [record.kind for record in log.records()]
-    assert kinds == ["declared", "submitted", "standby", "requested", "ready", "acquired"]
-    declared, asked = log.records()[0], log.records()[3]
+    assert kinds == ["declared", "submitted", "standby", "ending", "requested", "ready", "acquired"]
+    declared, asked = log.records()[0], log.records()[4]
     assert declared["policy"]["adopts"] is True
     assert asked["evidence"] == {"job": job, "state": "killed"}
     assert cluster.did == [("submit", "driver-1"), ("end", job)]
@@ -99,7 +100,8 @@ def test_a_person_who_gives_up_leaves_no_driver_beside_the_job(
     asked.append(says)
     with PlayedDrivers(control):
         assert call("adopt") == Exit.REFUSED
-    assert [record.kind for record in log.records()] == ["declared", "submitted", "standby", "retired"]
+    kinds = [record.kind for record in log.records()]
+    assert kinds == ["declared", "submitted", "standby", "ending", "stopped", "retired"]
     assert ("end", job) not in cluster.did
 
 
@@ -136,7 +138,7 @@ def test_the_driver_of_somebody_else_is_left_to_him(
         "declared",
         by="airflow:orders__operate/manual__1/stand_by",
         deployment=OLD_DEPLOYMENT,
-        release={"version": "1", "hash": hash_of("x")},
+        release={"version": "1", "hash": hash_of("x"), "format": FORMAT},
         policy={"adopts": True},
         reason="",
     )
@@ -145,6 +147,7 @@ def test_the_driver_of_somebody_else_is_left_to_him(
     with PlayedDrivers(control):
         assert call("adopt") == Exit.REFUSED
     assert not log.refresh().deployments[OLD_DEPLOYMENT].ended
+    assert log.records()[-1].kind == "ending", "it may still follow"
     said = capsys.readouterr().err
     assert f"{OLD_DEPLOYMENT} was brought up by airflow:orders__operate/manual__1/stand_by, and is left" in said
 
@@ -166,7 +169,7 @@ def test_a_driver_that_does_not_answer_is_ended(
         cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
 
     monkeypatch.setattr("tests.support.noting_cluster._Foreign.end", end)
-    monkeypatch.setattr(adopt, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(requests, "STILL_SECONDS", 0.0)
     monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.5)
     yaml = tmp_path / "dags" / "streams" / "orders.yaml"
     yaml.write_text(yaml.read_text() + "upgrade: {boundary_seconds: 1s}\n")

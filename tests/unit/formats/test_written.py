@@ -206,7 +206,7 @@ def test_a_query_as_its_standby_describes_it(loss: Mapping[str, str]) -> None:
         sink="kafka", sink_target="orders-out", options={"kafka.acks": "all"}, trigger={"once": True}
     )
     query: Any = SimpleNamespace(
-        label="out", checkpoint="/data/out", writer=SimpleNamespace(_df=frame), writer_spec=spec
+        label="out", checkpoint="/data/out", writer=SimpleNamespace(_df=frame), writer_spec=spec, late=False
     )
     said = describe(query)
     assert said["fingerprint"] == ["Aggregate(sum)"]

@@ -39,6 +39,7 @@ OUT = QueryProgress(
     state_bytes=400,
     batches=(Batch(6, 99.0, 0.5, 4), Batch(7, 100.0, 0.5, 10)),
     failures=1,
+    spark={"batchId": 7, "sources": [{"endOffset": {"orders": {"0": 10}}}]},
 )
 FULL = Heartbeat(
     counter=9,
@@ -73,7 +74,10 @@ def of(queries: int, partitions: int, *, commits: int = 10, message: str = "It f
     """The heartbeat of a driver of so many queries, which read so many partitions each."""
     offsets = {"orders": {str(partition): 1_234_567_890 for partition in range(partitions)}}
     window = tuple(Commit(100.0 + number, offsets) for number in range(commits))
-    progress = [QueryProgress(f"q{i}", batch=7, committed=(offsets,), commits=window) for i in range(queries)]
+    spark = {"startOffset": offsets, "endOffset": offsets, "latestOffset": offsets}
+    progress = [
+        QueryProgress(f"q{i}", batch=7, committed=(offsets,), commits=window, spark=spark) for i in range(queries)
+    ]
     return Heartbeat(counter=3, message=message, queries=tuple(progress), rehearsal={"seconds": 1.0})
 
 
@@ -83,7 +87,8 @@ def of(queries: int, partitions: int, *, commits: int = 10, message: str = "It f
         (of(120, 200), "the offsets of the last commits"),
         (of(25, 10_000, commits=1), "all offsets"),
         (of(20_000, 1, commits=0), "all that is said of the queries"),
-        (of(1, 1, message="x" * HEARTBEAT_LIMIT), "the offsets of the last commits"),
+        (of(80, 200), "what Spark itself says"),
+        (of(1, 1, message="x" * HEARTBEAT_LIMIT), "what Spark itself says"),
     ],
 )
 def test_a_heartbeat_is_never_too_large_for_its_readers(beat: Heartbeat, left_out: str) -> None:
@@ -94,12 +99,14 @@ def test_a_heartbeat_is_never_too_large_for_its_readers(beat: Heartbeat, left_ou
     assert found.counter == 3
     assert found.message.startswith(f"Left out, to stay below {HEARTBEAT_LIMIT} bytes: {left_out}. {beat.message[:9]}")
     for query in found.queries:
-        assert (query.batch, query.commits) == (7, (Commit(beat.queries[0].commits[-1].at),))
+        before = beat.queries[0].commits
+        commits = before if left_out == "what Spark itself says" else (Commit(before[-1].at),)
+        assert (query.batch, query.commits, query.spark) == (7, commits, {})
         assert query.committed == (() if left_out == "all offsets" else beat.queries[0].committed)
 
 
 def test_nothing_is_left_out_of_a_heartbeat_that_readers_take() -> None:
-    beat = of(90, 200)
+    beat = of(60, 200)
     assert Heartbeat.from_json(beat.to_json(), "x.1") == beat
 
 

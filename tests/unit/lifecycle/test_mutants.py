@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -11,11 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.lifecycle import rules
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning import adopt
 from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_topic, mutants_of_watch
 from tests.support.simulation.adopting import StreamsAdopting
 from tests.support.simulation.driver_process import Jvm
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine_variants import StreamsPutBack
+from tests.support.simulation.mutants import everywhere
 from tests.support.simulation.one_seed import FILE, TOPIC, simulate
 
 MUTANTS = [*mutants_of_drivers.MUTANTS, *mutants_of_log.MUTANTS, *mutants_of_watch.MUTANTS]
@@ -117,4 +122,22 @@ def test_the_model_check_finds_an_appointment_before_the_cluster_has_confirmed_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(UnmanagedView, "gone", True)
+    model_check_says(StreamsAdopting, "after-the-job")
+
+
+def test_the_model_check_finds_a_job_that_is_ended_before_anybody_has_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adopt, "_ending", lambda *rest: None)
+    model_check_says(StreamsAdopting, "intent-first")
+
+
+def test_the_model_check_finds_a_stream_that_rests_after_its_job_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = vars(StreamState)["phase"].fget
+    monkeypatch.setattr(StreamState, "phase", property(lambda self: whole(replace(self, job=None))))
+    model_check_says(StreamsAdopting, "it stands still")
+
+
+def test_the_model_check_finds_another_driver_that_is_appointed_beside_a_follower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    everywhere(monkeypatch, rules.beside_a_follower, lambda state, deployment: False)
     model_check_says(StreamsAdopting, "after-the-job")

@@ -43,7 +43,7 @@ def look(
 
 def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
     found = look(*RUNNING)
-    assert set(found) == {"down", "offsets_group", "rewind", "log", "lag", "lag_unknown"}
+    assert set(found) == {"down", "finished", "offsets_group", "rewind", "log", "lag", "lag_unknown"}
     assert {symptom.health for symptom in found.values()} == {Health.PASS}
 
 
@@ -103,7 +103,7 @@ def test_an_unknown_lag_is_a_kind_of_its_own_and_says_nothing_about_the_lag() ->
 
 
 def test_a_stream_without_kafka_has_no_lag() -> None:
-    assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group", "rewind", "log"}
+    assert set(look(*RUNNING, lag=None)) == {"down", "finished", "offsets_group", "rewind", "log"}
 
 
 def test_a_group_that_cannot_be_committed_to_is_a_symptom() -> None:

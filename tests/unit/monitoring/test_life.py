@@ -15,6 +15,7 @@ from airflow_stream_provider.monitoring.life_event import LifeEvent, What
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
+    JOB_ENDING,
     NEW,
     NEW_DEPLOYMENT,
     OLD,
@@ -145,6 +146,10 @@ def test_each_story_has_its_words(records: list[Record], end: list[str]) -> None
         ([*RUNNING, fenced(OLD), *again(AGAIN), *takes(AGAIN, "r", 2)], "revived"),
         ([*RUNNING, finished(OLD), *again(AGAIN), *takes(AGAIN, "r", 2)], "started"),
         ([*STOPPED, *takes(NEW, "r", 2)], "started"),
+        (
+            [*PREPARED, requested("s", None, by="x/stop", until=9.0), released(OLD, "s", None), *takes(NEW, "r", 2)],
+            "revived",
+        ),
         ([*RUNNING, failed(OLD), stopped("s"), *again(AGAIN), *takes(AGAIN, "r", 2)], "started"),
         (RUNNING, "started"),
     ],
@@ -256,6 +261,19 @@ def test_a_job_that_was_adopted_is_named_with_who_said_that_it_is_gone(evidence:
     asked = replace(asked, fields={**asked.fields, "evidence": evidence})
     found = told([*STARTED, asked, ready("start", OLD), acquired(OLD, "start", 1)])[-1]
     assert (found.what, found.evidence, found.reason) == (What.ADOPTED, evidence, "a person wants it")
+
+
+def test_the_end_of_a_job_and_a_stop_for_a_start_are_told_as_what_they_are() -> None:
+    ended = told(JOB_ENDING)[-1]
+    assert (ended.what, ended.evidence, ended.deployment) == (What.ENDING, {"job": "driver-1"}, OLD_DEPLOYMENT)
+    restart = "airflow:orders__operate/run/"
+    stop = [requested("s", None, by=f"{restart}stop", until=300.0), released(OLD, "s", None)]
+    start = replace(requested("r", NEW), by=f"{restart}start")
+    found = told([*PREPARED, *stop, start, ready("r", NEW), acquired(NEW, "r", 2)])
+    assert [(each.what, each.reason) for each in found[-2:]] == [
+        (What.STOPPED, "To start it again. a person wants it"),
+        (What.STARTED, "a person wants it"),
+    ]
 
 
 def test_that_records_are_read_again_is_told_with_the_time() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.operators.fence import FenceOperator
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -24,6 +27,20 @@ def test_a_person_can_say_that_a_driver_is_dead(spec: StreamSpec, log: ControlLo
     fenced = log.records()[-1]
     assert (fenced.kind, fenced["reason"], fenced["evidence"]) == ("fenced", "The rack burnt down.", {"person": "Ada"})
     assert run(operator)["fenced"] == [OLD]
+
+
+@pytest.mark.parametrize("age", [0.5, -3.0, 29.0])
+def test_a_person_is_not_believed_while_the_driver_beats(spec: StreamSpec, log: ControlLog, age: float) -> None:
+    """What was shown when he said so may be an hour old."""
+    write(log, *BOTH)
+    log.store.put_heartbeat(OLD, Heartbeat(counter=900, at=time.time() - age).to_json())
+    with pytest.raises(AirflowFailException, match=f"{OLD} was alive .* ago, by its heartbeat: it cannot be gone"):
+        run(FenceOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="Ada"))
+    assert log.refresh().holder == OLD
+    log.store.put_heartbeat(OLD, Heartbeat(counter=901, at=time.time() - 3600).to_json())
+    assert run(FenceOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="Ada"))["fenced"] == [
+        OLD
+    ]
 
 
 def test_a_person_speaks_for_every_driver_of_the_deployment(spec: StreamSpec, log: ControlLog) -> None:
@@ -51,3 +68,15 @@ def test_without_a_person_the_driver_is_killed_and_the_cluster_has_to_confirm_it
 def test_a_deployment_that_is_not_known_is_skipped(spec: StreamSpec, log: ControlLog) -> None:
     with pytest.raises(AirflowSkipException, match="There is no deployment 'none'"):
         run(FenceOperator(task_id="t", stream=spec, deployment="none", confirmed_by="Ada"))
+
+
+def test_a_template_of_an_empty_field_is_no_person(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    """Two drivers would write: nobody has made sure of anything, and the cluster would not be asked."""
+    write(log, *BOTH)
+    template = FenceOperator(
+        task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="{{ params.confirmed_by }}"
+    )
+    template.render_template_fields({"params": {"confirmed_by": None}})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(AirflowFailException, match="'None' is what a template makes"):
+        run(template)
+    assert (len(log.records()), cluster.did) == (len(BOTH), [])

@@ -10,9 +10,10 @@ import pytest
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.adopt import STILL_SECONDS, adopt
+from airflow_stream_provider.planning.adopt import ENDING_SECONDS, adopt
 from airflow_stream_provider.planning.conditions import FirstCommits, Pause, RequestOver, StandbyUp
 from airflow_stream_provider.planning.deaths import JobGone
+from airflow_stream_provider.planning.requests import STILL_SECONDS
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -24,9 +25,10 @@ from tests.support.story import (
     STOPPED,
     aborted,
     acquired,
-    declared,
+    ending,
     failed,
     fenced,
+    following,
     ready,
     requested,
     retired,
@@ -40,8 +42,12 @@ GONE = UnmanagedView(JOB, DriverState.KILLED, f"driver {JOB}")
 LINGERS = replace(GONE, remains=Remains(("Executor 0 of app-1 is alive on worker w.",)))
 CUT_OFF = replace(GONE, remains=Remains((), ("Worker w is DEAD, and may run executors.",)))
 LOST = UnmanagedView(JOB, DriverState.LOST)
-FOLLOWS = replace(declared(OLD_DEPLOYMENT), fields={**declared(OLD_DEPLOYMENT).fields, "policy": {"adopts": True}})
+FOLLOWS = following(OLD_DEPLOYMENT)
 STARTED = [FOLLOWS, submitted(OLD_DEPLOYMENT), standby(OLD)]
+SAID = [*STARTED, ending(OLD_DEPLOYMENT, JOB)]
+INTENT = Append(
+    "ending", {"deployment": OLD_DEPLOYMENT, "job": JOB, "expires": 110.0 + ENDING_SECONDS, "reason": "first step"}
+)
 MINE = requested("mine", OLD, by=ME.by)
 SIGN = Wait(SignsOfLife({OLD: 0}, 30.0))
 LIVES = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: True})
@@ -83,10 +89,12 @@ def test_what_another_run_has_declared_just_now_is_submitted_by_that_run() -> No
 
 
 def test_then_the_cluster_ends_the_job_and_confirms_that_it_and_its_executors_are_gone() -> None:
-    assert plan(STARTED, RUNS, LIVES) == EndJob(JOB, JobGone(JOB))
-    assert plan(STARTED, LINGERS) == EndJob(JOB, JobGone(JOB))
-    assert plan(STARTED, CUT_OFF) == Wait(JobGone(JOB))
-    assert plan(STARTED, RUNS, WaitOutcome(Ended.EXPIRED, JOB)) == EndJob(JOB, JobGone(JOB)), "it is ended once more"
+    for job in (RUNS, LINGERS, CUT_OFF):
+        assert plan(STARTED, job, LIVES) == INTENT, "rule 5: what is ended, and why, before it is"
+    assert plan(SAID, RUNS, LIVES) == EndJob(JOB, JobGone(JOB))
+    assert plan(SAID, LINGERS) == EndJob(JOB, JobGone(JOB))
+    assert plan(SAID, CUT_OFF) == Wait(JobGone(JOB))
+    assert plan(SAID, RUNS, WaitOutcome(Ended.EXPIRED, JOB)) == EndJob(JOB, JobGone(JOB)), "it is ended once more"
     step = plan(STARTED, GONE)
     assert isinstance(step, Append)
     assert (step.kind, step.fields["to"], step.fields["reason"]) == ("requested", OLD, "first step")
@@ -103,7 +111,7 @@ def test_before_the_job_ends_its_follower_has_given_a_sign_of_life(named: bool) 
     assert isinstance(silent, GiveUp)
     assert f"{OLD_DEPLOYMENT}, which is to follow the job, gives no sign of life." in str(silent.error)
     for up in (LIVES, WaitOutcome(Ended.REACHED, OLD_DEPLOYMENT)):
-        assert isinstance(plan(STARTED, RUNS, up, named=named), EndJob if named else Done)
+        assert isinstance(plan(SAID, RUNS, up, named=named), EndJob if named else Done)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,11 @@ def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
     assert reserved.about(Ended.UNSENT, NEW_DEPLOYMENT)
     up = condition.check(seen(BOTH, {}), Observations())
     assert up is not None
-    assert up.ended is Ended.REACHED
+    assert (up.ended, up.reason) == (Ended.REACHED, "")
+    # Found by a review: the log of the wait said of one that had failed that it was up and rehearsed.
+    over = condition.check(seen([*starting, failed(None, NEW_DEPLOYMENT)], {}), Observations())
+    assert over is not None
+    assert (over.ended, over.reason) == (Ended.REACHED, "it has ended (failed): it broke: Boom.")
 
 
 def test_a_driver_that_is_there_and_says_nothing_for_a_minute_ends_the_wait() -> None:
@@ -159,7 +163,7 @@ def test_a_request_is_decided_anew_once_somebody_in_it_has_ended(ended: str) -> 
     deployment = deployment_of(ended)
     torn = record("failed", deployment=deployment, incarnation=ended, reason="it broke", boundary="interrupted")
     over = RequestOver("mine", 200.0, (OLD, NEW), 30.0).check(seen([*ASKED, torn], {}), Observations())
-    assert over == WaitOutcome(Ended.REACHED, "mine")
+    assert over == WaitOutcome(Ended.REACHED, "mine", f"{ended} has ended")
 
 
 def behind(records: int) -> LagReport:

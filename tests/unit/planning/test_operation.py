@@ -52,6 +52,8 @@ def test_a_person_has_a_name() -> None:
 def test_a_job_has_one_id() -> None:
     assert check_job(" driver-20261121023732-0002 ") == "driver-20261121023732-0002"
     assert check_job("") == ""
+    with pytest.raises(SpecError, match="'None' is what a template makes"):
+        check_job("None")
     for id in ("driver-1,driver-2", "driver-1 driver-2", "../driver", "a/b", "x" * 300, "$(id)"):
         with pytest.raises(SpecError, match="is not the id of one job"):
             check_job(id)

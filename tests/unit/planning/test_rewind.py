@@ -12,8 +12,9 @@ import pytest
 
 from airflow_stream_provider.lag.report import Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
-from airflow_stream_provider.planning.rewind import PartitionPast, find, moment, near_deletion, read_rewind
+from airflow_stream_provider.planning.rewind import PartitionPast, find, moment, near_deletion, read_again, read_rewind
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC).timestamp()
 TO = datetime(2026, 11, 25, 2, 0, tzinfo=UTC).timestamp()
@@ -173,6 +174,24 @@ def test_a_record_that_is_dated_in_the_future_is_told() -> None:
         "what is behind it is read again for any time that you give."
     )
     assert "of 9999-12-31" in find(TO, {"out": [replace(strange, first=40, log_start=40)]}).problem
+
+
+def test_who_is_asked_sees_how_many_records_each_query_reads_again() -> None:
+    wanted = WantedRewind(NOW, {"out": {"orders": {0: 7, 1: 9}, "new": {0: 0}}, "late": {"orders": {0: 7}}})
+    ends = {"orders": {"0": 72, "1": 8}}
+    beat = Heartbeat(queries=(QueryProgress("out", commits=(Commit(NOW), Commit(NOW, ends))), QueryProgress("late")))
+    unknown = {"records_so_far": "not known", "from_offsets": {"0": 7}}
+    assert read_again(wanted, beat) == {
+        "since": at(NOW),
+        "queries": {
+            "late": {"orders": unknown},
+            "out": {
+                "new": {"records_so_far": "not known", "from_offsets": {"0": 0}},
+                "orders": {"records_so_far": 65, "from_offsets": {"0": 7, "1": 9}},
+            },
+        },
+    }
+    assert read_again(wanted, None)["queries"]["late"] == {"orders": unknown}
 
 
 def test_the_form_of_an_upgrade_takes_what_a_rewind_has_made_and_nothing_else() -> None:

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.answer import Answered
 from airflow_stream_provider.planning.steps import Append, Skip
 from airflow_stream_provider.runbook.adoption import DiscardFollowerOperator, JobEndedOperator
@@ -23,11 +24,12 @@ from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 from tests.support.snapshots import ME, snapshot
-from tests.support.story import declared, standby, submitted, write
+from tests.support.story import ending, following, standby, submitted, write
 from tests.support.tasks import spec_in
 
 TASKS = ("stand_by", "job_ended", "adopt")
 DEPLOYMENT = "orders-1-aaaa"
+RUN = {"ti": SimpleNamespace(dag_id=ME.dag_id, run_id=ME.run_id, task_id="job_ended", map_index=None)}
 
 
 @pytest.fixture
@@ -75,7 +77,7 @@ def test_an_adoption_of_which_something_was_left_has_failed() -> None:
 
 def mine(by: str) -> Record:
     """The record of a follower that is declared by a task or a command."""
-    return replace(declared(DEPLOYMENT), by=by, fields={**declared(DEPLOYMENT).fields, "policy": {"adopts": True}})
+    return replace(following(DEPLOYMENT), by=by)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +114,14 @@ def test_a_person_is_asked_for_an_hour_while_the_follower_lives(
     write(new_log(spec.control, spec.name), mine("x"), submitted(DEPLOYMENT), standby(f"{DEPLOYMENT}.00000001"))
     sent: dict[str, Any] = {}
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **kw: sent.update(kw))
-    context: Any = {"task_instance": SimpleNamespace(id="0197c1de-0000-7000-8000-000000000001")}
-    with pytest.raises(TaskDeferred) as waiting:
-        ended(spec).execute(context)
+    context: Any = {"task_instance": SimpleNamespace(id="0197c1de-0000-7000-8000-000000000001"), **RUN}
+    for _ in range(2):  # a retry says it no more
+        with pytest.raises(TaskDeferred) as waiting:
+            ended(spec).execute(context)
+    last = new_log(spec.control, spec.name).records()[3:]
+    assert [(each.kind, each.by, each["deployment"], each["job"]) for each in last] == [
+        ("ending", f"{ME.run}job_ended", DEPLOYMENT, "")
+    ], "before he is asked"
     assert waiting.value.timeout == timedelta(hours=1) + timedelta(seconds=TRIGGER_GRACE_SECONDS)
     path, waits = waiting.value.trigger.serialize()
     assert path == "airflow_stream_provider.triggers.approval.ApprovalTrigger"
@@ -123,6 +130,21 @@ def test_a_person_is_asked_for_an_hour_while_the_follower_lives(
     broken = ended(spec.model_copy(update={"control": ""}))
     with pytest.raises(StreamError):
         broken.execute(context)
+
+
+def test_whoever_says_no_says_that_the_old_job_goes_on(tmp_path: Path) -> None:
+    spec = spec_in(tmp_path)
+    log = new_log(spec.control, spec.name)
+    write(
+        log, mine(f"{ME.run}stand_by"), submitted(DEPLOYMENT), standby(f"{DEPLOYMENT}.00000001"), ending(DEPLOYMENT, "")
+    )
+    no = {"chosen_options": ["Reject"], "responded_by_user": {"id": "1", "name": "ada"}}
+    context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: None, **vars(RUN["ti"]))}
+    with pytest.raises(AirflowFailException, match="ada said no"):
+        ended(spec).execute_complete(context, no)
+    last = log.records()[-1]
+    assert (last.kind, last["reason"]) == ("stopped", "The old job goes on, by the word of ada.")
+    assert log.refresh().phase is StreamPhase.STOPPED
 
 
 def test_who_says_that_the_job_is_gone_is_known_by_name(tmp_path: Path) -> None:

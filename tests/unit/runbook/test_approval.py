@@ -14,12 +14,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
-from tests.support.story import OLD_DEPLOYMENT, RUNNING, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, write
 
 TRICKY = '--note=`\n```\n| version | 1 |\n<img src="x">'
 RELEASE = {
@@ -120,6 +121,27 @@ def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monke
     asked_in_any_case = {"condition": "Answered", "deployment": "orders-2-1a2b", "holding": "", "limits": None}
     assert waits["condition"] == asked_in_any_case
     assert 1790 < waits["deadline"] - time.time() <= 1800
+
+
+def test_the_approver_sees_what_is_read_again(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was shown nowhere: a yes to a new release was one to records that come out twice."""
+    log = new_log(spec.control, spec.name)
+    write(log, *RUNNING)
+    beat = Heartbeat(1, 0.0, queries=(QueryProgress("enrich", commits=(Commit(0.0, {"orders": {"0": 72}}),)),))
+    log.store.put_heartbeat(OLD, beat.to_json())
+    policy, release = spec.policy(()).to_json(), {**RELEASE, "format": 2}
+    rewind = {"to": 1764000000.0, "queries": {"enrich": {"orders": {"0": 7}}}}
+    declared = make_record(
+        "declared", "t", deployment="orders-2-1a2b", release=release, policy=policy, reason="", rewind=rewind
+    )
+    log.append(declared, log.refresh().seq)
+    sent, _ = asked(spec, monkeypatch, {"verdict": "pass", "reasons": []}, "True")
+    shown = shown_in(sent)
+    assert next(iter(shown)) == "reads_records_again"
+    assert shown["reads_records_again"] == {
+        "since": "2025-11-24 16:00:00 UTC",
+        "queries": {"enrich": {"orders": {"records_so_far": 65, "from_offsets": {"0": 7}}}},
+    }
 
 
 def test_an_approval_without_approvers_still_has_an_end(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:

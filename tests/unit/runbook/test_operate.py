@@ -42,7 +42,7 @@ def test_the_form_offers_every_operation_and_demands_a_reason(dag: DAG) -> None:
             form.get_param(name).resolve()
     with pytest.raises(ParamValidationError):
         form.get_param("reason").resolve("")
-    assert (form["confirmed_by"], form["job"], form["ask"]) == ("", "", True)
+    assert (form["confirmed_by"], form["job"], form["ask"]) == (None, None, True)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_an_edit_of_the_arguments_leaves_the_tasks_of_a_run_that_has_begun(strea
     """Airflow looks at the form before every task; that others are refused is tested with `RequestedRelease.check`."""
     free = SPEC.format(name="free") + "arguments: [--a]\nupgrade: {free_arguments: true}\n"
     (streams / "free.yaml").write_text(free)
-    for name, says in (("orders", "the YAML allows no others"), ("free", "")):
+    for name, says in (("orders", "The YAML allows no others"), ("free", "")):
         form = upgrade(streams, name).params.get_param("arguments")
         assert form.resolve(["-n1"]) == ["-n1"]
         assert says in (form.description or "")
@@ -114,7 +114,7 @@ def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
 
 def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
     dag = upgrade(streams)
-    assert (dag.params["release"], dag.params["reason"]) == ("", "")
+    assert (dag.params["release"], dag.params["reason"]) == (None, None)
     left = {"check": {"release": {"version": "v1"}, "redeployed": False, "rewind": '{"to": 1.0}'}}
     ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
     context: Any = {

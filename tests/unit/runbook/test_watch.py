@@ -48,7 +48,7 @@ def test_a_stream_is_brought_back_by_one_run_or_another_beside_it(tmp_path: Path
     task = dag.get_task("revive")
     assert isinstance(task, ReviveStreamOperator)
     assert task.stream is spec
-    assert dag.params.get_param("look").resolve() == ""
+    assert dag.params.get_param("look").resolve() is None
     assert "Paused, it means: do not bring this stream back." in str(dag.doc_md)
 
 

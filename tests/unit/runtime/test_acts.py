@@ -9,7 +9,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.driver_acts import (
     announce,
@@ -403,3 +403,41 @@ def test_sigterm_lets_a_release_be_written_before_the_exit() -> None:
     driver.agent.offsets.withdraw = meanwhile  # type: ignore[method-assign]
     driver.work()
     assert driver.did == ["let go", QUICK_STOP, "released"]
+
+
+def test_a_driver_that_has_held_shows_its_script_how_far_the_holder_is() -> None:
+    """Found by a review: a released, warm driver showed its script progress that stood still."""
+    driver = FakeDriver(OLD, READY)
+    hand_over(driver)
+    write(driver.log, acquired(NEW, "up", 2))
+    told = (QueryProgress("a", batch=9),)
+    driver.log.beat(NEW, Heartbeat(epoch=2, queries=told))
+    driver.clock.now += 1.0
+    driver.turn()
+    assert driver.queries.told == told
+
+
+def test_one_that_has_never_held_shows_queries_that_have_not_begun() -> None:
+    driver = FakeDriver(NEW, PREPARED)
+    driver.log.beat(OLD, Heartbeat(epoch=1, queries=(QueryProgress("a", batch=9),)))
+    driver.turn(2)
+    assert driver.queries.told == ()
+
+
+def test_a_standby_rehearses_once_the_late_queries_of_the_running_release_have_come() -> None:
+    driver = FakeDriver(NEW, [*RUNNING, *PREPARED[-3:-1]])
+    driver.to_come = "waiting for the script to start b"
+    driver.turn(2)
+    beat = driver.log.heartbeat(NEW)
+    assert beat is not None
+    assert (driver.did, beat.message) == ([], driver.to_come)
+    driver.to_come = ""
+    work(driver)
+    assert driver.did == ["rehearse"]
+
+
+def test_no_late_query_is_waited_for_while_nobody_holds() -> None:
+    driver = FakeDriver(NEW, [*STARTED, *PREPARED[-3:-1]])
+    driver.to_come = "waiting for the script to start b"
+    work(driver)
+    assert driver.did == ["rehearse"]

@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.runtime.control_client import RETRY_SECONDS, ControlClient
 from tests.support.fake_driver import FakeClock, NotingStore
-from tests.support.story import NEW, OLD, OLD_DEPLOYMENT, PREPARED, READY, REQUESTED, aborted, ready, write
+from tests.support.story import NEW, OLD, OLD_DEPLOYMENT, PREPARED, READY, REQUESTED, RUNNING, aborted, ready, write
 
 
 class Back(FakeClock):
@@ -110,6 +110,21 @@ def test_the_peer_has_moved_once_its_heartbeat_grows_after_its_answer_was_read(
     log.beat(NEW, Heartbeat(counter=7))
     assert client.peer_moved(log.state.open_request)
     assert not client.peer_moved(None)
+
+
+def test_the_progress_of_the_holder_is_of_its_present_hold(
+    client: ControlClient, log: ControlLog, store: NotingStore
+) -> None:
+    """A driver that takes back tells of its last hold until it has read that it holds again."""
+    other = ControlClient(ControlLog(store, "orders"), NEW, clock=FakeClock())
+    write(log, *RUNNING)
+    progress = (QueryProgress("a", batch=7),)
+    for epoch, expected in ((0, ()), (1, progress)):
+        log.beat(OLD, Heartbeat(epoch=epoch, queries=progress))
+        assert other.progress_of_holder(log.state) == expected
+    assert client.progress_of_holder(log.state) == (), "it holds itself"
+    store.beats[OLD] = b"{torn"
+    assert other.progress_of_holder(log.state) == ()
 
 
 def test_a_new_request_counts_from_the_beginning(client: ControlClient, log: ControlLog) -> None:

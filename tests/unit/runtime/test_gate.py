@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -226,6 +227,42 @@ def test_a_query_that_comes_after_all_are_known_is_refused_on_a_standby_only() -
     build(gate, "d")
     assert started == [late]
     assert [query.label for query in gate.queries] == ["a", "c", "d"]
+
+
+def test_a_late_query_of_the_running_release_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: a script that starts one after a minute could not be upgraded."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    gate, late = Gate(), {"/data/b": "b", "/data/c": "c"}
+    build(gate, "a")
+    now += gates.QUIET_SECONDS
+    assert (gate.ready, gate.to_come(late), gate.to_come({})) == (True, ["b", "c"], [])
+    build(gate, "b")
+    assert [query.late for query in gate.queries] == [False, True]
+    now += gates.LATE_SECONDS - 1
+    assert gate.to_come(late) == ["c"]
+    now += 1
+    assert gate.to_come(late) == [], "it may never come while this driver stands by"
+
+
+def test_no_late_query_is_waited_for_where_the_whole_script_waits() -> None:
+    gate = Gate()
+    build(gate, "a")
+    gate.script_waits()
+    assert (gate.ready, gate.to_come({"/data/b": "b"})) == (True, [])
+
+
+def test_a_query_that_others_start_late_may_come_after_all_are_known() -> None:
+    gate = Gate()
+    build(gate, "", "/x/checkpoint")
+    gate.all_known()
+    gate.may_come_late({"/data/b", "/y/checkpoint"})
+    build(gate, "b")
+    build(gate, "", "/y/checkpoint")
+    # What stands in a record already stays.
+    assert [query.label for query in gate.queries] == ["checkpoint", "b", "y/checkpoint"]
+    with pytest.raises(SpecError, match="starts the query c after it seemed to have started all"):
+        build(gate, "c")
 
 
 def test_the_holder_starts_what_is_there_and_what_has_not_ended() -> None:

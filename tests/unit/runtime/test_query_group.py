@@ -14,6 +14,7 @@ from airflow_stream_provider import checkpoint
 from airflow_stream_provider.checkpoint import LogEnds, Seen
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.gate import Gate
@@ -104,6 +105,26 @@ def test_a_query_that_stopped_while_its_storage_is_silent_has_missed_its_boundar
     group.restart_in_place()
     assert all(query.real is not None and query.real.isActive for query in queries)
     assert [query.starts for query in queries] == [2, 2, 2]
+
+
+def test_the_script_is_told_how_far_its_queries_are_elsewhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Told(Query):
+        def follow(self, body: Any) -> None:
+            told.append((self.checkpoint, body["batchId"]))
+
+    told: list[Any] = []
+    here, dropped = Told(tmp_path / "a"), Told(tmp_path / "b")
+    gate: Any = Gate()
+    gate.queries += [here, dropped]
+    where = f"file://{here.checkpoint}/"
+    others = (QueryProgress("x", where, batch=7, spark={"batchId": 7}), QueryProgress("y", dropped.checkpoint, batch=7))
+    group = QueryGroup(gate, lambda location: None)
+    group.follow(others)
+    assert told == [(here.checkpoint, 7)]
+    for spark in ({"batch": 8}, {"batchId": 9}):  # what no script can be shown ends no driver, and is logged once
+        group.follow([QueryProgress("x", where, spark=spark)])
+    assert told == [(here.checkpoint, 7)]
+    assert caplog.text.count("cannot be shown to the script") == 1
 
 
 def test_a_query_that_the_script_has_cut_off_counts_at_the_boundary(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list
     """Rehearse queries of these names; return what Spark would have run, and the summary."""
     spec = SimpleNamespace(trigger={}, options={})
     queries = [SimpleNamespace(label=name, checkpoint=str(tmp_path / name), writer_spec=spec) for name in names]
-    gate: Any = SimpleNamespace(all_known=lambda: queries)
+    gate: Any = SimpleNamespace(all_known=lambda: queries, may_come_late=lambda late: None)
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
     made = Noted(gate, Policy.from_json(policy), "orders-1.0000000a", process, others)
@@ -194,11 +194,31 @@ def test_a_stream_that_runs_past_the_gate_is_looked_for_before_and_after(
     assert seen == [2] * looks
 
 
+def test_what_the_running_release_has_started_late_is_waited_for_and_may_come_late(
+    tmp_path: Path, cleaning: set[str]
+) -> None:
+    lines = SimpleNamespace(
+        label="lines", checkpoint=str(tmp_path), writer_spec=SimpleNamespace(trigger={}, options={})
+    )
+    may_come: list[dict[str, str]] = []
+    gate: Any = SimpleNamespace(
+        all_known=lambda: [lines], may_come_late=may_come.append, to_come=lambda late: [*late.values()]
+    )
+    process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
+    nobody: Any = None
+    made = Noted(gate, Policy(changed_checkpoints=("/data/dropped",)), "orders-1.0000000a", process, nobody)
+    former = [{"name": name, "checkpoint": f"/data/{name}"} for name in ("late", "dropped")]
+    assert made.to_come(former) == "waiting for the script to start late, as the running release did late"
+    assert made.to_come(former[1:]) == ""
+    made.run(former, say=lambda message: None)
+    assert may_come == [{"/data/late": "late"}]
+
+
 def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path: Path, cleaning: set[str]) -> None:
     query = SimpleNamespace(
         label="lines", checkpoint=str(tmp_path), writer_spec=SimpleNamespace(trigger={}, options={})
     )
-    gate: Any = SimpleNamespace(all_known=lambda: [query])
+    gate: Any = SimpleNamespace(all_known=lambda: [query], may_come_late=lambda late: None)
     asked: list[str] = []
     process: Any = SimpleNamespace(check_checkpoint=asked.append)
     nobody: Any = None

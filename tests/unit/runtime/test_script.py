@@ -88,6 +88,47 @@ def test_a_script_that_fails_says_why(tmp_path: Path, text: str, reason: str, er
     assert (found[0], repr(found[1])) == (reason, error)
 
 
+@pytest.mark.parametrize(
+    ("text", "error", "hint"),
+    [
+        (
+            "import socket\na, b = socket.socket(), socket.socket()\na.bind(('127.0.0.1', 0))\nb.bind(a.getsockname())",
+            "OSError: [Errno 98] Address already in use. ",
+            "the running driver of this stream may be it",
+        ),
+        (
+            "open('conf/config.yaml')",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'conf/config.yaml'. ",
+            'Path(__file__).with_name("config.yaml")',
+        ),
+        (
+            "from concurrent.futures.process import BrokenProcessPool\nraise BrokenProcessPool('It died.')",
+            "BrokenProcessPool: It died. ",
+            "is in the driver's log",
+        ),
+        ("open('/etc/there-is-no.yaml')", "", ""),
+    ],
+)
+def test_errors_that_say_too_little_come_with_what_to_do(tmp_path: Path, text: str, error: str, hint: str) -> None:
+    class Agent:
+        reason = ""
+
+        def script_failed(self, reason: str, error: BaseException) -> None:
+            self.reason = reason
+            raise Failed
+
+        def script_finished(self) -> None:
+            raise AssertionError("it failed")
+
+    agent = Agent()
+    (tmp_path / "app.py").write_text(text)
+    with pytest.raises(Failed):
+        run_to_end(tmp_path / "app.py", [], started(), agent, lambda: None)
+    assert agent.reason.startswith(f"The script failed: {error}" if error else "The script failed")
+    assert hint in agent.reason
+    assert bool(hint) is (len(agent.reason) > len("The script failed"))
+
+
 @pytest.mark.parametrize("text", ["", "import sys\nsys.exit()", "import sys\nsys.exit(0)"])
 def test_a_script_that_ends_well_is_no_failure(tmp_path: Path, text: str) -> None:
     assert run(tmp_path, text) is None

@@ -180,6 +180,13 @@ def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> No
             8,
             'arguments: is not a list. Write a list, such as `arguments: [--kafka, "host:9092"]`.',
         ),
+        (
+            "lag:",
+            "notify: [{call: a.b, arguments: x}]\nlag:",
+            8,
+            "notify.0.arguments: is not a mapping. Write a mapping.",
+        ),
+        ("lag:", "notify: [{}]\nlag:", 8, "notify.0.call: this field is missing. Add `call: ...`."),
         ("lag:", "notify: people.page\nlag:", 8, "notify: is not a list. Write a list, such as `notify: [{call: "),
         ("lag: {max_records: 10000, max_seconds: 60}", "lag: 60", 8, "lag: is not a mapping. Write a mapping, such as"),
         ("lag:", "\tlag:", 8, ": this line begins with a tab, and YAML takes only spaces there. Put spaces"),

@@ -1,0 +1,95 @@
+"""What somebody has begun by ending a driver or a job: until when he sees to the rest himself, and what hinders others.
+
+After that the watch tells people, and goes on with it where that is safe: no stream rests because a process died.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.clusters import UnmanagedView
+from airflow_stream_provider.lifecycle.rules import beside_a_follower
+from airflow_stream_provider.lifecycle.state import Deployment, StreamState
+
+# For which whoever has stopped a stream to start it again has time between two of his records.
+RESTART_SECONDS = 120.0
+# For which a release that was declared since comes up and is appointed by its own run, before the watch starts another:
+# as long as such a task waits.
+BY_ITSELF_SECONDS = 1500.0
+# After so long people are told that it has not come up yet.
+TELL_SECONDS = 300.0
+FOLLOW_FIRST = (
+    "Adopt that job (`airflow streams adopt`), or call that one off (`airflow streams abort`); then try again."
+)
+
+
+def seen_to(state: StreamState, now: float) -> bool:
+    """Return whether people are not told yet that nobody holds: whoever has begun something goes on with it."""
+    if state.job is not None:
+        return not state.job.doubt and now < state.job.expires
+    return _is_fresh(state, now) or _comes_by_itself(state, now, TELL_SECONDS)
+
+
+def left_to_its_run(state: StreamState, now: float) -> bool:
+    """Return whether no other driver is started yet: the stream was stopped for a start, which is under way."""
+    return _is_fresh(state, now) or _comes_by_itself(state, now, BY_ITSELF_SECONDS)
+
+
+def hindrance(state: StreamState, *, gone: bool = False) -> str:
+    """Return why only a person can go on with an adoption, as sentences; empty where others can, too.
+
+    :param gone: whether the cluster confirms now that the job is gone.
+    """
+    job = state.job
+    if job is None:
+        return ""
+    if job.doubt:
+        return (
+            f"{job.deployment} was to follow {job.id or 'a job'}, which is gone, and did not: "
+            f"{job.doubt.rstrip('.')}. As a rule somebody else writes the checkpoint: end that, then adopt it, or "
+            "start the stream if nobody does."
+        )
+    if job.gone or gone:
+        return ""
+    if job.id:
+        return (
+            f"{job.id} was to be ended, for {job.deployment} to follow it, and nobody has confirmed that it is gone. "
+            "Adopt it again, by its id or by your word that it is gone (`--confirmed-by`); if it is to run on, stop "
+            "the stream."
+        )
+    return (
+        f"A person was asked to end the job that {job.deployment} is to follow, and nobody has said that it is gone. "
+        "Adopt it by your word (`--confirmed-by`); if it is to run on, stop the stream."
+    )
+
+
+def confirmed(found: UnmanagedView) -> dict[str, Any]:
+    """Return the evidence of a job that the cluster confirms to be gone."""
+    return {"job": found.id, "state": found.state.value}
+
+
+def follows_a_job(deployment: str) -> str:
+    """Return why no other driver is brought up, or appointed, beside a deployment that is to follow a job."""
+    return f"{deployment} is to follow a job that may write its checkpoints still."
+
+
+def other_follows(state: StreamState, deployment: str) -> str:
+    """Return why a deployment is not brought up or appointed now: another one is to follow a job; empty: it may be."""
+    return follows_a_job(state.follower) if beside_a_follower(state, deployment) else ""
+
+
+def _is_fresh(state: StreamState, now: float) -> bool:
+    return bool(state.until) and now < state.until
+
+
+def _comes_by_itself(state: StreamState, now: float, seconds: float) -> bool:
+    # Either way: the clock of the machine that declared it may be ahead.
+    return any(abs(now - each.declared_at) < seconds for each in _since(state))
+
+
+def _since(state: StreamState) -> list[Deployment]:
+    """Return what was declared to run the stream since it was stopped for a start, and may come to hold yet."""
+    if not state.until:
+        return []
+    live = (each for each in state.deployments.values() if not each.ended and not each.declared.get("again"))
+    return [each for each in live if each.declared.seq > state.held_to and not state.has_held(each.id)]

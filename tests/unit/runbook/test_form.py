@@ -1,0 +1,120 @@
+"""Every field of every form: the UI keeps its button grey for none that may be left empty, and tasks read nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.param import Param, ParamsDict
+from airflow.sdk.exceptions import ParamValidationError
+
+from airflow_stream_provider.runbook.dags import stream_dags
+from airflow_stream_provider.runbook.form import REQUIRED
+from tests.support.spec_text import SPEC
+
+ROOT = Path(__file__).parents[3]
+MORE = """\
+arguments: [--a, ""]
+kafka: k
+py_files: [apps/b.py]
+upgrade: {approval: true, approvers: [anna], free_arguments: true, on_change: true, schedule: "0 4 * * 0"}
+watch: {schedule: 10s}
+"""
+# What a person has to fill in; all else may be left as it is.
+TO_FILL_IN = {"operate": {"operation", "reason"}, "retire": {"deployment"}}
+
+
+@pytest.fixture(params=["examples", "every option", "no schedule", "unusable"])
+def dags(request: pytest.FixtureRequest, streams: Path) -> dict[str, DAG]:
+    if request.param == "examples":
+        return stream_dags(ROOT / "dags" / "streams")
+    more = {"every option": MORE, "no schedule": "watch: {schedule: null}\n", "unusable": "versoin: 1\n"}[request.param]
+    (streams / "orders.yaml").write_text(SPEC.format(name="orders") + more)
+    return stream_dags(streams, prefix="shop.", tags=["team"], owner="anna", default_args={"retries": 1})
+
+
+def grey(param: Param) -> bool:
+    """Whether Airflow's UI keeps the Trigger button grey (FlexibleForm.tsx, isParamRequired.ts of 3.3)."""
+    type = param.schema.get("type")
+    return bool(type) and "null" not in (type if isinstance(type, list) else [type]) and param.value in (None, "")
+
+
+def test_only_what_says_so_has_to_be_filled_in(dags: dict[str, DAG]) -> None:
+    assert {dag_id.rpartition("__")[2] for dag_id in dags} == {"upgrade", "operate", "retire", "revive", "watch"}
+    for dag_id, dag in dags.items():
+        form = {name: dag.params.get_param(name) for name in dag.params}
+        to_fill_in = TO_FILL_IN.get(dag_id.rpartition("__")[2], set())
+        assert {name for name, param in form.items() if grey(param)} == to_fill_in, dag_id
+        for name, param in form.items():
+            about = param.description or param.schema.get("description_md") or ""
+            assert about.startswith(REQUIRED) == (name in to_fill_in)
+            if name in to_fill_in:
+                with pytest.raises(ParamValidationError):
+                    param.resolve()
+            else:
+                param.resolve()
+                assert param.value != "", f"{name} of {dag_id}"
+
+
+def test_what_was_emptied_is_taken(dags: dict[str, DAG]) -> None:
+    """The UI sends null for a field that was filled in and emptied again, and callers of the REST API may send ""."""
+    for dag in dags.values():
+        for name in dag.params:
+            param = dag.params.get_param(name)
+            if param.value is None and not grey(param):
+                assert (param.resolve(None), param.resolve("")) == (None, "")
+
+
+@pytest.mark.parametrize("nothing", [None, "", "  "])
+def test_tasks_read_nothing_of_what_was_left_empty(dags: dict[str, DAG], nothing: str | None) -> None:
+    for dag_id, dag in dags.items():
+        form = {name: dag.params.get_param(name) for name in dag.params}
+        values = {name: nothing if param.value is None else param.value for name, param in form.items()}
+        values |= {name: "x" for name, param in form.items() if grey(param)}
+        looked = {"lines": [], "parts": [], "deployment": "", "reason": "", "confirmed_by": "", "reads_again": ""}
+        pull = lambda task_ids=None, looked=looked, **more: looked if task_ids == "look" else None  # noqa: E731
+        run = SimpleNamespace(run_type="manual", run_id="manual__1")
+        context: Any = {"params": values, "ti": SimpleNamespace(xcom_pull=pull), "dag_run": run, "run_id": "manual__1"}
+        for task in dag.tasks:
+            if task.is_mapped:
+                continue
+            written = {name: getattr(task, name) for name in task.template_fields}
+            task.render_template_fields(context, dag.get_template_env())
+            for name, template in written.items():
+                if "params." in str(template):
+                    assert "None" not in str(getattr(task, name)), f"{name} of {dag_id}.{task.task_id}"
+
+
+@pytest.mark.parametrize(("said", "yes"), [(None, False), ("", False), (" ", False), ("abcd", True)])
+def test_only_a_form_that_names_a_release_redeploys_one(streams: Path, said: str | None, yes: bool) -> None:
+    dag = stream_dags(streams)["orders__upgrade"]
+    submit: Any = dag.get_task("submit")
+    approve: Any = dag.get_task("approve")
+    params = {**dag.params.dump(), "release": said, "rewind": said}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids=None, key="": None)
+    run = SimpleNamespace(run_type="manual", run_id="manual__1")
+    context: Any = {"params": params, "ti": ti, "dag_run": run, "run_id": "manual__1"}
+    for task in (submit, approve):
+        task.render_template_fields(context, dag.get_template_env())
+    assert submit.redeployed == str(yes)
+    assert ("read records again" in approve.subject) is yes
+
+
+def test_texts_that_were_emptied_are_none(streams: Path) -> None:
+    (streams / "orders.yaml").write_text(SPEC.format(name="orders") + MORE)
+    dag = stream_dags(streams)["orders__upgrade"]
+    check: Any = dag.get_task("check")
+    template = check.arguments
+    for value, read in ((["--a", ""], ["--a", ""]), ([], []), (None, [])):
+        dag.params.get_param("arguments").resolve(value)
+        assert json.loads(check.render_template(template, {"params": {"arguments": value}})) == read
+
+
+def test_a_form_of_plain_texts_would_be_caught() -> None:
+    """The forms of before: what this file looks for is there to be found."""
+    assert grey(ParamsDict({"release": Param("", type="string")}).get_param("release"))
+    assert not grey(ParamsDict({"release": Param(None, type=["null", "string"])}).get_param("release"))
