@@ -72,7 +72,7 @@ def test_the_watch_triggers_what_a_look_has_found_with_a_form_of_its_own(streams
     other: dict[str, Any] = {"trigger_run_id": "any", "conf": {"look": "any", "confirmed_by": "me"}}
     back = ("p.orders__revive", "watch__scheduled__1", {"look": "scheduled__1"})
     assert triggered(streams, trigger_dag_id="p.orders__revive", **other) == back
-    upgrade = ("p.payments__upgrade", "change__2b__payments-1", {})
+    upgrade: tuple[str, str, dict[str, Any]] = ("p.payments__upgrade", "change__2b__payments-1", {})
     assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id=upgrade[1], conf={"version": "9"}) == upgrade
     assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id="any")[1:] == ("change__any", {})
 
