@@ -167,8 +167,6 @@ def test_a_driver_that_is_lost_after_the_end_of_the_job_is_told() -> None:
     step = plan([*STARTED, retired(OLD_DEPLOYMENT)], GONE)
     assert isinstance(step, GiveUp)
     assert "If this provider has ended that job, the watch starts the release again." in str(step.error)
-        step.error
-    )
     step = plan([*STARTED, retired(OLD_DEPLOYMENT)], confirmed_by="Ada")
     assert isinstance(step, GiveUp)
     assert f"The job is gone, by a person's word, and {OLD_DEPLOYMENT}" in str(step.error)
