@@ -138,12 +138,16 @@ def written() -> list[dict[str, Any]]:
     return list(found.values())
 
 
+# What came later is in no file that format 1 has written.
+OF_FORMAT_1 = {kind for kind, format in FORMAT_OF.items() if format == 1}
+
+
 def test_every_kind_is_recorded() -> None:
-    assert {each["kind"] for each in written_records()} == set(FORMAT_OF), WHAT_TO_DO
+    assert {each["kind"] for each in written_records()} == OF_FORMAT_1, WHAT_TO_DO
 
 
 def test_records_of_tasks_watch_and_drivers(written: list[dict[str, Any]]) -> None:
-    assert {each["kind"] for each in written} >= set(FORMAT_OF) - {"finished"}
+    assert {each["kind"] for each in written} >= OF_FORMAT_1 - {"finished"}
     for each in written:
         check_written_record(Record.from_json(json.dumps(each).encode(), 1), MADE_UP)
 

@@ -166,7 +166,7 @@ def test_a_driver_that_did_not_answer_says_that_somebody_else_writes() -> None:
 def test_a_driver_that_is_lost_after_the_end_of_the_job_is_told() -> None:
     step = plan([*STARTED, retired(OLD_DEPLOYMENT)], GONE)
     assert isinstance(step, GiveUp)
-    assert "Nobody runs the stream. Start the stream, or that job again." in str(step.error)
+    assert "If this provider has ended that job, the watch starts the release again." in str(step.error)
     step = plan([*STARTED, retired(OLD_DEPLOYMENT)], confirmed_by="Ada")
     assert isinstance(step, GiveUp)
     assert f"The job is gone, by a person's word, and {OLD_DEPLOYMENT}" in str(step.error)
