@@ -7,6 +7,7 @@ from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
+from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING, judge_run
 
@@ -37,6 +38,7 @@ def symptoms(
     found = {
         IncidentKind.DOWN: _down(snapshot, silent_since),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
+        IncidentKind.QUERY: _queries(snapshot),
         IncidentKind.REWIND: _rewind(snapshot),
         IncidentKind.LOG: _log(snapshot.state, illegal_before),
     }
@@ -58,6 +60,11 @@ def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
         silent_since = max([silent_since, *(record.at for record in snapshot.acquisitions()[-1:])])
     found = judge_run(snapshot, None if silent_since is None else snapshot.at - silent_since)
     return Symptom(found.health, found.reason)
+
+
+def _queries(snapshot: Snapshot) -> Symptom:
+    found = judge_queries(snapshot)
+    return Symptom(found.health, str(found))
 
 
 def _offsets_group(snapshot: Snapshot) -> Symptom:

@@ -57,7 +57,7 @@ class CommitHistory:
         return (
             query
             if query.batch is not None or last is None
-            else replace(last, ended=query.ended, failures=query.failures)
+            else replace(last, ended=query.ended, failures=query.failures, health=query.health)
         )
 
     def _batched(self, query: QueryProgress) -> tuple[Batch, ...]:

@@ -177,7 +177,7 @@ def _run(
         ControlClient(log, incarnation),
         policy,
         Ports(
-            queries=QueryGroup(gate, process.claim),
+            queries=QueryGroup(gate, process.claim, policy.loss_seconds),
             process=process,
             rehearse=rehearsal.run,
             compare=rehearsal.compare,

@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.rewind import Offsets
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+from airflow_stream_provider.runtime.log_starts import put_back
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
@@ -25,10 +26,12 @@ class QueryStarts:
     driver can be stopped and relieved meanwhile.
 
     :param claim: takes a checkpoint location; records this stream as its owner, or raises.
+    :param loss_seconds: how long records that Kafka shows no more are waited for.
     """
 
-    def __init__(self, claim: Callable[[str], None]) -> None:
+    def __init__(self, claim: Callable[[str], None], loss_seconds: float) -> None:
         self._claim = claim
+        self._loss_seconds = loss_seconds
         self._failures: dict[str, QueryFailures] = {}
         # Those that wait for storage or claim, with the batch that they must see there first and whether they must.
         self._waiting: dict[str, tuple[int | None, bool]] = {}
@@ -48,7 +51,7 @@ class QueryStarts:
 
     def failures_of(self, query: ManagedQuery) -> QueryFailures:
         """How the query does in this driver."""
-        return self._failures.setdefault(query.label, QueryFailures())
+        return self._failures.setdefault(query.label, QueryFailures(self._loss_seconds))
 
     def forget(self) -> None:
         """Another hold begins, with other batches to wait for."""
@@ -102,8 +105,13 @@ class QueryStarts:
         if query.real is None:
             self.start(query, *self._waiting.get(query.label, (None, True)))
             return
-        self.failures_of(query).tries()
+        failures = self.failures_of(query)
+        if failures.gone is not None:
+            return  # by now its log may have grown past where it stood, with other records
+        failures.tries()
         try:
+            if failures.loses_since is not None:
+                failures.notes(put_back(query), time.monotonic())
             query.start_real()
         except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
             self.note(query, error)
@@ -132,9 +140,10 @@ class QueryStarts:
 
         :param run: which run has failed, unless it is another one by then; default: whichever it is.
         """
-        failures, away = self.failures_of(query), False
+        failures, away, planned = self.failures_of(query), False, None
         try:
-            batch = checkpoints.boundary(query.checkpoint).commit
+            ends = checkpoints.boundary(query.checkpoint)
+            batch, planned = ends.commit, None if ends.completed else ends.offsets
         except CheckpointError as found:
             batch, away = failures.at_batch, isinstance(found, CheckpointAway)
         if run is not None and query.real is not run:
@@ -142,7 +151,7 @@ class QueryStarts:
         if away:  # which may be why it has failed
             failures.waits(query.label, error, time.monotonic())
         else:
-            failures.fails(query.label, error, batch, time.monotonic())
+            failures.fails(query.label, error, batch, time.monotonic(), planned)
 
     def _start(self, query: ManagedQuery) -> None:
         check_engine(query.label, query.writer_spec)
