@@ -168,7 +168,8 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         code = Code.BAD
     beat = found.holder_heartbeat
     left, notes = undone(state, beat), _notes(beat)
-    ill = " ".join(map(str, queries.ill))
+    # Of one that holds: what goes wrong in it. A standby says there what it does.
+    ill = " ".join(map(str, queries.ill)) or (beat.message if beat else "")
     said = (unreadable, ill, notes, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
     if state.illegal_count or left or notes:

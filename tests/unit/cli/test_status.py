@@ -187,6 +187,14 @@ def test_a_query_that_fails_is_told_with_its_error_and_the_offsets_of_its_batch(
     assert said["alerts"]["ranges"] == [{"source": "orders-3", "start": "100", "end": "250"}]
 
 
+def test_what_goes_wrong_in_the_driver_that_holds_is_shown(spec: StreamSpec) -> None:
+    """Found by a review: nothing showed what a driver says of itself."""
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(counter=1, at=time.time(), message="The runtime cannot go on: KeyError: 'a'"))
+    assert status_of(spec).problem == "The runtime cannot go on: KeyError: 'a'"
+
+
 @pytest.mark.parametrize(
     ("records", "holder", "since", "what", "reason"),
     [
