@@ -13,6 +13,7 @@ from typing import Any
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.newest import Newest
+from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
@@ -167,12 +168,12 @@ def read_status(spec: StreamSpec) -> StreamStatus:
     if queries.ill:
         code = Code.BAD
     beat = found.holder_heartbeat
-    left, notes = undone(state, beat), _notes(beat)
+    late, left, notes = _late(found, sign), undone(state, beat), _notes(beat)
     # Of one that holds: what goes wrong in it. A standby says there what it does.
     ill = " ".join(map(str, queries.ill)) or (beat.message if beat else "")
-    said = (unreadable, ill, notes, illegal_records(state), left, last.problem if last else "", stale)
+    said = (unreadable, late, ill, notes, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
-    if state.illegal_count or left or notes:
+    if state.illegal_count or left or late or notes:
         code = Code.worst((code, Code.WARN))
     return StreamStatus(
         spec.name,
@@ -193,6 +194,15 @@ def _notes(beat: Heartbeat | None) -> str:
     """Return what its driver says of queries for the rest of its hold; people were told of it at once."""
     found = (query.health.note for query in beat.queries if query.health) if beat else ()
     return " ".join(note for note in found if note)
+
+
+def _late(found: Snapshot, sign: SignOfLife) -> str:
+    """Return a sentence when the holder has given no sign of life for longer than its lease; it is not lost yet."""
+    age, holder = sign.silent_seconds, found.state.holder
+    lease = found.lease([holder]) if holder else 0.0
+    if sign.phase != StreamPhase.RUNNING or age is None or age < lease:
+        return ""
+    return f"Its driver has given no sign of life for {duration(age)}, longer than its lease of {duration(lease)}."
 
 
 def _since(log: ControlLog, state: StreamState) -> float | None:

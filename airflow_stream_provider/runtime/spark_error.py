@@ -116,7 +116,9 @@ def _sources(text: str) -> Iterator[tuple[str, Any]]:
 def _by_partition(offset: Any) -> dict[tuple[str, int], int] | None:
     """Return the offsets of a Kafka source; None for any other."""
     found = kafka_offsets(json.dumps(offset)) if isinstance(offset, Mapping) else None
-    return found and {(topic, partition): end for topic, of in found.items() for partition, end in of.items()}
+    if found is None:
+        return None
+    return {(topic, partition): end for topic, of in found.items() for partition, end in of.items()}
 
 
 def _brief(offset: Any) -> str:
