@@ -73,10 +73,10 @@ def put_back(query: ManagedQuery) -> str:
             f"Batch {found.batch} of {query.label} cannot be corrected: {error.strerror or error}.",
             next_step="Check that the checkpoint's storage is up, not full, and open to the driver's user.",
         ) from error
-    read = ", ".join(f"{topic}-{p} up to {end}" for topic, of in found.begins.items() for p, end in of.items())
+    now = ", ".join(f"{topic}-{partition} up to {end}" for (topic, partition), end in ends.items())
     return (
         f"Kafka showed an earlier end of what {query.label} reads for a moment ({', '.join(found.ended)}), and shows "
-        f"more again ({read}): it goes on there. If a broker has lost records, or the topic was made anew, those "
+        f"more again ({now}): it goes on where it was. If a broker has lost records, or the topic was made anew, those "
         "written there since, at lower offsets, are not read: look at the brokers' logs."
     )
 

@@ -54,7 +54,8 @@ class QueryFailures:
     :param since: its first failure, or wait, after it last got on; None: it gets on.
     :param tried: how often it has failed since then.
     :param loses_since: since when it fails because Kafka shows records no more; None: it does not.
-    :param gone: the error of such a query that is not tried any more: no others of the driver are ended with it.
+    :param loss: the last error that said so.
+    :param gone: whether it is not tried any more for that; the others of the driver go on.
     :param failure: why it has failed.
     :param batch: the batch that has failed; None: none was planned, or it is not known.
     :param note: what a person should know of it for the rest of the hold, since `noted_at`.
@@ -73,7 +74,8 @@ class QueryFailures:
     since: float | None = None
     tried: int = 0
     loses_since: float | None = None
-    gone: Exception | None = None
+    loss: Exception | None = None
+    gone: bool = False
     failure: Failure = field(default_factory=lambda: Failure(""))
     batch: int | None = None
     note: str = ""
@@ -87,13 +89,18 @@ class QueryFailures:
         """This driver, which holds, goes on after this commit."""
         self.count = self.total = self.waited = 0
         self.began_at = self.at_batch = batch
-        self.gone, self.note, self.noted_at = None, "", 0.0
+        self.gone, self.note, self.noted_at = False, "", 0.0
         self.gets_on()
 
     def gets_on(self) -> None:
         """A run after its last failure has committed, or has found that there is nothing to do."""
         self.since, self.tried, self.failure, self.batch = None, 0, Failure(""), None
         self.loses_since = None
+
+    @property
+    def loses(self) -> bool:
+        """Whether it has failed for that as often as a release may that has never committed."""
+        return self.loses_since is not None and self.count >= ATTEMPTS
 
     def prove(self, batch: int | None) -> None:
         """Its last commit is this one now."""
@@ -121,7 +128,7 @@ class QueryFailures:
         attempts = CONCURRENT_ATTEMPTS if concurrent else ATTEMPTS
         given_up = self.count >= attempts and not self.proven
         if self.loses_since is not None:
-            self.gone = error if given_up or now - self.loses_since >= self.loss_seconds else None
+            self.loss, self.gone = error, now - self.loses_since >= self.loss_seconds
         elif any(sign in text for sign in INCURABLE) or given_up:
             self.lost = error
         wait = back_off(self.count, at_once=concurrent)

@@ -66,7 +66,9 @@ class QueryGroup:
     def progress(self) -> tuple[QueryProgress, ...]:
         """Ask Spark how far each query is, and say how it does."""
         found = [(query, self._starts.failures_of(query), progress(query)) for query in self._gate.queries]
-        for query, failures, _ in found:
+        for query, failures, said in found:
+            if said.batch is not None:
+                failures.prove(said.batch)
             # What it says of a run that has failed is older than the failure.
             if failures.since is not None and not failures.retry_at and query.has_got_on:
                 failures.gets_on()
@@ -311,8 +313,8 @@ class QueryGroup:
                     continue
                 if failures.lost is not None:
                     return [], (_why(query, failures), failures.lost)
-                if failures.gone is not None:
-                    gone.append((_why(query, failures), failures.gone))
+                if failures.loss is not None and (failures.gone or (failures.loses and not self._starts.proven)):
+                    gone.append((_why(query, failures), failures.loss))
                     continue
             if time.monotonic() >= failures.retry_at:
                 due.append(query)

@@ -106,7 +106,7 @@ class QueryStarts:
             self.start(query, *self._waiting.get(query.label, (None, True)))
             return
         failures = self.failures_of(query)
-        if failures.gone is not None:
+        if failures.gone:
             return  # by now its log may have grown past where it stood, with other records
         failures.tries()
         try:

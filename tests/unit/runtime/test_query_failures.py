@@ -197,6 +197,21 @@ def test_records_that_kafka_shows_no_more_are_waited_for_and_take_no_other_query
         tries_in(group, two, clock, 500.0)  # nothing is left that runs
 
 
+def test_a_query_waits_for_its_log_too_that_has_not_committed_in_a_driver_that_has(tmp_path: Path, clock: Time) -> None:
+    """As after a hand-over: the batch that the driver before had planned is the first of this one."""
+    gate: Any = Gate()
+    queries = Query(tmp_path / "one"), Query(tmp_path / "two")
+    for query, name in zip(queries, ("one", "two"), strict=True):
+        query.label = name
+        query.commits(7)
+        gate.queries.append(query)
+    group = QueryGroup(gate, lambda location: None, 120.0)
+    group.start(group.hold(), {})
+    queries[1].commits(8)
+    assert group.has_committed()
+    assert tries_in(group, queries[0], clock, 100.0) > 5
+
+
 def test_a_batch_that_runs_again_ends_the_wait_for_the_log(tmp_path: Path, clock: Time) -> None:
     group, one, _ = two_of_them(tmp_path, 60.0)
     for batch in range(1, 20):
