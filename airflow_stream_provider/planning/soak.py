@@ -126,7 +126,7 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
     watched = snapshot.state.deployments[deployment]
     # A person or a roll-back retired it: the holder tells which of them.
     ended = "" if watched.ended in (None, DeploymentEnd.RETIRED) else watched.ended.value
-    ill, doubt = _ill(snapshot, limits)
+    ill, doubt = ill_queries(snapshot, limits)
     return SoakLook(
         holding=snapshot.holding or None,
         ended=ended,
@@ -205,7 +205,7 @@ def _superseded(snapshot: Snapshot, deployment: str, run: str) -> str:
     return f"{snapshot.holding or 'Another release'} took over since." if first.source else ""
 
 
-def _ill(snapshot: Snapshot, limits: SoakLimits) -> tuple[str, str]:
+def ill_queries(snapshot: Snapshot, limits: SoakLimits) -> tuple[str, str]:
     """Return what is wrong with queries by the release's fault, and what may be by another's."""
     away = limits.lag is not None and snapshot.lag is None
     found = judge_queries(snapshot).ill

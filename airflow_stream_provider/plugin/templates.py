@@ -130,8 +130,8 @@ Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }
 {% for query in status.queries %}{% set health = query.health %}
 <tr><td>{{ query.name }}</td>
 {% if health is none %}<td>not known</td><td></td><td></td>
-{% else %}<td>{{ health.state }}{% if health.seconds %} for {{ health.seconds | duration }},
-{{ health.failures }} times{% endif %}</td>
+{% else %}<td>{{ health.state }}{% if health.seconds %} for {{ health.seconds | duration }}{% endif %}
+{%- if health.failures %}, {{ health.failures }} times{% endif %}</td>
 <td>{{ query.batch if health.batch is none else health.batch }}</td>
 <td>{{ health.error }} {{ health.cause }}{% if health.reads %}
 <div class="small">{{ health.reads }}</div>{% endif %}</td>{% endif %}</tr>
