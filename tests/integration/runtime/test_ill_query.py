@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -82,7 +83,8 @@ def test_one_of_three_queries_fails_for_ever(stream: HandRunStream, orders: Orde
     (told,) = watch.look()
     found = health(stream, "alerts")
     assert found.state == "retrying"
-    assert "ValueError: bad record 40, password=***" in f"{found.error} {found.cause}"
+    raised = re.search(r"ValueError: bad record \d+, password=\*\*\*", f"{found.error} {found.cause}")
+    assert raised is not None
     assert found.batch is not None
     (read,) = found.ranges
     assert read.source.startswith("FileStreamSource[")
@@ -92,7 +94,7 @@ def test_one_of_three_queries_fails_for_ever(stream: HandRunStream, orders: Orde
     assert (told.open, told.stream) == (True, "orders")
     for said in (told.text, status.problem, watch.page().replace("&#34;", '"')):
         assert "alerts" in said
-        assert "ValueError: bad record 40, password=***" in said
+        assert raised[0] in said
         assert str(found.batch) in said
         assert read.end in said
         assert "hunter2" not in said
