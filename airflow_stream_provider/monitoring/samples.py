@@ -65,6 +65,7 @@ class LagSample:
     :param illegal: records of the control log that break a rule, in all.
     :param illegal_at: the last look that found more of them than the one before; None: none did.
     :param ill: queries that are ill, with their states.
+    :param by: id of the DAG whose look it was; empty: not known.
     :param earlier: queries of which Kafka has deleted records, as they were measured last, where this look could not.
     """
 
@@ -83,6 +84,7 @@ class LagSample:
     illegal_at: float | None = None
     earlier: Mapping[str, QuerySample] = field(default_factory=dict)
     ill: Mapping[str, str] = field(default_factory=dict)
+    by: str = ""
 
     @property
     def good(self) -> bool:
@@ -128,6 +130,7 @@ class LagSample:
             "illegal_at": self.illegal_at,
             "ill": dict(self.ill),
             "earlier": {name: query.to_json() for name, query in self.earlier.items()},
+            "by": self.by,
         }
 
     @classmethod
