@@ -44,7 +44,7 @@ from airflow_stream_provider.checkpoint.read import (
 )
 from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, plan_rewind
 from airflow_stream_provider.checkpoint.step_back import StepBack, stepped_back
-from airflow_stream_provider.checkpoint.visible import await_commit, list_anew
+from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_anew, look
 from airflow_stream_provider.checkpoint.whole import check_whole
 
 __all__ = [
@@ -54,12 +54,13 @@ __all__ = [
     "LogEnds",
     "Owner",
     "Rewind",
+    "Seen",
     "Source",
     "StateTooLarge",
     "StatefulOperator",
     "StepBack",
     "apply_rewind",
-    "await_commit",
+    "await_seen",
     "boundary",
     "check_location",
     "check_owner",
@@ -74,6 +75,7 @@ __all__ = [
     "list_anew",
     "local_path",
     "locate",
+    "look",
     "merged",
     "normal_form",
     "one_way",

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogReplaced,
@@ -25,7 +26,7 @@ from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.background import Background
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ends import described, ends_before
+from airflow_stream_provider.runtime.ends import described
 from airflow_stream_provider.runtime.freshness import Freshness
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
@@ -146,6 +147,7 @@ class Acts:
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
+        self._queries.check_seen(self._control.seen())
         why = self._freshness.why_again()
         if why:
             log.warning("Rehearsing again before the hand-over: %s", why)
@@ -186,7 +188,6 @@ class Acts:
 
     def start(self, state: StreamState) -> None:
         """Start all queries in the background; this driver holds the stream."""
-        before = ends_before(state)
         due = due_rewind(state, self._incarnation)
         gone_back = due is not None and (due.mark, state.epoch) == self._went_back
         queries = self._queries.hold()
@@ -198,10 +199,11 @@ class Acts:
             self._heartbeat.rewind, self._heartbeat.rewind_undone = "", False
 
         def begin() -> None:
+            seen = self._control.seen()
             if due is not None and not gone_back:
-                self._go_back(queries, due, before.committed)
+                self._go_back(queries, due, seen)
                 self._went_back = None if self._heartbeat.rewind_undone else (due.mark, state.epoch)
-            self._queries.start(queries, before.committed, required=before.required)
+            self._queries.start(queries, seen)
 
         try:
             self.background.begin(begin)
@@ -209,7 +211,7 @@ class Acts:
             # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
             self.fail("The queries could not be started", error)
 
-    def _go_back(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> None:
+    def _go_back(self, queries: Sequence[Any], due: DueRewind, seen: Mapping[str, Seen]) -> None:
         """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
         It fails for that only where its own deployment was asked, as no driver would ever start again otherwise; and
@@ -218,7 +220,7 @@ class Acts:
         """
         try:
             # Never empty: who asks for another one waits for what became of this.
-            said = self._queries.rewind(queries, due, committed)
+            said = self._queries.rewind(queries, due, seen)
             self._heartbeat.rewind = said or "No query had to go back any more."
         except ControlLogReplaced:
             raise
@@ -318,6 +320,7 @@ class Acts:
                 self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
             rehearsal = self._run_rehearsal(former, say=self._heartbeat.say)
+            self._queries.check_seen(self._control.seen())
         except StreamError as error:
             self.fail(str(error), error)
         else:

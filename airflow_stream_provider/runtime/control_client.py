@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from airflow_stream_provider.checkpoint import recorded_form
+from airflow_stream_provider.checkpoint import Seen, recorded_form
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
+from airflow_stream_provider.runtime.ends import seen_before
 from airflow_stream_provider.runtime.ports import Clock
 
 T = TypeVar("T")
@@ -116,6 +117,15 @@ class ControlClient:
         if mine is None or its is None or mine.release.hash != its.release.hash:
             return [*former.queries, *names]
         return [{**query, "same_script": True} for query in (*former.queries, *names)]
+
+    def seen(self) -> Mapping[str, Seen]:
+        """Return by checkpoint what the stream has seen of it, trying again while the log is out of reach."""
+
+        def ask() -> Mapping[str, Seen]:
+            with self._lock:
+                return seen_before(self._log.state, self.incarnation, self._log.heartbeat)
+
+        return self.patiently(ask)
 
     def peer_moved(self, request: Request | None) -> bool:
         """Whether the appointed standby's heartbeat moved since this driver first saw its `ready` (rule 3).

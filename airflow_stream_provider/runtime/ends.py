@@ -1,38 +1,93 @@
-"""Where the queries stopped: how a holder's last record says it, and what the next one makes of that. Pure."""
+"""Where the queries stopped, as a holder's last record says it, and what the stream has seen of its checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from airflow_stream_provider.lifecycle.record import by_checkpoint
+from airflow_stream_provider.checkpoint import Seen, normal_form, recorded_form
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.ports import QueryEnd
 
-
-class EndsBefore(NamedTuple):
-    """What the next holder must see of the one before, for `Queries.start`.
-
-    :param committed: by checkpoint, the last batch that was committed there.
-    :param required: whether it is an error when that does not show: after a hand-over.
-    """
-
-    committed: Mapping[str, int]
-    required: bool
+# So many holders are asked, newest first: one that has died before its first commit knows only what it rehearsed on.
+HOLDERS = 5
 
 
 def described(ends: Mapping[str, QueryEnd]) -> dict[str, Any]:
     """Return where the queries stopped, as the control log says it."""
     return {
-        name: {"batch": end.batch, "boundary": end.boundary.value, "checkpoint": end.checkpoint}
+        name: {
+            "batch": end.batch,
+            "boundary": end.boundary.value,
+            "checkpoint": end.checkpoint,
+            **({"id": end.id} if end.id else {}),
+        }
         for name, end in ends.items()
     }
 
 
-def ends_before(state: StreamState) -> EndsBefore:
-    """Return where the last holder stopped, as far as the log says it."""
+def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str], Heartbeat | None]) -> dict[str, Seen]:
+    """Return by checkpoint, in its recorded form, what a driver can know that the stream has seen of it.
+
+    What was seen before a person named a checkpoint as changed does not count, but for who ran the stream since then.
+
+    :param incarnation: the driver that asks.
+    :param heartbeat: returns that of an incarnation; None: there is none.
+    :raises ControlUnavailable: a heartbeat cannot be read now.
+    """
+    changed = _changed(state, deployment_of(incarnation))
+    found: dict[str, Seen] = {}
+    told: set[str] = set()
     request = next(reversed(list(state.requests.values())), None)
-    handed_over = request is not None and bool(request.ends)
-    # After a stop, SIGTERM or a failure, too, this machine may not see the last commits yet.
-    ends = request.ends if request is not None and handed_over else state.ends
-    return EndsBefore(by_checkpoint(ends), handed_over)
+    if request is not None and incarnation in (request.to, request.source):
+        # Whoever hands over has just seen it.
+        found.update(_in_record(request.ends.values()))
+        told.update(place for place, seen in found.items() if seen.batch is not None)
+    held = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: -i.epoch)[:HOLDERS]
+    # Whose hold ended last, and who holds now.
+    ended, holds = [driver.id for driver in (held if state.holder is None else held[1:])[:1]], state.holder
+    me = state.incarnations.get(incarnation)
+    mine = {place for place, _ in _in_record(() if me is None else me.queries)}
+    for driver in {driver.id: driver for driver in ([] if me is None else [me]) + held}.values():
+        since, said = driver.announced, list(_in_record(driver.queries))
+        if not mine or not mine <= told:
+            beat = heartbeat(driver.id) or Heartbeat()
+            said += [(recorded_form(q.checkpoint), Seen(q.id, q.batch)) for q in beat.queries if q.checkpoint]
+            if driver.id in ended:
+                said += _in_record(state.ends.values())
+            if driver.id != incarnation and driver.id in (holds, *ended):
+                since = max(since, beat.seq)  # a copy is not put back under a driver that holds
+        for place, seen in said:
+            if since >= changed.get(place, 0):
+                found[place] = seen.and_then(found.get(place, Seen()))  # who was asked before has seen it later
+    return {place: seen for place, seen in found.items() if seen != Seen()}
+
+
+def _changed(state: StreamState, mine: str) -> dict[str, float]:
+    """Return the checkpoints that were named as changed, and since which record the newest of these deployments is up.
+
+    :param mine: the deployment of the driver that asks; of others only those count that have held.
+    """
+    found: dict[str, float] = {}
+    for each in state.deployments.values():
+        # One that is run again was named as changed when it was run first.
+        if each.declared.get("again") or (each.previous is None and each.id != mine):
+            continue
+        since = min((driver.announced for driver in state.of_deployment(each.id)), default=math.inf)
+        for name in each.policy.changed_checkpoints:  # a person writes a path as the script has it
+            for place in (normal_form(name), recorded_form(name)):
+                found[place] = max(since, found.get(place, 0))
+    return found
+
+
+def _in_record(said: Any) -> Iterator[tuple[str, Seen]]:
+    """Yield what ends, or the queries of a `standby` record, say of checkpoints; others may have written anything."""
+    for each in said:
+        place = each.get("checkpoint") if isinstance(each, Mapping) else None
+        if isinstance(place, str) and place:
+            batch, identity = each.get("batch"), each.get("id")
+            seen = Seen(identity if isinstance(identity, str) else "", batch if isinstance(batch, int) else None)
+            yield recorded_form(place), seen

@@ -151,9 +151,10 @@ def _run(
     from airflow_stream_provider.runtime.answering_store import AnsweringStore
     from airflow_stream_provider.runtime.consumer_group import ConsumerGroup
     from airflow_stream_provider.runtime.control_client import ControlClient
-    from airflow_stream_provider.runtime.driver_control import open_owners
+    from airflow_stream_provider.runtime.driver_control import open_owners, within_reach
     from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
+    from airflow_stream_provider.runtime.guarded_files import GuardedFiles
     from airflow_stream_provider.runtime.jvm import wait_for_answers
     from airflow_stream_provider.runtime.owner_watch import OwnerWatch
     from airflow_stream_provider.runtime.ownership import Ownership
@@ -173,8 +174,9 @@ def _run(
     gate = Gate()
     thread = AgentThread()
     rehearsal = Rehearsal(gate, policy, incarnation, process, others)
+    control = ControlClient(log, incarnation)
     agent = Agent(
-        ControlClient(log, incarnation),
+        control,
         policy,
         Ports(
             queries=QueryGroup(gate, process.claim, policy.loss_seconds),
@@ -192,6 +194,8 @@ def _run(
 
     gate.install(agent.guard, unusable)
     ungated.install(unusable)
+    guarded = GuardedFiles(options.stream, lambda: gate.holds, lambda: control.state.last_driver)
+    guarded.install(within_reach(lambda: control.former_queries(control.state)))
     OwnerWatch(lambda: process.claimed, ownership.mark, agent.holds, unusable).start()
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)

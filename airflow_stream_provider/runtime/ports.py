@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
@@ -39,12 +40,14 @@ class QueryEnd:
     :param running_tasks: tasks of an interrupted batch that were still running when the wait for them ended; their
         writes may still arrive. A query's own thread that still runs counts as one.
     :param checkpoint: its location, as the script gave it.
+    :param id: Spark's id of the query; empty: not known.
     """
 
     completed: bool
     batch: int | None
     running_tasks: int = 0
     checkpoint: str = ""
+    id: str = ""
 
     @property
     def quiet(self) -> bool:
@@ -112,12 +115,17 @@ class Queries(Protocol):
     def let_go(self) -> None:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
 
-    def start(self, queries: Sequence[Any], committed: Mapping[str, int], *, required: bool = True) -> None:
-        """Start these queries side by side on their real checkpoints.
+    def start(self, queries: Sequence[Any], seen: Mapping[str, Seen]) -> None:
+        """Start these queries side by side on their real checkpoints, and others of the script from now on.
 
-        :param committed: by checkpoint, the last batch that the former holder committed; it must be seen there first.
-        :param required: default True: it is an error when it is not seen in time. After a stop a person may have put an
-            older copy of the checkpoint there: then the queries start all the same.
+        :param seen: by checkpoint, what anybody of the stream has seen of it; it must be there.
+        :raises StreamError: one cannot start, or its checkpoint is another one or an older copy.
+        """
+
+    def check_seen(self, seen: Mapping[str, Seen]) -> None:
+        """Check that each checkpoint is the one that was seen; note what it shows for `describe`.
+
+        :raises StreamError: one is another one, or an older copy.
         """
 
     def check_rewind(self, wanted: WantedRewind) -> None:
@@ -126,10 +134,10 @@ class Queries(Protocol):
         :raises StreamError: one of them cannot, or there is none of that name.
         """
 
-    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def rewind(self, queries: Sequence[Any], due: DueRewind, seen: Mapping[str, Seen]) -> str:
         """Let queries that are not started yet begin at earlier records; all of them, or none unless a storage fails.
 
-        :param committed: as in `start`.
+        :param seen: as in `start`.
         :return: which ones go back, and how far, for a person; empty: none has to.
         :raises StreamError: one of them cannot go back.
         """

@@ -104,7 +104,7 @@ class QueryFailures:
 
     def prove(self, batch: int | None) -> None:
         """Its last commit is this one now."""
-        self.proven = self.proven or batch != self.began_at
+        self.proven = self.proven or _later(batch, self.began_at)
 
     def fails(self, label: str, error: Exception, batch: int | None, now: float, planned: int | None = None) -> None:
         """It has failed after this commit.
@@ -114,7 +114,7 @@ class QueryFailures:
         text = str(error)
         self.waited = 0
         self.prove(batch)
-        if batch != self.at_batch:
+        if _later(batch, self.at_batch):
             self.count, self.at_batch = 0, batch
             self.gets_on()
         self.count += 1
@@ -179,6 +179,11 @@ class QueryFailures:
             self.note,
             noted,
         )
+
+
+def _later(batch: int | None, before: int | None) -> bool:
+    """Whether there is a commit since then: logs that have vanished are none."""
+    return batch is not None and (before is None or batch > before)
 
 
 def back_off(count: int, *, at_once: bool = False) -> float:

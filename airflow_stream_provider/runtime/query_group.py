@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
-from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -25,6 +26,8 @@ from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
 from airflow_stream_provider.runtime.query_starts import QueryStarts
 from airflow_stream_provider.runtime.side_by_side import side_by_side
+
+T = TypeVar("T")
 
 # How long the end of queries that are cut off inside a batch is waited for; whatever runs on then is fenced.
 CUT_SECONDS = 10.0
@@ -43,6 +46,8 @@ class QueryGroup:
         self._gate = gate
         self._starts = QueryStarts(claim, loss_seconds)
         self._held: ExitStack | None = None
+        # By label, what its checkpoint has shown when this driver looked last before it held.
+        self._shown: dict[str, Seen] = {}
 
     @property
     def ready(self) -> bool:
@@ -60,8 +65,26 @@ class QueryGroup:
         return self._held is not None
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return what the `standby` record says of each query."""
-        return [describe(query) for query in self._gate.queries]
+        """Return what the `standby` record says of each query, and what its checkpoint has shown in the rehearsal."""
+        shown = ((query, self._shown.get(query.label, Seen())) for query in self._gate.queries)
+        return [{**describe(query), "id": seen.id, "batch": seen.batch} for query, seen in shown]
+
+    def check_seen(self, seen: Mapping[str, Seen]) -> None:
+        """Check that each checkpoint is the one that was seen; note what it shows for `describe`.
+
+        :raises CheckpointError: one is another one or an older copy, or cannot be read. Of one whose storage is away
+            nothing is known, and its query waits for that.
+        """
+        known = _by_place(seen)
+
+        def check(query: ManagedQuery) -> None:
+            place = checkpoints.real_form(query.checkpoint)
+            try:
+                self._shown[query.label] = checkpoints.await_seen(query.checkpoint, known.get(place, Seen()))
+            except CheckpointAway as error:
+                log.warning("What the checkpoint of %s shows is not known: %s", query.label, error)
+
+        side_by_side(check, self._gate.queries)
 
     def progress(self) -> tuple[QueryProgress, ...]:
         """Ask Spark how far each query is, and say how it does."""
@@ -90,7 +113,7 @@ class QueryGroup:
         """
         found: dict[str, QueryEnd] = {}
         for query in self._gate.queries:
-            _read_end(query, found)
+            self._read_end(query, found)
         return found
 
     def has_committed(self) -> bool:
@@ -118,21 +141,16 @@ class QueryGroup:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
         self._gate.let_go()
 
-    def start(self, queries: Sequence[ManagedQuery], committed: Mapping[str, int], *, required: bool = True) -> None:
-        """Start these side by side on their real checkpoints, each once the batch in `committed` is seen there.
+    def start(self, queries: Sequence[ManagedQuery], seen: Mapping[str, Seen]) -> None:
+        """Start these side by side on their real checkpoints, each once what was seen of it is there.
 
         One whose storage is away waits for it: `tend` names it again and again.
 
-        :param required: whether it is an error when the checkpoint does not show that batch within a minute; else it is
-            started then.
-        :raises StreamError: one cannot start, or its checkpoint does not show that batch.
+        :param seen: by checkpoint; it counts for what the script adds later, too.
+        :raises StreamError: one cannot start, or its checkpoint is another one or an older copy.
         """
-        last = _by_place(committed)
-
-        def start(query: ManagedQuery) -> None:
-            self._starts.start(query, last.get(checkpoints.real_form(query.checkpoint)), required)
-
-        side_by_side(start, queries)
+        self._starts.expect(seen)
+        side_by_side(self._starts.start, queries)
 
     def check_rewind(self, wanted: WantedRewind) -> None:
         """Check that the queries can go back, and that Kafka answers and has the records; they may run meanwhile, in
@@ -144,16 +162,16 @@ class QueryGroup:
             checkpoints.check_rewindable(query.checkpoint)
             check_still_there(query, wanted.queries[query.label])
 
-    def rewind(self, queries: Sequence[ManagedQuery], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def rewind(self, queries: Sequence[ManagedQuery], due: DueRewind, seen: Mapping[str, Seen]) -> str:
         """Let queries that are not started yet begin at earlier records; none does if one of them cannot go back.
 
         Where it is owed, those are left out that have other checkpoints by now, or are gone.
 
         :return: which ones go back, and how far; empty: none has to.
-        :raises StreamError: one of them cannot, its checkpoint does not show the batch in `committed`, the log does not
-            say where it stood, or the storage fails: then some may have gone back.
+        :raises StreamError: one of them cannot, its checkpoint is not the one in `seen`, the log does not say where it
+            stood, or the storage fails: then some may have gone back.
         """
-        last, stood = _by_place(committed), _by_place(due.stood)
+        known, stood = _by_place(seen), _by_place(due.stood)
         plans = []
         for query in _named(queries, due.wanted, all_of_them=not due.owed):
             place, to = checkpoints.real_form(query.checkpoint), due.wanted.queries[query.label]
@@ -167,7 +185,9 @@ class QueryGroup:
                     next_step="See that the stream runs, and look how far it is (`airflow streams lag`). Then give the "
                     "command again.",
                 )
-            plan = self._starts.plan_rewind(query, to, due.mark, after, max(after, last.get(place, after)))
+            plan = self._starts.plan_rewind(
+                query, to, due.mark, after, known.get(place, Seen()).and_then(Seen("", after))
+            )
             if plan.files:
                 check_still_there(query, to)
                 plans.append((query.label, plan))
@@ -191,7 +211,7 @@ class QueryGroup:
             if run.isActive:  # one that has failed is not ended by this stop
                 self._gate.hide_end(run)
             try:
-                return replace(stop_at_boundary(run, seconds), checkpoint=query.checkpoint)
+                return self._starts.end_of(query, stop_at_boundary(run, seconds))
             except BoundaryMissed as missed:
                 if run.isActive:
                     self._gate.show_end(run)
@@ -228,7 +248,7 @@ class QueryGroup:
 
         def cut(query: ManagedQuery) -> None:
             # Before and after: the stop may never return.
-            _read_end(query, found)
+            self._read_end(query, found)
             try:
                 if query.real is not None and query.real.isActive:
                     self._gate.hide_end(query.real)
@@ -236,7 +256,7 @@ class QueryGroup:
             except Exception:
                 # Such as by py4j, of a JVM that is going: the driver ends as interrupted all the same.
                 log.exception("%s could not be stopped inside its batch", query.label)
-            _read_end(query, found)
+            self._read_end(query, found)
 
         cuts = [
             threading.Thread(target=cut, args=(query,), name=f"airflow-stream-{query.label}", daemon=True)
@@ -331,14 +351,19 @@ class QueryGroup:
         self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
         self.restart([query for query in self._gate.hold(self._starts.start) if query.real is None])
 
+    def _read_end(self, query: ManagedQuery, found: dict[str, QueryEnd]) -> None:
+        with suppress(CheckpointError):
+            logs = checkpoints.boundary(query.checkpoint)
+            found[query.label] = self._starts.end_of(query, QueryEnd(logs.completed, logs.commit))
+
 
 def _why(query: ManagedQuery, failures: QueryFailures) -> str:
     batch = "" if failures.batch is None else f" in batch {failures.batch}"
     return f"The query {query.label} failed{batch} and no restart cures it"
 
 
-def _by_place(batches: Mapping[str, int]) -> dict[str, int]:
-    return {checkpoints.real_form(location): batch for location, batch in batches.items()}
+def _by_place(found: Mapping[str, T]) -> dict[str, T]:
+    return {checkpoints.real_form(location): each for location, each in found.items()}
 
 
 def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind, *, all_of_them: bool = True) -> list[ManagedQuery]:
@@ -350,9 +375,3 @@ def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind, *, all_of_them
             next_step="Rewind the queries that this release has, by their names.",
         )
     return found
-
-
-def _read_end(query: ManagedQuery, found: dict[str, QueryEnd]) -> None:
-    with suppress(CheckpointError):
-        logs = checkpoints.boundary(query.checkpoint)
-        found[query.label] = QueryEnd(logs.completed, logs.commit, checkpoint=query.checkpoint)

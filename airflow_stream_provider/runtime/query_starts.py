@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, ControlUnavailable, StreamError
+from airflow_stream_provider.checkpoint import Seen
+from airflow_stream_provider.checkpoint.visible import STALE_SECONDS
+from airflow_stream_provider.lifecycle.errors import (
+    CheckpointAway,
+    CheckpointBroken,
+    CheckpointError,
+    ControlUnavailable,
+    StreamError,
+)
 from airflow_stream_provider.lifecycle.rewind import Offsets
+from airflow_stream_provider.runtime.describe import progress
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
@@ -16,6 +27,8 @@ from airflow_stream_provider.runtime.log_starts import put_back
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
+
+log = logging.getLogger(__name__)
 
 
 class QueryStarts:
@@ -33,8 +46,12 @@ class QueryStarts:
         self._claim = claim
         self._loss_seconds = loss_seconds
         self._failures: dict[str, QueryFailures] = {}
-        # Those that wait for storage or claim, with the batch that they must see there first and whether they must.
-        self._waiting: dict[str, tuple[int | None, bool]] = {}
+        # Labels of those that wait for storage or claim.
+        self._waiting: set[str] = set()
+        # By real place, what was seen of a checkpoint before its query started in this hold; None until that is known.
+        self._seen: dict[str, Seen] | None = None
+        # By real place, the query that was started there last in this hold.
+        self._begun: dict[str, ManagedQuery] = {}
         # By label the thread that notes a failure, for as long as it does.
         self._noting: dict[str, threading.Thread] = {}
         self.gaps = Gaps()
@@ -56,34 +73,55 @@ class QueryStarts:
     def forget(self) -> None:
         """Another hold begins, with other batches to wait for."""
         self._waiting.clear()
+        self._begun.clear()
+        self._seen = None
 
-    def start(self, query: ManagedQuery, batch: int | None = None, required: bool = True) -> None:
+    def expect(self, seen: Mapping[str, Seen]) -> None:
+        """Let no query start in this hold on a checkpoint that is not the one that was seen."""
+        self._seen = {checkpoints.real_form(location): each for location, each in seen.items()}
+
+    def seen(self, query: ManagedQuery) -> Seen:
+        """Return what the stream has seen of the query's checkpoint, as far as this driver knows."""
+        place = checkpoints.real_form(query.checkpoint)
+        found, run = (self._seen or {}).get(place, Seen()), self._begun.get(place)
+        if run is None:
+            return found
+        found = found.and_then(Seen(batch=self.failures_of(run).at_batch))
+        try:
+            last = progress(run)
+        except Exception as error:  # noqa: BLE001 - such as by py4j, of a JVM that is going
+            log.warning("What Spark says of %s is not known: %s", query.label, error)
+            return found
+        return found.and_then(Seen(last.id, last.batch))
+
+    def end_of(self, query: ManagedQuery, end: QueryEnd) -> QueryEnd:
+        """Return where a query stopped, by its logs and by what was seen: they may have been removed meanwhile."""
+        seen = self.seen(query).and_then(Seen(batch=end.batch))
+        return replace(end, batch=seen.batch, id=seen.id, checkpoint=query.checkpoint)
+
+    def start(self, query: ManagedQuery) -> None:
         """Start a query on its real checkpoint, or note that it waits for its storage or its claim.
 
-        :param batch: the last batch that the former holder committed, which must be seen first; default: not known.
-        :param required: see `checkpoint.await_commit`.
-        :raises StreamError: it cannot start, its checkpoint does not show that batch, or the driver's user may not use
-            the claims.
+        :raises StreamError: it cannot start, its checkpoint is not the one that was seen, or the driver's user may not
+            use the claims.
         """
         try:
-            if batch is not None:
-                checkpoints.await_commit(query.checkpoint, batch, required=required)
             self._start(query)
         except TopicDenied:
             raise  # a person has to change something
         except (CheckpointAway, ControlUnavailable) as error:
-            self._waiting[query.label] = (batch, required)
+            self._waiting.add(query.label)
             self.failures_of(query).waits(query.label, error, time.monotonic())
         else:
-            self._waiting.pop(query.label, None)
+            self._waiting.discard(query.label)
 
-    def plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, after: int, batch: int) -> checkpoints.Rewind:
+    def plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, after: int, seen: Seen) -> checkpoints.Rewind:
         """Return how a query goes back before it starts on its real checkpoint.
 
-        :param batch: must be seen there first, as in `start`.
-        :raises StreamError: it cannot, or its checkpoint does not show that batch; see `checkpoint.plan_rewind`.
+        :param seen: must be there first, as in `start`.
+        :raises StreamError: it cannot, or its checkpoint is not the one that was seen; see `checkpoint.plan_rewind`.
         """
-        checkpoints.await_commit(query.checkpoint, batch)
+        checkpoints.await_seen(query.checkpoint, seen)
         self._claim(query.checkpoint)
         checkpoints.list_anew(query.checkpoint)
         return checkpoints.plan_rewind(query.checkpoint, to, mark, after)
@@ -97,22 +135,25 @@ class QueryStarts:
 
         Whoever follows would not know any more what the former holder committed.
         """
-        batch, required = self._waiting.get(query.label, (None, False))
-        return QueryEnd(True, batch, checkpoint=query.checkpoint) if required and batch is not None else None
+        end = self.end_of(query, QueryEnd(True, None)) if query.label in self._waiting else None
+        return end if end is not None and end.batch is not None else None
 
     def again(self, query: ManagedQuery) -> None:
-        """Start a query that has failed, or one that has waited."""
+        """Start a query that has failed, or one that has waited.
+
+        :raises CheckpointBroken: its checkpoint is not the one that it was: nothing cures that.
+        """
         if query.real is None:
-            self.start(query, *self._waiting.get(query.label, (None, True)))
+            self.start(query)
             return
-        failures = self.failures_of(query)
-        if failures.gone:
+        if self.failures_of(query).gone:
             return  # by now its log may have grown past where it stood, with other records
-        failures.tries()
         try:
-            if failures.loses_since is not None:
-                failures.notes(put_back(query), time.monotonic())
-            query.start_real()
+            self._begin(query)
+        except CheckpointBroken:
+            raise
+        except CheckpointAway as error:
+            self.failures_of(query).waits(query.label, error, time.monotonic())
         except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
             self.note(query, error)
 
@@ -154,17 +195,14 @@ class QueryStarts:
             failures.fails(query.label, error, batch, time.monotonic(), planned)
 
     def _start(self, query: ManagedQuery) -> None:
+        if self._seen is None:  # the script adds it while this driver asks what was seen
+            raise CheckpointAway(f"What the stream has seen of {query.checkpoint} is not known yet.")
         check_engine(query.label, query.writer_spec)
         self._claim(query.checkpoint)
         # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
         checkpoints.list_anew(query.checkpoint)
-        begins = checkpoints.boundary(query.checkpoint).commit
-        failures = self.failures_of(query)
-        failures.tries()
-        failures.begins(begins)
-        self.gaps.starts(query.checkpoint, begins)
         try:
-            query.start_real()
+            self._begin(query)
         except StreamError:
             raise
         except Exception as error:
@@ -172,6 +210,25 @@ class QueryStarts:
             if away is not None:
                 raise away from error
             raise
+
+    def _begin(self, query: ManagedQuery) -> None:
+        """Let Spark start the query, on the checkpoint that the stream has run on: every start goes through here.
+
+        :raises CheckpointBroken: it is another one, or an older copy.
+        """
+        place = checkpoints.real_form(query.checkpoint)
+        # What this driver has committed in this hold, its own machine shows.
+        seconds = 0.0 if place in self._begun else STALE_SECONDS
+        found = checkpoints.await_seen(query.checkpoint, self.seen(query), seconds)
+        failures = self.failures_of(query)
+        failures.tries()
+        if query.real is None:
+            failures.begins(found.batch)
+            self.gaps.starts(query.checkpoint, found.batch)
+        elif failures.loses_since is not None:
+            failures.notes(put_back(query), time.monotonic())
+        query.start_real()
+        self._begun[place] = query
 
 
 def _away(query: ManagedQuery) -> CheckpointAway | None:

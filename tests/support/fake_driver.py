@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
@@ -91,9 +92,9 @@ class FakeQueries:
         self.stopped_context: tuple[Any, Exception] | None = None
         self.stop_fails: Exception | None = None
         self.asked = 0
-        self.committed: Mapping[str, int] = {}
+        self.seen: Mapping[str, Seen] = {}
+        self.another: StreamError | None = None
         self.proven = False
-        self.required = False
         self._did = did
 
     def describe(self) -> list[dict[str, Any]]:
@@ -116,15 +117,20 @@ class FakeQueries:
     def let_go(self) -> None:
         self._did.append("let go")
 
-    def start(self, queries: Sequence[Any], committed: Mapping[str, int], *, required: bool = True) -> None:
-        self.committed, self.required = committed, required
+    def check_seen(self, seen: Mapping[str, Seen]) -> None:
+        self.seen = seen
+        if self.another is not None:
+            raise self.another
+
+    def start(self, queries: Sequence[Any], seen: Mapping[str, Seen]) -> None:
+        self.seen = seen
         self._did.append("start")
 
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._did.append("check the way back")
 
-    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
-        self.committed = committed
+    def rewind(self, queries: Sequence[Any], due: DueRewind, seen: Mapping[str, Seen]) -> str:
+        self.seen = seen
         self._did.append(f"rewind {due.mark}")
         return "It went back."
 

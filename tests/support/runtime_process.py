@@ -87,8 +87,13 @@ class Queries:
     def let_go(self) -> None:
         return
 
-    def start(self, queries: Sequence[Any], committed: Mapping[str, int], *, required: bool = True) -> None:
-        self.batch, self.running = committed.get(self.checkpoint, self.batch), True
+    def check_seen(self, seen: Mapping[str, Any]) -> None:
+        return
+
+    def start(self, queries: Sequence[Any], seen: Mapping[str, Any], **older: Any) -> None:
+        # An older runtime gives the number itself, and says whether it is required.
+        found = seen.get(self.checkpoint, self.batch)
+        self.batch, self.running = getattr(found, "batch", found), True
 
     def check_rewind(self, wanted: Any) -> None:
         return

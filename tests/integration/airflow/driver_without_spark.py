@@ -29,6 +29,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import verify
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
@@ -129,7 +130,10 @@ class Queries:
     def let_go(self) -> None:
         return
 
-    def start(self, queries: Sequence[Query], committed: Mapping[str, int], *, required: bool = True) -> None:
+    def check_seen(self, seen: Mapping[str, Seen]) -> None:
+        return
+
+    def start(self, queries: Sequence[Query], seen: Mapping[str, Seen]) -> None:
         self._running = True
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -148,7 +152,7 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         raise StreamError("It reads no Kafka.")
 
-    def rewind(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def rewind(self, queries: Sequence[Any], due: DueRewind, seen: Mapping[str, Seen]) -> str:
         raise StreamError("It reads no Kafka.")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

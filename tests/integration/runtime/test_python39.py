@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import metadata
 from pathlib import Path
@@ -37,6 +38,29 @@ def pyspark_zips() -> list[str]:
     zips = sorted(str(path) for path in (Path(found.origin).parent / "python" / "lib").glob("*.zip"))
     assert len(zips) == 2, zips
     return zips
+
+
+@pytest.mark.skipif(not SPARK_RUNS_ON_IT, reason="the gate imports pyspark")
+def test_a_script_that_does_not_hold_changes_nothing_of_its_stream(tmp_path: Path) -> None:
+    """Python 3.9 raises the audit events that later ones do."""
+    log = new_log((tmp_path / "control").as_uri(), "orders")
+    release = publish(folder_of(log), version="1", application=APP)
+    files = tmp_path / "files"
+    files.mkdir()
+    found = []
+    for python in (python39(), Path(sys.executable)):
+        (files / python.name).mkdir()
+        done = subprocess.run(
+            [str(python), "-B", str(ROOT / "tests" / "support" / "guarded_calls.py"), str(files / python.name)],
+            env={"PYTHONPATH": ":".join([str(release.folder(folder_of(log)) / RUNTIME_ZIP), *pyspark_zips()])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found.append({name for name, error in json.loads(done.stdout)["found"].items() if error})
+    assert found[0] == found[1]
+    assert len(found[0]) > 20
 
 
 def test_modules_control_log_and_checkpoint(tmp_path: Path) -> None:

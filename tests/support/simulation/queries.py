@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
@@ -22,6 +23,12 @@ BATCH_SECONDS = 1.0
 BAD = "release-bad"
 # How long the last commit is waited for (a minute in a driver).
 SEEN_SECONDS = LISTING_SECONDS + 1.0
+
+
+def _batch(seen: Mapping[str, Seen]) -> int:
+    """Return the last batch that was seen; -1: none was."""
+    batch = seen.get(CHECKPOINT, Seen()).batch
+    return -1 if batch is None else batch
 
 
 class Luck(IntEnum):
@@ -51,7 +58,7 @@ class Queries:
         self.run: Run | None = None
         self.batch: int | None = None
         # What a start that waits for the checkpoint must see there.
-        self.waits: tuple[Mapping[str, int], bool] | None = None
+        self.waits: Mapping[str, Seen] | None = None
         self.stopped_at = 0.0
         self._loop: Any = None
         self._driver = driver
@@ -84,18 +91,21 @@ class Queries:
     def let_go(self) -> None:
         return
 
-    def start(self, queries: Sequence[Queries], committed: Mapping[str, int], *, required: bool = True) -> None:
+    def check_seen(self, seen: Mapping[str, Seen]) -> None:
+        return
+
+    def start(self, queries: Sequence[Queries], seen: Mapping[str, Seen]) -> None:
         driver = self._driver
         driver.here.point()
         if self.over:
             return
-        self.waits = committed, required
+        self.waits = seen
         data = driver.world.data
         if data is not None:
-            seen = self._sees(committed)
+            shown = self._sees(_batch(seen))
             if self._away:
                 return
-            if required and not seen:
+            if not shown:
                 raise CheckpointError("The last commit has not appeared.")
         self.started, self.waits, driver.writing = True, None, True
         if data is not None:
@@ -105,7 +115,7 @@ class Queries:
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._driver.here.point()
 
-    def rewind(self, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def rewind(self, queries: Sequence[Queries], due: DueRewind, seen: Mapping[str, Seen]) -> str:
         driver, data = self._driver, self._driver.world.data
         driver.here.point()
         if self.over or data is None:
@@ -113,7 +123,7 @@ class Queries:
         after = due.stood.get(CHECKPOINT)
         if after is None:
             raise StreamError("The log does not say where it stood.")
-        if not self._sees({CHECKPOINT: max(after, committed.get(CHECKPOINT, after))}):
+        if not self._sees(max(after, _batch(seen))):
             raise CheckpointError("The last commit has not appeared, or the storage is away.")
         if not data.is_rewound(driver, due.mark, after):
             driver.here.point()
@@ -121,22 +131,21 @@ class Queries:
             driver.here.point()
         return ""
 
-    def _sees(self, committed: Mapping[str, int]) -> bool:
-        """Wait for the last commit of the former holder; not for a storage that is away."""
+    def _sees(self, batch: int) -> bool:
+        """Wait for the last commit that was seen; not for a storage that is away."""
         driver, data = self._driver, self._driver.world.data
         assert data is not None
         until = driver.clock + SEEN_SECONDS
-        while not self._away and data.seen(driver) <= committed.get(CHECKPOINT, -1) and driver.clock < until:
+        while not self._away and data.seen(driver) <= batch and driver.clock < until:
             driver.here.point(0.5)
-        return not self._away and data.seen(driver) > committed.get(CHECKPOINT, -1)
+        return not self._away and data.seen(driver) > batch
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         driver = self._driver
         driver.here.point()
         if not self.started:
-            committed, required = self.waits or ({}, False)
-            stood = committed.get(CHECKPOINT) if required else None
-            return {} if stood is None else {self.label: QueryEnd(True, stood, checkpoint=CHECKPOINT)}, None
+            stood = _batch(self.waits or {})
+            return {} if stood < 0 else {self.label: QueryEnd(True, stood, checkpoint=CHECKPOINT)}, None
         if self.paused:
             return {}, BoundaryMissed("Its lock is held.")
         if self._away and self._loop is not None:
@@ -204,8 +213,7 @@ class Queries:
         return [], ("The query orders failed and no restart cures it", Mishap("It broke."))
 
     def restart(self, queries: Sequence[Queries]) -> None:
-        committed, required = self.waits or ({}, True)
-        self.start(queries, committed, required=required)
+        self.start(queries, self.waits or {})
 
     # -- the batches -----------------------------------------------------------------------------------------------
 

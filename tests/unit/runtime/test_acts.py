@@ -179,7 +179,7 @@ def test_a_deployment_that_reads_again_goes_back_before_its_queries_start() -> N
     driver = FakeDriver(NEW, reads_again(*RELEASED))
     work(driver)
     assert driver.did == ["acquired", "hold", f"rewind {NEW_DEPLOYMENT}", "start"]
-    assert driver.queries.committed == {}, "as the release told nothing of checkpoints"
+    assert driver.queries.seen == {}, "as the release told nothing of checkpoints"
 
 
 def test_so_does_one_that_learns_late_that_it_holds() -> None:

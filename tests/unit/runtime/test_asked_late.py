@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointBroken, RehearsalRefused
 from airflow_stream_provider.runtime.freshness import FRESH_SECONDS, STALE_SECONDS
 from tests.support.driver_acts import announce, hand_over
 from tests.support.fake_driver import FakeDriver, work
@@ -65,6 +65,13 @@ def test_one_that_cannot_take_over_any_more_says_so_instead_of_an_answer(seconds
     work(driver)
     assert driver.did[-2:] == ["failed", "halt"]
     assert (driver.record()["reason"], driver.record()["incarnation"]) == ("A file of the checkpoint is missing.", NEW)
+
+
+def test_one_whose_checkpoint_was_replaced_meanwhile_says_so_instead_of_an_answer() -> None:
+    driver = asked_after(FRESH_SECONDS + 1)
+    driver.queries.another = CheckpointBroken("It is not the one.")
+    work(driver)
+    assert (driver.did[-2:], driver.record()["reason"]) == (["failed", "halt"], "It is not the one.")
 
 
 def test_one_that_has_held_answers_at_once() -> None:

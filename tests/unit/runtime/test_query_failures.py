@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_stream_provider import checkpoint
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointBroken, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.query_health import QueryHealth
 from airflow_stream_provider.runtime import query_group, query_starts
 from airflow_stream_provider.runtime.gate import Gate
@@ -124,6 +129,8 @@ def test_an_outage_of_the_checkpoints_storage_is_survived_too(query: Query, cloc
     query.refuses = OSError("Stale file handle")
     assert len(attempts(group, query, clock, "Stale file handle", 3600)) > 10
     query.refuses = None
+    commits.unlink()
+    commits.with_name("away").rename(commits)
     clock.now += BACK_OFF_SECONDS
     group.restart(tended(group)[0])
     assert query.real is not None
@@ -342,8 +349,8 @@ def test_a_failure_of_an_earlier_run_is_not_noted_for_the_next_one(
     query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = started(query)
-    go_on, names = threading.Event(), LocalFiles.names
-    monkeypatch.setattr(LocalFiles, "names", lambda *args, **how: go_on.wait(60) and names(*args, **how))
+    go_on, boundary = threading.Event(), checkpoint.boundary
+    monkeypatch.setattr(checkpoint, "boundary", lambda location: go_on.wait(60) and boundary(location))
     query.fails("The sink does not answer")
     group.tend()
     group.restart_in_place()
@@ -361,3 +368,118 @@ def test_all_failures_of_a_hold_are_counted_also_those_before_the_last_commit() 
     assert (failures.count, failures.total) == (1, 2)
     failures.begins(20)
     assert failures.total == 0
+
+
+# -- a checkpoint that is not the one that it was ----------------------------------------------------------------------
+
+
+def removed(checkpoint: str) -> None:
+    shutil.rmtree(checkpoint)
+
+
+def emptied(checkpoint: str) -> None:
+    removed(checkpoint)
+    Path(checkpoint).mkdir()
+
+
+def older(checkpoint: str) -> None:
+    for log in ("offsets", "commits"):
+        (Path(checkpoint) / log / "7").unlink()
+        (Path(checkpoint) / log / "6").touch()
+
+
+def begun_anew(checkpoint: str) -> None:
+    (Path(checkpoint) / "metadata").write_text('{"id":"another"}')
+
+
+def without_id(checkpoint: str) -> None:
+    (Path(checkpoint) / "metadata").unlink()
+
+
+@pytest.mark.parametrize("change", [removed, emptied, older, begun_anew, without_id])
+def test_a_query_does_not_start_again_on_another_checkpoint(
+    change: Callable[[str], None], query: Query, clock: Time
+) -> None:
+    """Found by a review: it began anew, without a word, and the sink dropped or doubled what it read."""
+    query.commits(7)
+    (Path(query.checkpoint) / "metadata").write_text('{"id":"the first"}')
+    group = group_of(query)
+    group.start(group.hold(), {query.checkpoint: Seen("the first", 7)})
+    change(query.checkpoint)
+    query.fails("java.io.FileNotFoundException: offsets/8")
+    due, lost = tended(group)
+    assert (due, lost) == ([], None)
+    clock.now += 2.0
+    with pytest.raises(CheckpointBroken, match=r"is not the one that the stream has run on.*batch 7 committed, of the"):
+        group.restart(tended(group)[0])
+    assert query.starts == 1
+    # What people, and the next driver, are told is what was committed.
+    assert not group.has_committed()
+    assert group.ended()["orders"] == QueryEnd(True, 7, checkpoint=query.checkpoint, id="the first")
+
+
+def test_what_spark_has_said_counts_too(query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last commit of a query that has never failed is nowhere else."""
+    group = started(query)
+    monkeypatch.setattr(query_starts, "progress", lambda run: QueryProgress("orders", id="the first", batch=3))
+    query.commits(2)
+    query.fails("java.io.FileNotFoundException: offsets/4")
+    tended(group)
+    clock.now += 2.0
+    with pytest.raises(CheckpointBroken, match="batch 3 committed, of the query id the first was seen before"):
+        group.restart(tended(group)[0])
+
+
+def test_a_query_that_the_script_runs_once_more_needs_the_same_checkpoint(query: Query) -> None:
+    """As a script does that removes the checkpoint between two runs."""
+    query.commits(7)
+    group = started(query)
+    shutil.rmtree(query.checkpoint)
+    again = Query(Path(query.checkpoint))
+    gate: Any = group._gate
+    with pytest.raises(CheckpointBroken, match="batch 7 committed was seen before"):
+        gate._start_late(again)
+    assert again.starts == 0
+
+
+def test_a_query_that_has_never_committed_begins(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.fails("It is broken")
+    tended(group)
+    clock.now += 2.0
+    group.restart(tended(group)[0])
+    assert query.starts == 2
+
+
+def test_logs_that_have_vanished_are_no_progress() -> None:
+    """Found by a review: a query that fails on an empty checkpoint had "committed", and was tried for ever."""
+    failures = QueryFailures()
+    failures.begins(7)
+    failures.fails("out", ValueError("x"), None, 1.0)
+    assert (failures.proven, failures.at_batch, failures.count) == (False, 7, 1)
+    failures.fails("out", ValueError("x"), 3, 2.0)
+    assert (failures.proven, failures.at_batch, failures.count) == (False, 7, 2)
+    failures.fails("out", ValueError("x"), 8, 3.0)
+    assert (failures.proven, failures.at_batch, failures.count) == (True, 8, 1)
+
+
+def test_a_standby_checks_what_was_seen_and_says_what_it_has_found(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.commits(7)
+    (Path(query.checkpoint) / "metadata").write_text('{"id":"the first"}')
+    group = group_of(query)
+    monkeypatch.setattr(query_group, "describe", lambda query: {"name": query.label})
+    assert group.describe() == [{"name": "orders", "id": "", "batch": None}]
+    group.check_seen({query.checkpoint: Seen("the first", 7)})
+    assert group.describe() == [{"name": "orders", "id": "the first", "batch": 7}]
+    with pytest.raises(
+        CheckpointBroken, match="of the query id the first here, and batch 7 committed, of the query id b"
+    ):
+        group.check_seen({f"file:{query.checkpoint}/": Seen("b", 7)})
+
+    def silent(*args: Any, **how: Any) -> None:
+        raise TimeoutError(110, "its storage has not answered for 10 s")
+
+    monkeypatch.setattr(LocalFiles, "names", silent)
+    group.check_seen({query.checkpoint: Seen("b", 7)})  # what does not answer is waited for by its query

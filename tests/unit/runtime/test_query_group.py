@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider import checkpoint
-from airflow_stream_provider.checkpoint import LogEnds
+from airflow_stream_provider.checkpoint import LogEnds, Seen
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -198,7 +198,7 @@ def test_a_query_that_the_script_adds_in_a_pause_starts_after_it() -> None:
     """Found by a review: it ran and committed though nobody knew whether this driver still held."""
     gate, started = Gate(), list[bool]()
     group = QueryGroup(gate, lambda location: None)
-    group.hold()
+    group.start(group.hold(), {})
     group.pause(1.0)
     script = adding(gate, started, group)
     script.join(0.3)
@@ -216,7 +216,7 @@ def test_a_start_that_is_under_way_ends_before_a_pause_begins() -> None:
         assert go_on.wait(30)
 
     group = QueryGroup(gate, claim)
-    group.hold()
+    group.start(group.hold(), {})
     script = adding(gate, started, group)
     assert claiming.wait(30)
     with pytest.raises(BoundaryMissed, match="A query that the script adds has not started within 0 s"):
@@ -254,6 +254,19 @@ def test_a_query_that_the_script_stops_before_it_has_started_is_not_started(agai
     assert len(runs) == len(second)
 
 
+@pytest.fixture
+def awaited(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was waited for: where, what, and for how many seconds; all of it is there at once."""
+    found: list[Any] = []
+
+    def wait(location: str, seen: Seen, seconds: float) -> Seen:
+        found.append((location, seen, seconds))
+        return seen
+
+    monkeypatch.setattr(checkpoint, "await_seen", wait)
+    return found
+
+
 # -- where a query starts ----------------------------------------------------------------------------------------------
 
 
@@ -262,47 +275,52 @@ def query(tmp_path: Path) -> Query:
     return Query(tmp_path / "orders")
 
 
-def test_a_query_starts_only_where_its_former_holder_stopped(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    awaited: list[tuple[str, int, bool]] = []
-
-    def wait(location: str, batch: int, *, required: bool) -> None:
-        awaited.append((location, batch, required))
-
-    monkeypatch.setattr(checkpoint, "await_commit", wait)
+def test_a_query_starts_only_where_its_former_holder_stopped(query: Query, awaited: list[Any]) -> None:
     claimed: list[str] = []
     group = group_of(query, claimed)
-    group.start(group.hold(), {query.checkpoint: 7, "/another": 9})
-    assert (awaited, claimed, query.starts) == ([(query.checkpoint, 7, True)], [query.checkpoint], 1)
-    group.start(group.hold(), {query.checkpoint: 7}, required=False)
-    assert awaited[1:] == [(query.checkpoint, 7, False)]
+    group.start(group.hold(), {query.checkpoint: Seen("a", 7), "/another": Seen("b", 9)})
+    assert (awaited, claimed, query.starts) == ([(query.checkpoint, Seen("a", 7), 60.0)], [query.checkpoint], 1)
+    query.fails("It is broken")
+    group.restart([query])  # type: ignore[list-item]
+    # It has begun after batch 7, and its own machine shows what it has committed.
+    assert awaited[1:] == [(query.checkpoint, Seen("a", 7), 0.0)]
 
 
 @pytest.mark.parametrize("spelling", ["{}/", "file:{}", "file://{}/"])
 def test_a_release_that_writes_the_checkpoint_in_another_way_waits_too(
-    spelling: str, query: Query, monkeypatch: pytest.MonkeyPatch
+    spelling: str, query: Query, awaited: list[Any]
 ) -> None:
     """Found by a review: it was accepted as the same checkpoint, and began where this machine saw it end."""
-    awaited: list[int] = []
-    monkeypatch.setattr(checkpoint, "await_commit", lambda location, batch, required: awaited.append(batch))
     group = group_of(query)
-    group.start(group.hold(), {spelling.format(query.checkpoint): 7})
+    group.start(group.hold(), {spelling.format(query.checkpoint): Seen(batch=7)})
     query.checkpoint = spelling.format(query.checkpoint)
     group = group_of(query)
-    group.start(group.hold(), {query.checkpoint: 8})
-    assert awaited == [7, 8]
+    group.start(group.hold(), {query.checkpoint: Seen(batch=8)})
+    assert [seen.batch for _, seen, _ in awaited] == [7, 8]
 
 
-def test_a_release_that_names_the_folder_behind_a_link_waits_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_that_names_the_folder_behind_a_link_waits_too(tmp_path: Path, awaited: list[Any]) -> None:
     """Its form says that the checkpoint has changed; it is the one in which the former holder has just committed."""
     query = Query(tmp_path / "orders")
     (tmp_path / "link").symlink_to("orders")
-    awaited: list[int] = []
-    monkeypatch.setattr(checkpoint, "await_commit", lambda location, batch, required: awaited.append(batch))
     group = group_of(query)
-    group.start(group.hold(), {str(tmp_path / "link"): 7})
-    assert awaited == [7]
+    group.start(group.hold(), {str(tmp_path / "link"): Seen(batch=7)})
+    assert [seen.batch for _, seen, _ in awaited] == [7]
+
+
+def test_a_query_that_the_script_adds_waits_until_it_is_known_what_was_seen(query: Query, tmp_path: Path) -> None:
+    group = group_of(query)
+    queries = group.hold()
+    late = Query(tmp_path / "late")
+    late.label = "late"
+    gate: Any = group._gate
+    gate._start_late(late)
+    gate.queries.append(late)
+    assert (late.starts, "What the stream has seen of" in group.trouble) == (0, True)
+    group.start(queries, {late.checkpoint: Seen(batch=7)})
+    late.commits(7)
+    group.restart([late])  # type: ignore[list-item]
+    assert late.starts == 1
 
 
 WANTED = WantedRewind(1764000000.0, {"orders": {"orders": {0: 3}}})
@@ -331,13 +349,13 @@ def test_a_query_goes_back_once_its_former_holder_is_seen_and_the_checkpoint_is_
     queries = group.hold()
     group.check_rewind(WANTED)
     assert checkpoint.read(rewindable.checkpoint).committed == {"orders": {0: 9}}, "a check changes nothing"
-    said = group.rewind(queries, due(rewindable), {rewindable.checkpoint: 1})
+    said = group.rewind(queries, due(rewindable), {rewindable.checkpoint: Seen(batch=1)})
     assert said == "orders goes back after batch 1, and reads 6 records again."
     assert (checkpoint.read(rewindable.checkpoint).committed, claimed) == ({"orders": {0: 3}}, [rewindable.checkpoint])
     assert rewindable.starts == 0
     monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: pytest.fail("nobody reads them again"))
     assert group.rewind(queries, due(rewindable, owed=True), {}) == "", "it was done before"
-    group.start(queries, {rewindable.checkpoint: 1})
+    group.start(queries, {rewindable.checkpoint: Seen(batch=1)})
     assert rewindable.starts == 1
 
 
