@@ -43,6 +43,7 @@ from airflow_stream_provider.checkpoint.read import (
     recent,
 )
 from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, plan_rewind
+from airflow_stream_provider.checkpoint.step_back import StepBack, stepped_back
 from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_anew
 from airflow_stream_provider.checkpoint.whole import check_whole
 
@@ -57,6 +58,7 @@ __all__ = [
     "Source",
     "StateTooLarge",
     "StatefulOperator",
+    "StepBack",
     "apply_rewind",
     "await_seen",
     "boundary",
@@ -90,4 +92,5 @@ __all__ = [
     "rehearsal_folders",
     "remove_clones",
     "scratch",
+    "stepped_back",
 ]

@@ -20,7 +20,7 @@ from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.health import illegal_records
@@ -30,6 +30,7 @@ from airflow_stream_provider.monitoring.life_event import LifeEvent
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.samples import last as last_sample
 from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, sign_of_life
+from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -74,6 +75,7 @@ class StreamStatus:
     :param silent_seconds: age of the driver's last sign of life; None = unknown.
     :param holder: the driver that holds; empty for nobody.
     :param since: when it came to hold, in seconds since 1970 by its clock; None while nobody holds.
+    :param queries: how the queries of the driver that holds are, by what it says.
     :param event: the last one of the stream's life; None: there was none lately, among the last records.
     """
 
@@ -87,6 +89,7 @@ class StreamStatus:
     holder: str = ""
     since: float | None = None
     event: LifeEvent | None = None
+    queries: tuple[QueryProgress, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object."""
@@ -98,6 +101,7 @@ class StreamStatus:
             "holder": self.holder,
             "since": self.since,
             "event": self.event.to_json() if self.event else None,
+            "queries": {query.name: query.health.to_json() if query.health else None for query in self.queries},
             "lag": self.sample.to_json() if self.sample else None,
             "problem": self.problem,
             "code": int(self.code),
@@ -160,11 +164,16 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    late = _late(found, sign)
-    left = undone(state, found.holder_heartbeat)
-    said = (unreadable, late, illegal_records(state), left, last.problem if last else "", stale)
+    queries = judge_queries(found)
+    if queries.ill:
+        code = Code.BAD
+    beat = found.holder_heartbeat
+    late, left, notes = _late(found, sign), undone(state, beat), _notes(beat)
+    # Of one that holds: what goes wrong in it. A standby says there what it does.
+    ill = " ".join(map(str, queries.ill)) or (beat.message if beat else "")
+    said = (unreadable, late, ill, notes, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
-    if state.illegal_count or left or late:
+    if state.illegal_count or left or late or notes:
         code = Code.worst((code, Code.WARN))
     return StreamStatus(
         spec.name,
@@ -177,7 +186,14 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         holder=state.holder or "",
         since=since,
         event=event,
+        queries=beat.queries if beat else (),
     )
+
+
+def _notes(beat: Heartbeat | None) -> str:
+    """Return what its driver says of queries for the rest of its hold; people were told of it at once."""
+    found = (query.health.note for query in beat.queries if query.health) if beat else ()
+    return " ".join(note for note in found if note)
 
 
 def _late(found: Snapshot, sign: SignOfLife) -> str:
@@ -220,7 +236,7 @@ def code_of_sample(spec: StreamSpec, sample: LagSample) -> Code:
     """Return the code for a sample of the watch."""
     if sample.phase in RESTING:
         return Code.WELL
-    if sample.open_incidents.keys() & {IncidentKind.DOWN, IncidentKind.LAG}:
+    if sample.open_incidents.keys() & {IncidentKind.DOWN, IncidentKind.LAG, IncidentKind.QUERY}:
         return Code.BAD
     if not spec.kafka:
         return Code.WELL

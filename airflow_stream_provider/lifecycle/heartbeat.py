@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import Damaged
+from airflow_stream_provider.lifecycle.query_health import QueryHealth
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
 
 # Bytes. Readers take a larger heartbeat as damaged, and its driver as dead.
@@ -97,6 +98,7 @@ class QueryProgress:
         that runs a query again and again starts it anew each time. None before.
     :param quiet_seconds: how long it may commit nothing while records wait, by its trigger and its sources' options;
         None when it is not known. See `quiet_until`.
+    :param health: whether it runs, and what keeps it from running; None when it is not known.
     """
 
     name: str
@@ -120,6 +122,7 @@ class QueryProgress:
     rows_exact: bool = False
     begun_at: float | None = None
     quiet_seconds: float | None = None
+    health: QueryHealth | None = None
 
     @property
     def quiet(self) -> float | None:
@@ -222,7 +225,7 @@ class Heartbeat:
         # Of the last commit the time, as of a query with very many partitions.
         queries = tuple(replace(q, commits=tuple(Commit(last.at) for last in q.commits[-1:])) for q in queries)
         yield without("the offsets of the last commits", queries)
-        yield without("all offsets", tuple(replace(query, committed=()) for query in queries))
+        yield without("all offsets", tuple(_without_offsets(query) for query in queries))
         last_resort = without("all that is said of the queries", ())
         yield replace(last_resort, rehearsal={}, offsets_group=OffsetsGroupStatus())
 
@@ -253,16 +256,25 @@ class Heartbeat:
         return next((query for query in self.queries if query.name == name), None)
 
 
+def _without_offsets(query: QueryProgress) -> QueryProgress:
+    health = query.health
+    if health is not None:
+        health = replace(health, ranges=(), left_out=len(health.ranges) + health.left_out)
+    return replace(query, committed=(), health=health)
+
+
 def _query(data: Mapping[str, Any]) -> QueryProgress:
     known = known_fields(QueryProgress, data)
     if "name" not in known:
         raise ValueError("a query has no name")
-    lists = {
+    health = known.get("health")
+    parts = {
+        "health": None if health is None else QueryHealth.from_json(health),
         "committed": tuple(known.get("committed", ())),
         "commits": tuple(map(_commit, known.get("commits", ()))),
         "batches": tuple(map(_batch, known.get("batches", ()))),
     }
-    return QueryProgress(**{**known, **lists})
+    return QueryProgress(**{**known, **parts})
 
 
 def _batch(data: Mapping[str, Any]) -> Batch:

@@ -23,6 +23,8 @@ class Policy:
     :param changed_checkpoints: query checkpoints that this deployment adds, drops or changes on purpose.
     :param no_way_back: whether a person accepts that the release before cannot be given the stream back.
     :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
+    :param loss_seconds: how long a query waits for records that Kafka shows no more before they count as lost; one of a
+        driver that has never committed waits for some seconds only.
     :param adopts: whether its first driver comes up beside a job without a stream that writes the checkpoints, and
         follows it once their logs stand still.
     """
@@ -39,6 +41,7 @@ class Policy:
     offsets_group: str = ""
     no_way_back: bool = False
     adopts: bool = False
+    loss_seconds: float = 300.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that `declared` carries."""

@@ -21,7 +21,7 @@ NEVER_SECONDS = 10 * 365 * 86400.0
 # A subject is a header of a mail, or a line on a phone.
 SUBJECT_LENGTH = 200
 # Their present state is what a person looks at; of the others, what has happened.
-_OF_LAG = (IncidentKind.LAG, IncidentKind.LAG_UNKNOWN)
+_COMMANDS = {IncidentKind.LAG: "lag", IncidentKind.LAG_UNKNOWN: "lag", IncidentKind.QUERY: "status"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Alert:
         lines = self._lag_lines if self.kind == IncidentKind.LAG else self._lines
         lines += [f"{label}: {address}" for label, address in self.links.items()]
         if self.open and not IncidentKind(self.kind).shared:
-            command = "lag" if self.kind in _OF_LAG else "history"
+            command = _COMMANDS.get(IncidentKind(self.kind), "history")
             lines.append(f"Look: airflow streams {command} {self.stream}")
         return "\n".join([*lines, f"Incident: {self.incident}"])
 

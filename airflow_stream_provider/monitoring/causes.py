@@ -10,22 +10,24 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
+from airflow_stream_provider.planning.query_health import IllQuery
 
 # The watch itself fails, or a control root is away: two looks in a row at one a minute. Drivers halt without their
 # control folder after some minutes, so nobody waits longer.
 FAILING_SECONDS = 50.0
-# For so long after what they need is back, streams that went down without it are taken to be on their way.
+# For so long after what they need is back, streams and queries that went down without it are taken to be on their way.
 RETURN_SECONDS = 300.0
+_RETURN = frozenset({IncidentKind.DOWN, IncidentKind.QUERY})
 # So many streams are named.
 NAMED = 5
 
 _LAGS = frozenset({IncidentKind.LAG, IncidentKind.LAG_UNKNOWN, IncidentKind.OFFSETS_GROUP})
 _EXPLAINED: Mapping[IncidentKind, frozenset[IncidentKind]] = {
-    IncidentKind.KAFKA: _LAGS | {IncidentKind.DOWN},
+    IncidentKind.KAFKA: _LAGS | {IncidentKind.DOWN, IncidentKind.QUERY},
     IncidentKind.CLUSTER: frozenset({IncidentKind.DOWN}),
     # Drivers that cannot reach their control folder halt.
     IncidentKind.CONTROL: frozenset({IncidentKind.DOWN, IncidentKind.WATCH}),
-    IncidentKind.CHECKPOINTS: frozenset({IncidentKind.LAG_UNKNOWN}),
+    IncidentKind.CHECKPOINTS: frozenset({IncidentKind.LAG_UNKNOWN, IncidentKind.QUERY}),
 }
 _WORDS = {
     IncidentKind.KAFKA: "Kafka",
@@ -86,7 +88,7 @@ class Cause:
 
 
 def explained(
-    kind: IncidentKind, bad_at: float | None, problem: str, now: float, *, failed: bool
+    kind: IncidentKind, bad_at: float | None, problem: str, now: float, *, failed: bool, ill: Collection[IllQuery] = ()
 ) -> frozenset[IncidentKind]:
     """Return which kinds of incidents of a stream something that it needs explains.
 
@@ -94,9 +96,12 @@ def explained(
     :param bad_at: the last look at which that was out of reach, seconds since 1970; None: never.
     :param problem: why it is out of reach now; empty: it is not.
     :param failed: whether the stream is down because its queries have failed.
+    :param ill: its queries that are ill.
     """
     back = bad_at is not None and now - bad_at < RETURN_SECONDS
-    found = _EXPLAINED[kind] if problem else _EXPLAINED[kind] & {IncidentKind.DOWN} if back else frozenset()
+    found = _EXPLAINED[kind] if problem else _EXPLAINED[kind] & _RETURN if back else frozenset()
+    if not ill or not all(query.waits if kind is IncidentKind.CHECKPOINTS else query.needs_kafka for query in ill):
+        found -= {IncidentKind.QUERY}
     return found if may_end(kind, failed=failed) else found - {IncidentKind.DOWN}
 
 

@@ -7,6 +7,7 @@ from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
+from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING, judge_run
 
@@ -38,6 +39,7 @@ def symptoms(
         IncidentKind.DOWN: _down(snapshot, silent_since),
         IncidentKind.FINISHED: _finished(snapshot.state),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
+        IncidentKind.QUERY: _queries(snapshot),
         IncidentKind.REWIND: _rewind(snapshot),
         IncidentKind.LOG: _log(snapshot.state, illegal_before),
     }
@@ -70,6 +72,11 @@ def _finished(state: StreamState) -> Symptom:
         f"The script of {last.id} (release {last.release.version}) has ended by itself, and nobody runs the stream. "
         "The watch leaves it alone: start it if it is to run on; stop it, and this is over, if that was its end.",
     )
+
+
+def _queries(snapshot: Snapshot) -> Symptom:
+    found = judge_queries(snapshot)
+    return Symptom(found.health, str(found))
 
 
 def _offsets_group(snapshot: Snapshot) -> Symptom:

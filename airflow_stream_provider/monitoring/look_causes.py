@@ -10,6 +10,7 @@ from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subje
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.stream_reading import Reading
+from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.spec.stream import StreamSpec
 
 log = logging.getLogger(__name__)
@@ -70,8 +71,9 @@ class LookCauses:
         if cluster is not None:
             needs.append((IncidentKind.CLUSTER, cluster.conn_id, cluster.problem))
         failed = queries_failed(stream.snapshot.state)
+        ill = judge_queries(stream.snapshot).ill
         every = (
-            explained(kind, self._memory.bad_at((kind, name)), problem, self._now, failed=failed)
+            explained(kind, self._memory.bad_at((kind, name)), problem, self._now, failed=failed, ill=ill)
             for kind, name, problem in needs
         )
         unread = {IncidentKind.LAG_UNKNOWN} if self._reading.awaits_lag(spec.name) else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
@@ -11,6 +12,7 @@ from airflow_stream_provider.monitoring.health import symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, last_queries, queries_of
 from airflow_stream_provider.monitoring.silence import moved_after, sign_of_life, silent_since
+from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import judge_lag
 
@@ -35,7 +37,10 @@ def found_symptoms(
     news = at is not None and snapshot.at - at < ILLEGAL_SECONDS
     known = 0 if news else snapshot.state.illegal_count
     judgement = judge_lag(snapshot, lag.report, limits, lag.problem) if lag else None
-    return symptoms(snapshot, judgement, silent, for_at_least, known)
+    found = symptoms(snapshot, judgement, silent, for_at_least, known)
+    # Who knows of one ill query is told again of the next one.
+    worse = bool(_ill(snapshot).items() - (before.ill if before else {}).items())
+    return found | {IncidentKind.QUERY: replace(found[IncidentKind.QUERY], worse=worse)}
 
 
 def sample_of(
@@ -82,10 +87,15 @@ def sample_of(
         incidents=update_incidents(snapshot.stream, before.incidents if before else {}, told, snapshot.at),
         illegal=snapshot.state.illegal_count,
         illegal_at=_illegal_at(snapshot, before),
+        ill=_ill(snapshot),
         counters=counters,
         since={name: snapshot.at if at is None else at for name, at in since.items()},
         moved={name: at for name, at in moved.items() if at is not None},
     )
+
+
+def _ill(snapshot: Snapshot) -> dict[str, str]:
+    return {query.name: query.health.state for query in judge_queries(snapshot).ill}
 
 
 def _illegal_at(snapshot: Snapshot, before: LagSample | None) -> float | None:

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class SoakOperator(StreamOperator):
     """Watch a deployment from the moment it took over, for the stream's `upgrade.soak`; fail as soon as it is no good.
 
-    It is no good when it failed, lost the stream, gives no sign of life, or stays too far behind Kafka without catching
-    up; see `planning.soak`. The reason is pushed as XCom `fault`: without it nothing is rolled back.
+    It is no good when it failed, lost the stream, gives no sign of life, has a query that has failed for a minute and
+    has never committed, or stays too far behind Kafka without catching up; see `planning.soak`. The reason is pushed as
+    XCom `fault`: without it nothing is rolled back.
 
     Of one that reads records again neither lag nor pace is judged.
 

@@ -17,7 +17,15 @@ from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.hanging import needs_to_tell
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife, lost
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, judge_soak, lag_known, soak_look, stopped
+from airflow_stream_provider.planning.soak import (
+    SoakLimits,
+    SoakResult,
+    ill_queries,
+    judge_soak,
+    lag_known,
+    soak_look,
+    stopped,
+)
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
@@ -182,7 +190,7 @@ class Soaked(Condition):
     def problem(self, look: Snapshot) -> str:
         limits = SoakLimits.from_json(self.limits)
         if limits.lag is None or lag_known(look, limits):
-            return stopped(look, limits)
+            return stopped(look, limits) or ill_queries(look, limits)[1]
         return "The lag is not known: Kafka, or how far the stream is, cannot be read; the triggerer's log says why."
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:

@@ -18,6 +18,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.hanging import hanging
+from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RunJudgement, judge_lag, judge_run
 
@@ -80,6 +81,10 @@ class SoakLook:
     :param reason: why it ended.
     :param superseded: another deployment took over, or the stream was stopped, on request: who did so, a sentence. The
         other deployment may hold no more.
+    :param ill: what is wrong with queries that have failed for some time and have not committed in this driver; empty:
+        nothing that is the release's fault.
+    :param doubt: what is wrong with those that have committed, wait for their checkpoint, or need a Kafka that does not
+        answer.
     :param run: whether the holder gives signs of life, by the observer's monotonic clock.
     :param lag_records: records behind Kafka; None = unknown.
     :param too_far: why the lag is beyond the limits; empty if it is not, or is unknown.
@@ -96,6 +101,8 @@ class SoakLook:
     ended: str = ""
     reason: str = ""
     superseded: str = ""
+    ill: str = ""
+    doubt: str = ""
     run: RunJudgement = field(default_factory=lambda: RunJudgement(Health.PASS))
     lag_records: int | None = None
     too_far: str = ""
@@ -123,11 +130,14 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
     watched = snapshot.state.deployments[deployment]
     # A person or a roll-back retired it: the holder tells which of them.
     ended = "" if watched.ended in (None, DeploymentEnd.RETIRED) else watched.ended.value
+    ill, doubt = ill_queries(snapshot, limits)
     return SoakLook(
         holding=snapshot.holding or None,
         ended=ended,
         reason=watched.reason,
         superseded=_superseded(snapshot, deployment, run),
+        ill=ill,
+        doubt=doubt,
         run=judge_run(snapshot, silent or None),
         lag_records=snapshot.lag.records if snapshot.lag else None,
         too_far=too_far(snapshot, limits),
@@ -159,10 +169,10 @@ def judge_soak(deployment: str, samples: Sequence[SoakLook], limits: SoakLimits)
         return SoakJudgement(SoakResult.BAD, f"It does not hold the stream any more. {who}")
     if last.run.health is Health.FAIL:
         return SoakJudgement(SoakResult.BAD, last.run.reason)
-    found = _judge_lag(samples, limits)
-    if found.result is SoakResult.GOOD and last.stopped:
-        return SoakJudgement(SoakResult.UNDECIDED, last.stopped)
-    return found
+    if last.ill:
+        return SoakJudgement(SoakResult.BAD, last.ill)
+    found, doubt = _judge_lag(samples, limits), last.doubt or last.stopped
+    return SoakJudgement(SoakResult.UNDECIDED, doubt) if doubt and found.result is SoakResult.GOOD else found
 
 
 def too_far(snapshot: Snapshot, limits: SoakLimits) -> str:
@@ -208,6 +218,14 @@ def _superseded(snapshot: Snapshot, deployment: str, run: str) -> str:
         return f"{first.by} has stopped the stream since ({first.reason or 'no reason given'})."
     # Without a source it was appointed when nobody held: the deployment had lost the stream before.
     return f"{snapshot.holding or 'Another release'} took over since." if first.source else ""
+
+
+def ill_queries(snapshot: Snapshot, limits: SoakLimits) -> tuple[str, str]:
+    """Return what is wrong with queries by the release's fault, and what may be by another's."""
+    away = limits.lag is not None and snapshot.lag is None
+    found = judge_queries(snapshot).ill
+    others = [query for query in found if query.committed or query.waits or (away and query.needs_kafka)]
+    return " ".join(str(query) for query in found if query not in others), " ".join(map(str, others))
 
 
 def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:

@@ -123,6 +123,22 @@ Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }
 {% endfor %}{% endif %}
 </table>
 
+{% if status.queries %}
+<h2>Its queries</h2>
+<table>
+<tr><th>query</th><th></th><th>batch</th><th>why</th></tr>
+{% for query in status.queries %}{% set health = query.health %}
+<tr><td>{{ query.name }}</td>
+{% if health is none %}<td>not known</td><td></td><td></td>
+{% else %}<td>{{ health.state }}{% if health.seconds %} for {{ health.seconds | duration }}{% endif %}
+{%- if health.failures %}, {{ health.failures }} times{% endif %}</td>
+<td>{{ query.batch if health.batch is none else health.batch }}</td>
+<td>{{ health.error }} {{ health.cause }}{% if health.reads %}
+<div class="small">{{ health.reads }}</div>{% endif %}</td>{% endif %}</tr>
+{% endfor %}
+</table>
+{% endif %}
+
 <h2>What has happened</h2>
 {% if life is string %}
 <p class="code3">{{ life }}</p>

@@ -31,7 +31,7 @@ from airflow_stream_provider.runtime.freshness import Freshness
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
-from airflow_stream_provider.runtime.spark_error import message_of
+from airflow_stream_provider.runtime.spark_error import WHOLE_KEPT, failure_of, message_of
 
 # Failed and ended queries are looked for this often.
 TEND_SECONDS = 1.0
@@ -115,7 +115,7 @@ class Acts:
     def _tend(self) -> None:
         due, lost = self._queries.tend()
         if lost is not None:
-            self.end_as_failed(f"The query {lost[0].label} failed and no restart cures it", lost[1])
+            self.end_as_failed(*lost)
         elif due:
             self.background.begin(lambda: self._queries.restart(due))
 
@@ -387,7 +387,7 @@ class Acts:
             "deployment": self._deployment,
             "incarnation": self._incarnation,
             "reason": reason,
-            "error": f"{type(error).__name__}: {message_of(error)}",
+            "error": f"{type(error).__name__}: {failure_of(error, WHOLE_KEPT)}",
         }
         if ends:
             # A warm driver may follow at once, before its machine sees the last commits.

@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamErr
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
-from airflow_stream_provider.runtime.spark_error import message_of
+from airflow_stream_provider.runtime.spark_error import WHOLE_KEPT, failure_of
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
@@ -156,4 +156,6 @@ def _refused(what: str, next_step: str, error: Exception) -> RehearsalRefused:
     if isinstance(error, RehearsalRefused):
         return error
     log.error("%s: %s", what, error)  # whole, with stack and plan
-    return RehearsalRefused(f"{what}: {message_of(error)}", next_step=f"Nothing that runs was touched. {next_step}")
+    return RehearsalRefused(
+        f"{what}: {failure_of(error, WHOLE_KEPT)}", next_step=f"Nothing that runs was touched. {next_step}"
+    )

@@ -56,7 +56,7 @@ class CommitHistory:
         last = self._last.get(query.name)
         if query.batch is not None or last is None:
             return query
-        known = replace(last, ended=query.ended, failures=query.failures)
+        known = replace(last, ended=query.ended, failures=query.failures, health=query.health)
         return replace(known, begun_at=query.begun_at, quiet_seconds=query.quiet_seconds)
 
     def _batched(self, query: QueryProgress) -> tuple[Batch, ...]:

@@ -179,7 +179,7 @@ def _run(
         control,
         policy,
         Ports(
-            queries=QueryGroup(gate, process.claim),
+            queries=QueryGroup(gate, process.claim, policy.loss_seconds),
             process=process,
             rehearse=rehearsal.run,
             compare=rehearsal.compare,

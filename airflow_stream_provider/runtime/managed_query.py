@@ -114,6 +114,12 @@ class ManagedQuery(StreamingQuery):
         return self._over.is_set()
 
     @property
+    def has_got_on(self) -> bool:
+        """Whether its present run has committed a batch, or has found that there is nothing to do."""
+        real = self.real
+        return real is not None and real._jsq.lastProgress() is not None
+
+    @property
     def context_stopped(self) -> bool:
         """Whether the SparkContext was stopped in which the query is built: it cannot run in this driver any more."""
         return bool(self.writer._spark._jsparkSession.sparkContext().isStopped())

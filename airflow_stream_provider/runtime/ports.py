@@ -170,8 +170,8 @@ class Queries(Protocol):
     def unable(self) -> tuple[LabelledQuery, Exception] | None:
         """Return a query that cannot run in this driver any more, with the reason: its SparkContext was stopped."""
 
-    def tend(self) -> tuple[Sequence[Any], tuple[LabelledQuery, Exception] | None]:
-        """Return the failed queries to `restart` now, and one that no restart cures, with its error."""
+    def tend(self) -> tuple[Sequence[Any], tuple[str, Exception] | None]:
+        """Return the failed queries to `restart` now, and why this driver ends as failed, with the error."""
 
     def restart(self, queries: Sequence[Any]) -> None:
         """Start failed queries again, in the same driver."""

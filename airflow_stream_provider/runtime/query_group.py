@@ -16,6 +16,7 @@ from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress, quiet_seconds
@@ -23,6 +24,7 @@ from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.log_starts import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
+from airflow_stream_provider.runtime.query_failures import QueryFailures
 from airflow_stream_provider.runtime.query_starts import QueryStarts
 from airflow_stream_provider.runtime.side_by_side import side_by_side
 
@@ -38,11 +40,12 @@ class QueryGroup:
     """The `ports.Queries` of a driver: the managed queries behind its gate.
 
     :param claim: takes a checkpoint location; records this stream as its owner, or raises.
+    :param loss_seconds: how long records that Kafka shows no more are waited for; see `Policy`.
     """
 
-    def __init__(self, gate: Gate, claim: Callable[[str], None]) -> None:
+    def __init__(self, gate: Gate, claim: Callable[[str], None], loss_seconds: float = Policy.loss_seconds) -> None:
         self._gate = gate
-        self._starts = QueryStarts(claim)
+        self._starts = QueryStarts(claim, loss_seconds)
         self._held: ExitStack | None = None
         # Spark is asked once: a query is as it was built.
         self._quiet: WeakKeyDictionary[ManagedQuery, float | None] = WeakKeyDictionary()
@@ -89,17 +92,25 @@ class QueryGroup:
         side_by_side(check, self._gate.queries)
 
     def progress(self) -> tuple[QueryProgress, ...]:
-        """Ask Spark how far each query is."""
-        found = [(query, progress(query)) for query in self._gate.queries]
+        """Ask Spark how far each query is, and say how it does."""
+        found = [(query, self._starts.failures_of(query), progress(query)) for query in self._gate.queries]
+        for query, failures, said in found:
+            if said.batch is not None:
+                failures.prove(said.batch)
+            # What it says of a run that has failed is older than the failure.
+            if failures.since is not None and not failures.retry_at and query.has_got_on:
+                failures.gets_on()
+        now = time.monotonic()
         return tuple(
             replace(
                 p,
                 gap_seconds=self._starts.gaps.seconds(q.checkpoint, p.batch),
-                failures=self._starts.failures_of(q).total,
+                failures=failures.total,
+                health=failures.health(now),
                 begun_at=q.begun_at,
                 quiet_seconds=self._quiet_seconds(q),
             )
-            for q, p in found
+            for q, failures, p in found
         )
 
     def _quiet_seconds(self, query: ManagedQuery) -> float | None:
@@ -325,16 +336,19 @@ class QueryGroup:
             "end stops its queries first.",
         )
 
-    def tend(self) -> tuple[list[ManagedQuery], tuple[ManagedQuery, Exception] | None]:
-        """Return the queries to `restart` now, which failed or wait, and one that no restart cures, with its error.
+    def tend(self) -> tuple[list[ManagedQuery], tuple[str, Exception] | None]:
+        """Return the queries to `restart` now, which failed or wait, and why this driver ends, with the error.
+
+        It ends with a query that no restart cures. One whose records Kafka has lost is left alone, and the others go
+        on, unless it is so with all of them, or none has ever committed in this driver.
 
         A query that failed because of another writer is due at once: restart it only when the control log says that
         this driver holds the stream. A query that ended by itself is marked as over.
 
         It never waits for a storage: a failure counts from one of the next looks on.
         """
-        due = []
-        for query in self._gate.live():
+        due, gone, live = [], [], self._gate.live()
+        for query in live:
             failures = self._starts.failures_of(query)
             if query.real is None or query.real.isActive:
                 if not self._starts.waits(query):
@@ -348,9 +362,14 @@ class QueryGroup:
                     self._starts.note_soon(query, error)
                     continue
                 if failures.lost is not None:
-                    return [], (query, failures.lost)
+                    return [], (_why(query, failures), failures.lost)
+                if failures.loss is not None and (failures.gone or (failures.loses and not self._starts.proven)):
+                    gone.append((_why(query, failures), failures.loss))
+                    continue
             if time.monotonic() >= failures.retry_at:
                 due.append(query)
+        if gone and (len(gone) == len(live) or not self._starts.proven):
+            return [], gone[0]
         return due, None
 
     def restart(self, queries: Sequence[ManagedQuery]) -> None:
@@ -366,6 +385,11 @@ class QueryGroup:
         with suppress(CheckpointError):
             logs = checkpoints.boundary(query.checkpoint)
             found[query.label] = self._starts.end_of(query, QueryEnd(logs.completed, logs.commit))
+
+
+def _why(query: ManagedQuery, failures: QueryFailures) -> str:
+    batch = "" if failures.batch is None else f" in batch {failures.batch}"
+    return f"The query {query.label} failed{batch} and no restart cures it"
 
 
 def _by_place(found: Mapping[str, T]) -> dict[str, T]:

@@ -23,6 +23,7 @@ from airflow_stream_provider.runtime.describe import progress
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+from airflow_stream_provider.runtime.log_starts import put_back
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
@@ -38,10 +39,12 @@ class QueryStarts:
     driver can be stopped and relieved meanwhile.
 
     :param claim: takes a checkpoint location; records this stream as its owner, or raises.
+    :param loss_seconds: how long records that Kafka shows no more are waited for.
     """
 
-    def __init__(self, claim: Callable[[str], None]) -> None:
+    def __init__(self, claim: Callable[[str], None], loss_seconds: float) -> None:
         self._claim = claim
+        self._loss_seconds = loss_seconds
         self._failures: dict[str, QueryFailures] = {}
         # Labels of those that wait for storage or claim.
         self._waiting: set[str] = set()
@@ -65,7 +68,7 @@ class QueryStarts:
 
     def failures_of(self, query: ManagedQuery) -> QueryFailures:
         """How the query does in this driver."""
-        return self._failures.setdefault(query.label, QueryFailures())
+        return self._failures.setdefault(query.label, QueryFailures(self._loss_seconds))
 
     def forget(self) -> None:
         """Another hold begins, with other batches to wait for."""
@@ -143,6 +146,8 @@ class QueryStarts:
         if query.real is None:
             self.start(query)
             return
+        if self.failures_of(query).gone:
+            return  # by now its log may have grown past where it stood, with other records
         try:
             self._begin(query)
         except CheckpointBroken:
@@ -176,9 +181,10 @@ class QueryStarts:
 
         :param run: which run has failed, unless it is another one by then; default: whichever it is.
         """
-        failures, away = self.failures_of(query), False
+        failures, away, planned = self.failures_of(query), False, None
         try:
-            batch = checkpoints.boundary(query.checkpoint).commit
+            ends = checkpoints.boundary(query.checkpoint)
+            batch, planned = ends.commit, None if ends.completed else ends.offsets
         except CheckpointError as found:
             batch, away = failures.at_batch, isinstance(found, CheckpointAway)
         if run is not None and query.real is not run:
@@ -186,7 +192,7 @@ class QueryStarts:
         if away:  # which may be why it has failed
             failures.waits(query.label, error, time.monotonic())
         else:
-            failures.fails(query.label, error, batch, time.monotonic())
+            failures.fails(query.label, error, batch, time.monotonic(), planned)
 
     def _start(self, query: ManagedQuery) -> None:
         if self._seen is None:  # the script adds it while this driver asks what was seen
@@ -219,6 +225,8 @@ class QueryStarts:
         if query.real is None:
             failures.begins(found.batch)
             self.gaps.starts(query.checkpoint, found.batch)
+        elif failures.loses_since is not None:
+            failures.notes(put_back(query), time.monotonic())
         query.start_real()
         self._begun[place] = query
 

@@ -266,7 +266,9 @@ class StreamSpec(_Part):
     def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
         found = self.upgrade.policy(changed_checkpoints, no_way_back=no_way_back)
-        return replace(found, offsets_group=self.offsets_group or "")
+        # Whoever is told of a lag then does not hear of a loss before.
+        waits = Policy.loss_seconds if self.lag.max_seconds is None else self.lag.max_seconds
+        return replace(found, offsets_group=self.offsets_group or "", loss_seconds=waits)
 
     def chosen_strategy(self, given: str) -> Strategy:
         """Return the strategy of an upgrade.

@@ -88,7 +88,7 @@ class FakeQueries:
         self.cut: Mapping[str, QueryEnd] = {}
         self.missed: BoundaryMissed | None = None
         self.due: Sequence[Any] = ()
-        self.lost: tuple[Any, Exception] | None = None
+        self.lost: tuple[str, Exception] | None = None
         self.stopped_context: tuple[Any, Exception] | None = None
         self.stop_fails: Exception | None = None
         self.asked = 0
@@ -164,7 +164,7 @@ class FakeQueries:
     def unable(self) -> tuple[Any, Exception] | None:
         return self.stopped_context
 
-    def tend(self) -> tuple[Sequence[Any], tuple[Any, Exception] | None]:
+    def tend(self) -> tuple[Sequence[Any], tuple[str, Exception] | None]:
         return self.due, self.lost
 
     def restart(self, queries: Sequence[Any]) -> None:
@@ -315,6 +315,6 @@ def look_again(driver: FakeDriver) -> None:
 
 def lose(driver: FakeDriver) -> None:
     """A query fails with what no restart cures."""
-    driver.queries.lost = (driver.queries, ValueError("Partitions Set(1) are gone"))
+    driver.queries.lost = ("The query a failed and no restart cures it", ValueError("Partitions Set(1) are gone"))
     look_again(driver)
     driver.work()

@@ -32,7 +32,7 @@ class Run:
 class Query:
     """A managed query on a real checkpoint, as far as the group looks at it."""
 
-    over = context_stopped = False
+    over = context_stopped = has_got_on = False
     writer_spec = WriterSpec()
 
     def __init__(self, checkpoint: Path) -> None:

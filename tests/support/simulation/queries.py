@@ -198,7 +198,7 @@ class Queries:
     def unable(self) -> tuple[Queries, Exception] | None:
         return None
 
-    def tend(self) -> tuple[Sequence[Queries], tuple[Queries, Exception] | None]:
+    def tend(self) -> tuple[Sequence[Queries], tuple[str, Exception] | None]:
         driver = self._driver
         if self.waits is not None:
             return [self], None
@@ -213,7 +213,7 @@ class Queries:
         if driver.mishap == "curable":
             driver.mishap, driver.writing = "", False
             return [self], None
-        return [], (self, Mishap("It broke."))
+        return [], ("The query orders failed and no restart cures it", Mishap("It broke."))
 
     def restart(self, queries: Sequence[Queries]) -> None:
         self.start(queries, self.waits or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -29,7 +30,8 @@ from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.saved_state import dump
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
@@ -161,10 +163,37 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
         "holder": found.holder,
         "since": found.since,
         "event": event,
+        "queries": {},
         "lag": None,
         "problem": "",
         "code": int(code),
     }
+
+
+def test_a_query_that_fails_is_told_with_its_error_and_the_offsets_of_its_batch(spec: StreamSpec) -> None:
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    ranges = (OffsetRange("orders-3", "100", "250"),)
+    ill = QueryHealth("retrying", 90.0, 6, "ValueError: bad", batch=18, ranges=ranges, note="A log ended earlier.")
+    queries = (QueryProgress("enrich", health=QueryHealth()), QueryProgress("alerts", health=ill), QueryProgress("old"))
+    log.beat(OLD, Heartbeat(counter=1, at=time.time(), queries=queries))
+    found = status_of(spec)
+    assert (found.code, found.problem) == (
+        Code.BAD,
+        "The query alerts has failed for 1 min 30 s, 6 times since it last got on: ValueError: bad. Batch 18 reads "
+        "orders-3 from 100 to 250. A log ended earlier.",
+    )
+    said = json.loads(json.dumps(found.to_json()))["queries"]
+    assert (said["enrich"]["state"], said["old"]) == ("running", None)
+    assert said["alerts"]["ranges"] == [{"source": "orders-3", "start": "100", "end": "250"}]
+
+
+def test_what_goes_wrong_in_the_driver_that_holds_is_shown(spec: StreamSpec) -> None:
+    """Found by a review: nothing showed what a driver says of itself."""
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(counter=1, at=time.time(), message="The runtime cannot go on: KeyError: 'a'"))
+    assert status_of(spec).problem == "The runtime cannot go on: KeyError: 'a'"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from airflow_stream_provider.lifecycle.heartbeat import (
     OffsetsGroupStatus,
     QueryProgress,
 )
+from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth
 
 OUT = QueryProgress(
     name="out",
@@ -40,6 +41,7 @@ OUT = QueryProgress(
     batches=(Batch(6, 99.0, 0.5, 4), Batch(7, 100.0, 0.5, 10)),
     failures=1,
     spark={"batchId": 7, "sources": [{"endOffset": {"orders": {"0": 10}}}]},
+    health=QueryHealth("retrying", 5.0, 3, "ValueError: bad", batch=8, ranges=(OffsetRange("orders-0", "5", "9"),)),
 )
 FULL = Heartbeat(
     counter=9,

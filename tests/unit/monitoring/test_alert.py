@@ -136,7 +136,14 @@ def test_of_what_was_found_just_now_nobody_is_told_that_it_has_lasted_no_time() 
 
 @pytest.mark.parametrize(
     ("kind", "command"),
-    [("lag", "lag"), ("lag_unknown", "lag"), ("down", "history"), ("upgrade", "history"), ("log", "history")],
+    [
+        ("lag", "lag"),
+        ("lag_unknown", "lag"),
+        ("query", "status"),
+        ("down", "history"),
+        ("upgrade", "history"),
+        ("log", "history"),
+    ],
 )
 def test_where_to_look_fits_what_is_wrong(kind: str, command: str) -> None:
     opened = Alert("orders", kind, "orders-1", True, AT, AT, ("It is odd.",))

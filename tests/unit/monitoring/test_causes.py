@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lifecycle.query_health import QueryHealth
 from airflow_stream_provider.monitoring.causes import (
     FAILING_SECONDS,
     RETURN_SECONDS,
@@ -13,6 +14,7 @@ from airflow_stream_provider.monitoring.causes import (
 )
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind
+from airflow_stream_provider.planning.query_health import IllQuery
 from tests.support.story import OLD, RUNNING, failed, play, released
 
 KAFKA, CLUSTER, CONTROL = IncidentKind.KAFKA, IncidentKind.CLUSTER, IncidentKind.CONTROL
@@ -74,3 +76,20 @@ def test_only_queries_that_have_failed_are_down_for_that() -> None:
     assert queries_failed(play(records))
     assert not queries_failed(play(RUNNING))
     assert not queries_failed(play([*RUNNING, released(OLD, None, None)]))
+
+
+def test_an_outage_explains_only_the_queries_that_need_what_is_away() -> None:
+    reads = IllQuery("reads", QueryHealth("retrying", 90.0), needs_kafka=True)
+    files, waits = IllQuery("files", QueryHealth("retrying", 90.0)), IllQuery("waits", QueryHealth("waiting", 90.0))
+
+    def explains(kind: IncidentKind, *ill: IllQuery, problem: str = "away", at: float = 110.0) -> bool:
+        return IncidentKind.QUERY in explained(kind, 100.0, problem, at, failed=False, ill=ill)
+
+    assert explains(KAFKA, reads)
+    assert not explains(KAFKA, reads, files)
+    assert explains(CHECKPOINTS, waits)
+    assert not explains(CHECKPOINTS, waits, reads)
+    assert not explains(CLUSTER, reads)
+    assert not explains(KAFKA), "what else is told of a query"
+    assert explains(KAFKA, reads, problem="", at=100.0 + RETURN_SECONDS - 1), "its pause between two tries may be long"
+    assert not explains(KAFKA, reads, problem="", at=100.0 + RETURN_SECONDS)

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.fold import fold
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus, QueryProgress
+from airflow_stream_provider.lifecycle.query_health import QueryHealth
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.health import ILLEGAL_SHOWN, TRANSIENT_SECONDS, illegal_records, symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
@@ -43,7 +44,7 @@ def look(
 
 def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
     found = look(*RUNNING)
-    assert set(found) == {"down", "finished", "offsets_group", "rewind", "log", "lag", "lag_unknown"}
+    assert set(found) == {"down", "finished", "query", "offsets_group", "rewind", "log", "lag", "lag_unknown"}
     assert {symptom.health for symptom in found.values()} == {Health.PASS}
 
 
@@ -102,8 +103,19 @@ def test_an_unknown_lag_is_a_kind_of_its_own_and_says_nothing_about_the_lag() ->
     )
 
 
+def test_a_query_that_fails_beside_others_is_told_also_without_kafka() -> None:
+    """Found by a review: such a stream was healthy for ever."""
+    ill = QueryHealth("retrying", 90.0, 6, "ConcurrentAppendException", batch=18)
+    queries = (QueryProgress("enrich", batch=900, health=QueryHealth()), QueryProgress("alerts", batch=17, health=ill))
+    for lag in (None, WELL):
+        found = look(*RUNNING, lag=lag, queries=queries)
+        said = "The query alerts has failed for 1 min 30 s, 6 times since it last got on: ConcurrentAppendException. "
+        assert found[IncidentKind.QUERY] == Symptom(Health.FAIL, f"{said}It is batch 18.")
+        assert {kind for kind, symptom in found.items() if symptom.health is not Health.PASS} == {"query"}
+
+
 def test_a_stream_without_kafka_has_no_lag() -> None:
-    assert set(look(*RUNNING, lag=None)) == {"down", "finished", "offsets_group", "rewind", "log"}
+    assert set(look(*RUNNING, lag=None)) == {"down", "finished", "query", "offsets_group", "rewind", "log"}
 
 
 def test_a_group_that_cannot_be_committed_to_is_a_symptom() -> None:

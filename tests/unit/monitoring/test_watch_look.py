@@ -11,7 +11,8 @@ from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import PartitionLag
 from airflow_stream_provider.lifecycle.fold import fold
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.query_health import QueryHealth
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
@@ -101,3 +102,20 @@ def test_losses_of_a_query_are_kept_through_looks_that_cannot_measure() -> None:
     for _ in range(3):
         first = LagSample.from_json(sample(LagLook(5.0, None, "Kafka is away."), first).to_json())
     assert (first.queries, first.earlier["enrich"].lost_ever) == ({}, 2)
+
+
+def test_who_knows_of_one_ill_query_is_told_again_of_the_next_one() -> None:
+    def look(before: LagSample | None, *ill: str) -> LagSample:
+        health = {name: QueryHealth("retrying", 90.0, 6, "x") if name in ill else QueryHealth() for name in "ab"}
+        queries = tuple(QueryProgress(name, batch=1, health=found) for name, found in health.items())
+        found = replace(snapshot(*RUNNING, at=1000.0), heartbeats={OLD: Heartbeat(counter=6, queries=queries)})
+        return LagSample.from_json(judged(found, None, before).to_json())
+
+    def stage(sample: LagSample) -> int | None:
+        incident = sample.incidents[IncidentKind.QUERY].incident
+        return incident.stage if incident else None
+
+    one = look(None, "a")
+    again = look(one, "a")
+    both = look(again, "a", "b")
+    assert [stage(one), stage(again), stage(both), stage(look(both))] == [0, 0, 1, None]

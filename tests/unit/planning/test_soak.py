@@ -9,7 +9,8 @@ from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lag.report import Verdict as Burrow
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
-from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import (
     SoakLimits,
@@ -30,6 +31,7 @@ from tests.support.story import (
     acquired,
     fenced,
     ready,
+    record,
     released,
     requested,
 )
@@ -245,3 +247,36 @@ def test_the_reason_is_for_a_person() -> None:
     said = "For 30 s it was too far behind and did not catch up. q is behind by 500 records; 100 are allowed."
     assert found.reason == said
     assert judge_soak("new", [SoakLook("old", ended="failed", reason="No.")], LIMITS).reason == "It failed: No."
+
+
+@pytest.mark.parametrize(
+    ("state", "commits", "result"),
+    [
+        ("retrying", (), SoakResult.BAD),
+        ("lost", (), SoakResult.BAD),
+        ("waiting", (), SoakResult.UNDECIDED),
+        ("retrying", (Commit(1.0),), SoakResult.UNDECIDED),
+        ("running", (), SoakResult.GOOD),
+    ],
+)
+def test_a_query_that_fails_is_the_fault_of_a_release_under_which_it_has_never_committed(
+    state: str, commits: tuple[Commit, ...], result: SoakResult
+) -> None:
+    """Found by a review: of three queries one failed for ever, and the soak passed."""
+    health = QueryHealth(state, 90.0, 6, "ValueError: bad")
+    beat = Heartbeat(counter=5, queries=(QueryProgress("alerts", batch=1, commits=commits, health=health),))
+    look = replace(snapshot(*UPGRADED), heartbeats={NEW: beat})
+    judged = judge_soak(NEW_DEPLOYMENT, [soak_look(look, NEW_DEPLOYMENT, "run", 0.0, SoakLimits())], SoakLimits())
+    assert (judged.result, "alerts" in judged.reason) == (result, result is not SoakResult.GOOD)
+
+
+def test_a_kafka_that_does_not_answer_is_not_the_fault_of_a_release() -> None:
+    said = [{"name": "alerts", "checkpoint": "/a", "kafka_sources": [{"topics": "in"}]}]
+    up = record("standby", deployment=NEW_DEPLOYMENT, incarnation=NEW, queries=said, rehearsal={})
+    records = [up if r.kind == Kind.STANDBY and r["incarnation"] == NEW else r for r in UPGRADED]
+    health = QueryHealth("retrying", 90.0, 6, "TimeoutException")
+    beat = Heartbeat(counter=5, queries=(QueryProgress("alerts", health=health),))
+    look = replace(snapshot(*records), heartbeats={NEW: beat})
+    for lag, result in ((None, SoakResult.UNDECIDED), (report(5), SoakResult.BAD)):
+        found = soak_look(replace(look, lag=lag), NEW_DEPLOYMENT, "run", 0.0, LIMITS)
+        assert judge_soak(NEW_DEPLOYMENT, [found], LIMITS).result is result

@@ -8,6 +8,8 @@ import pytest
 
 from airflow_stream_provider.cli.status import Code, StreamStatus
 from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth
 from airflow_stream_provider.monitoring.life_event import LifeEvent, What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
 from airflow_stream_provider.plugin.looks import Answer, Driver, Life
@@ -72,7 +74,9 @@ def everywhere(said: str) -> list[str]:
     """Return all pages, with one text in the place of everything that may be somebody's."""
     sample = LagSample(1.0, said, said, {said: QuerySample(5, 3.0)}, Health.PASS)
     event = LifeEvent(1, What.FAILED, 1.0, f"airflow:{said}/{said}/{said}", said, said, said, said, said)
-    status = StreamStatus(said, said, said, sample, said, holder=said, since=1.0, event=event)
+    health = QueryHealth(said, 5.0, 2, said, said, 8, (OffsetRange(said, said, said),))
+    queries = (QueryProgress(said, health=health), QueryProgress(said))
+    status = StreamStatus(said, said, said, sample, said, holder=said, since=1.0, event=event, queries=queries)
     shown = Visible(said, Shown(said, None, said), (said,))
     life = Life((Driver(said, said, said),), (event,))
     stream = {"now": 9.0, "shown": shown, "status": status}

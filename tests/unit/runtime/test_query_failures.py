@@ -16,7 +16,9 @@ from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.query_health import QueryHealth
 from airflow_stream_provider.runtime import query_group, query_starts
+from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS, QueryFailures
 from airflow_stream_provider.runtime.query_group import QueryGroup
@@ -142,13 +144,134 @@ def test_a_new_release_that_commits_nothing_is_given_up_so_that_it_is_rolled_bac
         attempts(group, query, clock, "It is broken", 86_400)
 
 
+SCHEMA = "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match existing state key schema."
+LOST = "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Partitions Set(1) are gone"
+
+
 def test_an_error_that_no_restart_cures_is_not_tried_again(query: Query, clock: Time) -> None:
     group = started(query)
     query.commits(0)
-    query.fails("[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Partitions Set(1) are gone")
+    query.fails(SCHEMA)
     due, lost = tended(group)
     assert query.real is not None
-    assert (due, lost and lost[1]) == ([], query.real.error)
+    assert (due, lost) == ([], ("The query orders failed and no restart cures it", query.real.error))
+
+
+def two_of_them(tmp_path: Path, seconds: float) -> tuple[QueryGroup, Query, Query]:
+    gate: Any = Gate()
+    queries = Query(tmp_path / "one"), Query(tmp_path / "two")
+    for query, name in zip(queries, ("one", "two"), strict=True):
+        query.label = name
+        gate.queries.append(query)
+    group = QueryGroup(gate, lambda location: None, seconds)
+    group.start(group.hold(), {})
+    for query in queries:
+        query.commits(0)
+    return group, *queries
+
+
+def tries_in(group: QueryGroup, query: Query, clock: Time, seconds: float, error: str = LOST) -> int:
+    """Let a query fail at once, again and again; return how often it was tried."""
+    until, tries = clock.now + seconds, 0
+    while clock.now < until:
+        if query.real is not None and query.real.isActive:
+            query.fails(error)
+        due, lost = tended(group)
+        assert lost is None, lost
+        tries += len(due)
+        group.restart(due)
+        clock.now += 1.0
+    return tries
+
+
+def test_records_that_kafka_shows_no_more_are_waited_for_and_take_no_other_query_down(
+    tmp_path: Path, clock: Time
+) -> None:
+    """Found by a review: a broker that is behind for a moment ended the driver with all its queries."""
+    group, one, two = two_of_them(tmp_path, 120.0)
+    assert tries_in(group, one, clock, 120.0) >= 6
+    assert tries_in(group, one, clock, 300.0) <= 1, "the limit is over"
+    health = {query.name: query.health for query in group.progress()}
+    assert (health["one"] and health["one"].state, health["two"] and health["two"].state) == ("lost", "running")
+    assert two.real is not None
+    assert two.real.isActive
+    assert two.starts == 1
+    two.fails("The sink does not answer")
+    assert tended(group)[1] is None, "it may be cured"
+    clock.now += 5
+    group.restart(tended(group)[0])
+    with pytest.raises(AssertionError, match="no restart cures it"):
+        tries_in(group, two, clock, 500.0)  # nothing is left that runs
+
+
+def test_a_query_waits_for_its_log_too_that_has_not_committed_in_a_driver_that_has(tmp_path: Path, clock: Time) -> None:
+    """As after a hand-over: the batch that the driver before had planned is the first of this one."""
+    gate: Any = Gate()
+    queries = Query(tmp_path / "one"), Query(tmp_path / "two")
+    for query, name in zip(queries, ("one", "two"), strict=True):
+        query.label = name
+        query.commits(7)
+        gate.queries.append(query)
+    group = QueryGroup(gate, lambda location: None, 120.0)
+    group.start(group.hold(), {})
+    queries[1].commits(8)
+    assert group.has_committed()
+    assert tries_in(group, queries[0], clock, 100.0) > 5
+
+
+def test_a_batch_that_runs_again_ends_the_wait_for_the_log(tmp_path: Path, clock: Time) -> None:
+    group, one, _ = two_of_them(tmp_path, 60.0)
+    for batch in range(1, 20):
+        tries_in(group, one, clock, 30.0)
+        clock.now += BACK_OFF_SECONDS
+        group.restart(tended(group)[0])
+        one.commits(batch)
+    assert tries_in(group, one, clock, 30.0)
+
+
+def test_a_release_that_has_never_committed_ends_soon_with_what_kafka_has_lost(query: Query, clock: Time) -> None:
+    query.commits(7)  # by the release before
+    group = started(query)
+    with pytest.raises(AssertionError, match="given up after 3"):
+        attempts(group, query, clock, LOST, 86_400)
+
+
+def test_how_a_query_is_counts_from_its_first_failure_by_this_clock(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    (found,) = group.progress()
+    assert found.health == QueryHealth()
+    (Path(query.checkpoint) / "offsets" / "1").touch()
+    attempts(group, query, clock, "The sink does not answer", 50)
+    (found,) = group.progress()
+    assert found.health is not None
+    assert (found.health.state, found.health.error, found.health.batch) == ("retrying", "The sink does not answer", 1)
+    assert 48 <= found.health.seconds <= 50
+    assert found.health.failures == 6
+
+
+def test_a_query_gets_on_when_its_new_run_says_something_and_not_by_what_the_old_one_said(
+    query: Query, clock: Time
+) -> None:
+    """At night there may be nothing to commit for hours."""
+    group = started(query)
+    query.commits(0)
+    query.fails("x")
+    tended(group)
+    query.has_got_on = True
+    (found,) = group.progress()
+    assert found.health is not None
+    assert found.health.state == "retrying", "it waits for its next try"
+    clock.now += 1.0
+    group.restart(tended(group)[0])
+    (found,) = group.progress()
+    assert found.health == QueryHealth()
+
+
+def test_a_query_that_waits_for_its_checkpoint_says_so(query: Query, clock: Time) -> None:
+    failures = QueryFailures()
+    failures.waits("orders", OSError("s3a is away"), 5.0)
+    assert failures.health(25.0) == QueryHealth("waiting", 20.0, error="s3a is away")
 
 
 def test_a_stale_view_of_the_checkpoint_is_waited_out(query: Query, clock: Time) -> None:

@@ -58,8 +58,14 @@ def test_what_is_bad_about_a_lag_is_read(write: Write) -> None:
 
 def test_the_pause_of_a_driver_is_read(write: Write) -> None:
     spec = load_spec(write(GOOD.replace("lease_seconds: 20", "lease_seconds: 20, pause_seconds: 12m")))
-    assert spec.policy() == Policy(lease_seconds=20.0, pause_seconds=720.0)
+    assert spec.policy() == Policy(lease_seconds=20.0, pause_seconds=720.0, loss_seconds=60.0)
     assert load_spec(write(GOOD)).policy().pause_seconds == 600.0
+
+
+def test_records_that_kafka_shows_no_more_are_waited_for_as_long_as_a_lag_may_last(write: Write) -> None:
+    assert load_spec(write(GOOD)).policy().loss_seconds == load_spec(write(GOOD)).lag.max_seconds == 60.0
+    without = load_spec(write("name: a\napplication: a.py\nversion: v1\ncluster: c\ncontrol: file:///d\n"))
+    assert without.policy().loss_seconds == 300.0
 
 
 def test_paths_start_beside_the_folder_of_the_yaml_files(write: Write, tmp_path: Path) -> None:
@@ -83,7 +89,7 @@ def test_a_watch_and_a_group_are_read(write: Write) -> None:
     )
     spec = load_spec(write(text))
     assert spec.policy(("/old",)) == Policy(
-        lease_seconds=20.0, changed_checkpoints=("/old",), offsets_group="orders-stream"
+        lease_seconds=20.0, changed_checkpoints=("/old",), offsets_group="orders-stream", loss_seconds=60.0
     )
     assert (spec.watch.schedule, spec.watch.for_at_least) == (300.0, 30.0)
     assert [(each.call, each.arguments) for each in spec.notify] == [

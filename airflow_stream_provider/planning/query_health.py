@@ -1,0 +1,121 @@
+"""Judge how each query of the holder is, by what its driver says. Status, page, watch and soak share it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
+from airflow_stream_provider.lifecycle.query_health import QueryHealth, QueryState
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import RESTING
+
+# A query that fails is ill after so long; after two of its batches, if longer, while only one try has failed: the next
+# one may be under way, and end well.
+ILL_SECONDS = 60.0
+# For so long people are told that a log of Kafka ended earlier for a moment: somebody has to look what it has lost.
+NOTED_SECONDS = 600.0
+# So many ill queries are described.
+DESCRIBED = 3
+
+
+@dataclass(frozen=True)
+class IllQuery:
+    """A query of the holder that fails, waits, or is lost, for long enough to be told of.
+
+    :param committed: whether it has committed in this driver.
+    :param needs_kafka: whether it reads Kafka, or writes to it, so that an outage of that may be why it fails.
+    """
+
+    name: str
+    health: QueryHealth
+    committed: bool = False
+    needs_kafka: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether the storage of its checkpoint is away: that says nothing against its release."""
+        return self.health.state == QueryState.WAITING.value
+
+    def __str__(self) -> str:
+        found, lasted = self.health, duration(self.health.seconds)
+        if self.waits:
+            return f"The query {self.name} has waited for its checkpoint for {lasted}: {_ended(found.error)}"
+        if found.state == QueryState.LOST.value:
+            what = f"Kafka has lost what the query {self.name} is to read, and it is not tried any more"
+        else:
+            what = f"The query {self.name} has failed for {lasted}, {found.failures} times since it last got on"
+        cause = f" It began with {_ended(found.cause)}" if found.cause else ""
+        batch = "The batch" if found.batch is None else f"Batch {found.batch}"
+        reads = f" {batch} reads {_ended(found.reads)}" if found.reads else ""
+        if not reads and found.batch is not None:
+            reads = f" It is batch {found.batch}."
+        return f"{what}: {_ended(found.error)}{cause}{reads}"
+
+
+@dataclass(frozen=True)
+class QueriesJudgement:
+    """How the holder's queries are: the health, those that are ill, and what else people should know of them."""
+
+    health: Health
+    ill: tuple[IllQuery, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        more = len(self.ill) - DESCRIBED
+        others = [f"So it is with {more} more."] if more > 0 else []
+        return " ".join([*map(str, self.ill[:DESCRIBED]), *others, *self.notes])
+
+
+def judge_queries(snapshot: Snapshot) -> QueriesJudgement:
+    """Judge each query of the holder; all times are durations that its driver has measured.
+
+    UNKNOWN while nobody holds, unless nobody wants the stream to run; of a query that has just failed; and of one of
+    which Spark has said nothing since its driver took over.
+    """
+    beat, state = snapshot.holder_heartbeat, snapshot.state
+    if beat is None:
+        resting = state.holder is None and state.phase in RESTING
+        return QueriesJudgement(Health.PASS if resting else Health.UNKNOWN)
+    queries = [query for query in beat.queries if not query.ended]
+    ill, notes = tuple(_ill(queries, _on_kafka(snapshot))), tuple(_notes(queries))
+    if ill or notes:
+        return QueriesJudgement(Health.FAIL, ill, notes)
+    well = all(query.batch is not None and _state(query) == QueryState.RUNNING.value for query in queries)
+    return QueriesJudgement(Health.PASS if well else Health.UNKNOWN)
+
+
+def _on_kafka(snapshot: Snapshot) -> frozenset[str]:
+    """Return the queries of the holder that read Kafka, or write to it, as its driver announced them."""
+    found = snapshot.state.incarnations.get(snapshot.state.holder or "")
+    queries = found.queries if found else ()
+    return frozenset(query["name"] for query in queries if kafka_sources(query) or query.get("sink") == "kafka")
+
+
+def _ill(queries: list[QueryProgress], on_kafka: frozenset[str]) -> Iterator[IllQuery]:
+    for query in queries:
+        found = query.health
+        if found is None or found.state == QueryState.RUNNING.value:
+            continue
+        patience = max(ILL_SECONDS, 2 * (query.batch_seconds or 0.0) if found.failures == 1 else 0.0)
+        if found.state == QueryState.LOST.value or found.seconds >= patience:
+            # A loss is no outage.
+            needs = query.name in on_kafka and found.state == QueryState.RETRYING.value
+            yield IllQuery(query.name, found, bool(query.commits), needs)
+
+
+def _notes(queries: list[QueryProgress]) -> Iterator[str]:
+    for query in queries:
+        if query.health is not None and query.health.note and query.health.noted_seconds < NOTED_SECONDS:
+            yield query.health.note
+
+
+def _state(query: QueryProgress) -> str:
+    return "" if query.health is None else query.health.state
+
+
+def _ended(sentence: str) -> str:
+    return f"{sentence.rstrip('.')}."
