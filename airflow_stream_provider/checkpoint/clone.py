@@ -171,8 +171,8 @@ def _logs(root: Place, drop_last_commit: bool) -> _Plan:
         )
     # Without the batch that the live query is running: its state is only partly written.
     last = committed[-1] if committed else offsets[0]
-    # Spark reads the last two offsets files and the last commit. Where one of the two is missing it refuses to start, so
-    # the clone does not begin earlier, where it could.
+    # Spark reads the last two offsets files and the last commit. Where one of the two is missing it refuses to start,
+    # so the clone does not begin earlier, where it could.
     ends = [batch for batch in (last - 1, last) if batch >= 0]
     for batch in (offsets[-1] - 1, *ends):
         if batch >= 0 and batch not in offsets:

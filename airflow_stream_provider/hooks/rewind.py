@@ -100,7 +100,7 @@ def _why_not(query: Mapping[str, Any]) -> str:
         )
     try:
         if folder.is_dir():
-            check_rewindable(folder)
+            check_rewindable(folder, query.get("sources", ()))
     except CheckpointError as error:
         return str(error)
     except OSError:

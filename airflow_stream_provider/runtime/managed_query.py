@@ -50,6 +50,8 @@ class ManagedQuery(StreamingQuery):
         self.checkpoint = qualified(writer_specs.checkpoint_of(writer))
         self.label = self.writer_spec.name or self.checkpoint.rstrip("/").rpartition("/")[2]
         self.real: StreamingQuery | None = None
+        # By the addresses of a Kafka source, the id of the cluster; of those that answered when they were asked last.
+        self.clusters: dict[tuple[str, ...], str] = {}
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
         self._first_run_id = str(uuid.uuid4())

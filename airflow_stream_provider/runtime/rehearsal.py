@@ -11,17 +11,26 @@ import pyspark
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.batch_numbers import again_of, summary_of
 from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
-from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
+from airflow_stream_provider.runtime.compatibility import (
+    QueryFacts,
+    changes_position,
+    compare_queries,
+    on_another_file_system,
+)
 from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.kafka_positions import ask_clusters, begins, goes_on
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
+from airflow_stream_provider.runtime.remembered import OTHER_FOLDER, remembered
+from airflow_stream_provider.runtime.sinks import check_sources
 from airflow_stream_provider.runtime.surroundings import changed, executors, surroundings
 from airflow_stream_provider.runtime.ungated import check_jvm
 
@@ -41,6 +50,12 @@ ON_SCRATCH = (
     "loaded, and in which formats its checkpoint is written then, was not seen."
 )
 FORMATS_UNSEEN = "In which formats the checkpoint of the query {} is written by this release was not seen{}."
+NOT_COUNTED = "How much the query {} reads once more or leaves out is not known: {}"
+ON_PURPOSE = (
+    "Nothing that runs was touched. If this is intended, name it in the form's `changed_checkpoints`: PATH for a "
+    "checkpoint that is added or dropped; `PATH: source` or `PATH: sink` for a query that reads or writes elsewhere. "
+    "What has another state needs a new checkpoint."
+)
 NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
 log = logging.getLogger(__name__)
@@ -89,14 +104,17 @@ class Rehearsal:
         self._check_file_systems(former, [{"name": query.label, "checkpoint": query.checkpoint} for query in queries])
         for query in queries:
             check_engine(query.label, query.writer_spec)
+            check_sources(query.writer)  # once more: the script may have changed the session's settings since
             self._process.check_checkpoint(query.checkpoint)
             checkpoints.check_whole(query.checkpoint)
             self._sweep(query)
+            ask_clusters(query)
         started = time.monotonic()
         self._queries = [describe(query) for query in queries]
         self._seen = surroundings(queries, self._queries)
         self._pinned = {query.checkpoint: checkpoints.pinned_conf(query.checkpoint) for query in queries}
         self._notes, self._one_way = self._compared(former), []
+        self._compare_positions(former, queries)
         self._cleaning = {query.checkpoint for query in queries if cleans_input(query)}
         self._notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
         found = {}
@@ -170,9 +188,48 @@ class Rehearsal:
         if refusals:
             raise RehearsalRefused(
                 " ".join(refusals),
-                next_step="If this is intended, name the checkpoint in the form's `changed_checkpoints`.",
+                next_step=ON_PURPOSE,
             )
         return notes
+
+    def _compare_positions(self, former: Sequence[QueryFacts], queries: Sequence[ManagedQuery]) -> None:
+        """Hold checkpoints against what sinks remember, and count what a change on purpose leaves out or repeats.
+
+        :raises RehearsalRefused: batches would be committed and never written, or the sink would fail for ever.
+        """
+        for query, said in zip(queries, self._queries):
+            lost, fatal, notes = remembered(query)
+            accepted = self._accepts(query, Change.SINK_LOG)
+            if fatal or (lost and not accepted):
+                raise RehearsalRefused(
+                    " ".join((*fatal, *lost)),
+                    next_step=f"Nothing that runs was touched. {OTHER_FOLDER}"
+                    + (
+                        ""
+                        if fatal
+                        else f" If the loss is intended, name `{query.checkpoint}: sink_log` in the form's "
+                        "`changed_checkpoints`."
+                    ),
+                )
+            self._notes += [*lost, *notes]
+            try:
+                self._notes += self._counted(former, query, said)
+            except CheckpointError as error:
+                self._notes.append(NOT_COUNTED.format(query.label, error.message))
+
+    def _counted(self, former: Sequence[QueryFacts], query: ManagedQuery, said: QueryFacts) -> list[str]:
+        if checkpoints.boundary(query.checkpoint).offsets is None:
+            here = {checkpoints.recorded_form(each.checkpoint) for each in self._gate.all_known()}
+            before = [each for each in former if each["name"] == query.label]
+            left = [each for each in before if checkpoints.recorded_form(str(each["checkpoint"])) not in here]
+            return begins(query, left[0]) if left else []
+        moved = changes_position(former, said)
+        self._one_way += moved
+        return goes_on(query) if moved or self._accepts(query, Change.SOURCE) else []
+
+    def _accepts(self, query: ManagedQuery, change: Change) -> bool:
+        named = locations(self._policy.changed_checkpoints, change)
+        return checkpoints.normal_form(query.checkpoint) in map(checkpoints.normal_form, named)
 
     def _sweep(self, query: ManagedQuery) -> None:
         """Remove the clones that killed drivers have left beside the checkpoint: up to 1 GiB each."""

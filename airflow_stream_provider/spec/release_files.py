@@ -23,8 +23,8 @@ def check_file(path: Path, folders: Sequence[Path]) -> None:
     """Check that a file may be published.
 
     :param folders: the file must be inside each of them once all symbolic links are followed.
-    :raises SpecError: it is elsewhere, not there, not a regular file, too large, not Python where it says so, or an archive
-        that Spark does not import on executors, such as a wheel.
+    :raises SpecError: it is elsewhere, not there, not a regular file, too large, not Python where it says so, or an
+        archive that Spark does not import on executors, such as a wheel.
     """
     try:
         real = path.resolve()
