@@ -294,7 +294,9 @@ class Rehearsal:
         if found:
             self._one_way.append(f"The query {query.label} writes {', '.join(found)}.")
         if before.batch == after.batch:
-            self._notes.append(FORMATS_UNSEEN.format(query.label, " in offsets/: no new records came in"))
+            # The first batch of a clone is the one that the holder has committed last.
+            why = "no new records came in" if self._batches > 1 else "only its last batch was run, once more"
+            self._notes.append(FORMATS_UNSEEN.format(query.label, f" in offsets/: {why}"))
 
     def _prepare(self, query: ManagedQuery, clone: str) -> tuple[str, checkpoints.Formats | None]:
         """Make the checkpoint for the warm-up; return what it is made of, and its formats if it is a clone."""

@@ -79,8 +79,8 @@ def judge(
         lost = earlier.newest - planned
         text = (
             f"The query {label} writes to {folder}, whose log has batches up to {earlier.newest}, and its checkpoint "
-            f"goes on with batch {planned + 1}: Spark's file sink drops each batch of a number that its log has, so the "
-            f"next {lost} would be committed and never written."
+            f"goes on with batch {planned + 1}: Spark's file sink drops each batch of a number that its log has, so "
+            f"the next {lost} would be committed and never written."
         )
         return [text], []
     if ends.commit is None:
