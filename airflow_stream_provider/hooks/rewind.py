@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
 
 _SCRIPT = (
-    "Give it a new checkpoint instead, and a file sink a new folder, too, in a release whose script says where it begins "
-    "(startingOffsets)."
+    "Give it a new checkpoint instead, and a file sink a new folder, too, in a release whose script says where it "
+    "begins (startingOffsets)."
 )
 
 

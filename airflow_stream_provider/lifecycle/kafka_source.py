@@ -77,7 +77,7 @@ def _source(said: Mapping[str, Any]) -> KafkaSource:
     return KafkaSource(
         str(said.get("option", "")),
         str(said.get("topics", "")),
-        addresses(",".join(map(str, servers))) if isinstance(servers, list) else (),
+        addresses(",".join(map(str, servers))) if isinstance(servers, (list, tuple)) else (),
         said.get("read_committed") is True,
         str(said.get("cluster") or ""),
     )

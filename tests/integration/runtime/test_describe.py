@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,7 +19,9 @@ from airflow_stream_provider.runtime.describe import (
     _options,
     cleans_input,
     fingerprint,
+    is_file_sink,
     progress,
+    sources_of,
 )
 from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for
@@ -120,3 +123,48 @@ def test_functions_that_spark_does_not_print_are_in_the_fingerprint(spark: Spark
     low, high = (fingerprint(plan._jdf.queryExecution().analyzed()) for plan in made)
     assert low == [f"Aggregate(min,{','.join(['sum'] * 40)})"]
     assert low != high
+
+
+def test_a_file_source_is_described_with_its_folder_and_a_table_with_its_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def sources(frame: Any) -> list[str]:
+        return sources_of(SimpleNamespace(writer=SimpleNamespace(_df=frame)))  # type: ignore[arg-type]
+
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    one, two = (spark.readStream.schema("v long").json(f"{tmp_path}/{name}") for name in "ab")
+    assert sources(one.union(two)) == [f"json:path={tmp_path}/a", f"json:path={tmp_path}/b"]
+    spark.sql(f"CREATE TABLE described (v long) USING json LOCATION '{tmp_path}/a'")
+    try:
+        (found,) = sources(spark.readStream.table("described"))
+    finally:
+        spark.sql("DROP TABLE described")
+    assert f"{tmp_path}/a" in found or "described" in found
+
+
+@pytest.mark.parametrize(
+    ("sink", "found"),
+    [
+        ("parquet", True),
+        ("JSON", True),
+        ("csv", True),
+        ("text", True),
+        pytest.param(
+            "xml", True, marks=pytest.mark.skipif(pyspark.__version__ < "4", reason="it is none of Spark 3.5")
+        ),
+        ("org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat", True),
+        ("", True),
+        ("console", False),
+        ("rate", False),
+        ("no.such.Sink", None),
+    ],
+)
+def test_spark_says_which_formats_it_writes_with_its_file_sink(
+    spark: SparkSession, sink: str, found: bool | None
+) -> None:
+    writer = spark.readStream.format("rate").load().writeStream
+    spec = writer_spec_of(writer)
+    spec.format = sink.lower() if "." not in sink else sink
+    managed: Any = SimpleNamespace(writer=writer, writer_spec=spec)
+    assert is_file_sink(managed) is found

@@ -125,7 +125,7 @@ def test_another_kafka_is_refused_and_named_as_changed_exactly_what_was_announce
         send(others, range(1300, 1310))
         wait_for("what came later", lambda: sum(delivered(target).values()) == 310)
         assert delivered(target) == Counter([*range(200), *range(1200, 1310)])
-        assert read(checkpoint).committed == {"orders": {0: 155, 1: 155}}
+        wait_for("the commit", lambda: read(checkpoint).committed == {"orders": {0: 155, 1: 155}})
 
 
 def test_a_file_sink_on_a_new_checkpoint_is_refused_and_in_a_new_folder_it_reads_what_was_announced(

@@ -60,6 +60,9 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(module, "compare_queries", lambda *facts: ([], []))
     monkeypatch.setattr(module, "cleans_input", lambda query: query.label in found)
     monkeypatch.setattr(module, "check_jvm", lambda queries, own: None)
+    monkeypatch.setattr(module, "check_sources", lambda writer: None)
+    monkeypatch.setattr(module, "ask_clusters", lambda query: None)
+    monkeypatch.setattr(module, "remembered", lambda query: ([], [], []))
     monkeypatch.setattr(module, "surroundings", lambda queries, facts: {})
     monkeypatch.setattr(module, "executors", lambda queries: {})
     monkeypatch.setattr(checkpoints, "pinned_conf", lambda location: {})
@@ -71,7 +74,9 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list[str], dict[str, Any]]:
     """Rehearse queries of these names; return what Spark would have run, and the summary."""
     spec = SimpleNamespace(trigger={}, options={})
-    queries = [SimpleNamespace(label=name, checkpoint=str(tmp_path / name), writer_spec=spec) for name in names]
+    queries = [
+        SimpleNamespace(label=name, checkpoint=str(tmp_path / name), writer=None, writer_spec=spec) for name in names
+    ]
     gate: Any = SimpleNamespace(all_known=lambda: queries)
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
@@ -176,7 +181,7 @@ def test_a_stream_that_runs_past_the_gate_is_looked_for_before_and_after(
 
 def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path: Path, cleaning: set[str]) -> None:
     query = SimpleNamespace(
-        label="lines", checkpoint=str(tmp_path), writer_spec=SimpleNamespace(trigger={}, options={})
+        label="lines", checkpoint=str(tmp_path), writer=None, writer_spec=SimpleNamespace(trigger={}, options={})
     )
     gate: Any = SimpleNamespace(all_known=lambda: [query])
     asked: list[str] = []
