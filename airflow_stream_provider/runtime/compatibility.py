@@ -64,6 +64,11 @@ def compare_queries(
             for change, found in _differences(old, query):
                 (notes if change is None or change in on_purpose else refusals).append(found)
             refusals += _computes_otherwise(old, query)
+        elif confs.get(checkpoint) and kafka_sources(query):
+            notes.append(
+                f"Of which Kafka the offsets in the checkpoint of the query {query['name']} are is not known: no "
+                "driver of this stream has said which one it read."
+            )
         conf = confs.get(checkpoint, {})
         differ = [key for key, value in query["conf"].items() if key in conf and value not in (None, conf[key])]
         # Of a query without state the rehearsal sees what it writes.

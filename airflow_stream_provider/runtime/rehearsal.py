@@ -144,8 +144,8 @@ class Rehearsal:
             raise RehearsalRefused(
                 f"There would be no way back: {' '.join(self._one_way)} The release before may not be able to go on "
                 "from there.",
-                next_step="Nothing that runs was touched. Leave setting, Spark version, source or sink as it was; or say "
-                "in the form's `no_way_back` that the stream need not be given back.",
+                next_step="Nothing that runs was touched. Leave setting, Spark version, source or sink as it was; or "
+                "say in the form's `no_way_back` that the stream need not be given back.",
             )
         return {"one_way": self._one_way}
 

@@ -122,6 +122,11 @@ def test_a_kafka_whose_id_is_not_known_is_said_and_not_refused() -> None:
         assert refusals == []
         assert "Whether orders of the query totals is in the same Kafka as before is not known" in note
         assert who in note
+    # Of a job that is adopted nobody has said what it read.
+    pinned = {"/data/totals": {SHUFFLE: "2"}}
+    refusals, (note,) = compare_queries([], [query(kafka_sources=[ONE])], (), pinned)
+    assert (refusals, "are is not known: no driver of this stream has said" in note) == ([], True)
+    assert compare_queries([], [query(kafka_sources=[ONE])], ()) == ([], []), "it has no batch yet"
 
 
 @pytest.mark.parametrize("sink", ["parquet", "avro", "xml", "org.apache.spark.sql.avro.AvroFileFormat"])
