@@ -119,15 +119,7 @@ def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
             libraries=storage.libraries,
             core_site=storage.core_site,
         ) as stack:
-            changes = {
-                **CHANGES,
-                # One executor each: on two cores the start of more takes longer than all else.
-                "conf": {**stack.spark.conf, "spark.cores.max": "1"},
-                **stream_settings(pair.control, storage, stack.bootstrap_servers, data),
-            }
-            lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
-            _change(dags / "apps" / "scoring.py", QUICKLY_THROTTLED)
-            _change(dags / "apps" / "orders.py", SHORT_BATCHES)
+            lay_out_stream(dags, data, pair.control, storage, stack.bootstrap_servers, stack.spark.conf)
             site = DemoEnvironment.at(dags, stack.airflow.api)
             create_topics(site.brokers)
             assert storage.folder is not None
@@ -142,6 +134,26 @@ def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
                     assert log.folder is not None
                     releases = log.folder / "releases"
                 yield World(stack, log, site.brokers, checkpoints, releases, folder, control, storage, clocks, site)
+
+
+def lay_out_stream(
+    dags: Path, data: Path, control: str, storage: Storage, brokers: str, conf: Mapping[str, str]
+) -> None:
+    """Write the DAG folder of the world, whose example stream is changed to use it; nothing need run for that.
+
+    :param data: folder of the stream.
+    :param brokers: bootstrap servers of Kafka.
+    :param conf: Spark conf that the cluster needs.
+    """
+    changes = {
+        **CHANGES,
+        # One executor each: on two cores the start of more takes longer than all else.
+        "conf": {**conf, "spark.cores.max": "1"},
+        **stream_settings(control, storage, brokers, data),
+    }
+    lay_out(ROOT / "dags", dags, brokers=brokers, data=data, changes=changes)
+    _change(dags / "apps" / "scoring.py", QUICKLY_THROTTLED)
+    _change(dags / "apps" / "orders.py", SHORT_BATCHES)
 
 
 @contextmanager

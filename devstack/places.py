@@ -79,7 +79,7 @@ def open_storage(kind: str, folder: Path) -> Iterator[Storage]:
             hdfs.start()
             assert hdfs.process is not None
             place = webhdfs_place(hdfs.url, "/streams", hdfs.web_url, hdfs.connection["login"])
-            yield _remote(str(place), hdfs.connection, server=psutil.Process(hdfs.process.pid), folder=place)
+            yield remote_storage(str(place), hdfs.connection, server=psutil.Process(hdfs.process.pid), folder=place)
     else:
         with {"moto": moto, "s3proxy": s3proxy}[kind](folder) as s3:
             yield _on_s3(s3, None if s3.objects is None else s3.objects / "streams")
@@ -107,7 +107,7 @@ def stream_settings(control: str, storage: Storage, brokers: str, data: Path) ->
 
 def _on_s3(s3: S3Server, folder: Path | None) -> Storage:
     assert s3.process is not None
-    return _remote(
+    return remote_storage(
         f"s3a://{BUCKET}/streams",
         s3.connection,
         libraries=(spark_s3a(bundled_spark()),),
@@ -117,7 +117,11 @@ def _on_s3(s3: S3Server, folder: Path | None) -> Storage:
     )
 
 
-def _remote(url: str, connection: Mapping[str, Any], **more: Any) -> Storage:
+def remote_storage(url: str, connection: Mapping[str, Any], **more: Any) -> Storage:
+    """Return a storage that Airflow reaches by a connection.
+
+    :param more: the other fields of `Storage`.
+    """
     return Storage(
         url,
         {"storage": f"{url}/releases", "storage_connection": CONNECTION},

@@ -13,6 +13,7 @@ from typing import Any
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.newest import Newest
+from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
@@ -159,10 +160,11 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
+    late = _late(found, sign)
     left = undone(state, found.holder_heartbeat)
-    said = (unreadable, illegal_records(state), left, last.problem if last else "", stale)
+    said = (unreadable, late, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]
-    if state.illegal_count or left:
+    if state.illegal_count or left or late:
         code = Code.worst((code, Code.WARN))
     return StreamStatus(
         spec.name,
@@ -176,6 +178,15 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         since=since,
         event=event,
     )
+
+
+def _late(found: Snapshot, sign: SignOfLife) -> str:
+    """Return a sentence when the holder has given no sign of life for longer than its lease; it is not lost yet."""
+    age, holder = sign.silent_seconds, found.state.holder
+    lease = found.lease([holder]) if holder else 0.0
+    if sign.phase != StreamPhase.RUNNING or age is None or age < lease:
+        return ""
+    return f"Its driver has given no sign of life for {duration(age)}, longer than its lease of {duration(lease)}."
 
 
 def _since(log: ControlLog, state: StreamState) -> float | None:

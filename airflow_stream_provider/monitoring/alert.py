@@ -12,6 +12,9 @@ from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind,
 
 # The pace is that of the last quarter of an hour: older samples may be of another time of day.
 PACE_SECONDS = 900.0
+# Within it, the pace is that since its last bend, such as the death of a driver, where a line with a bend fits so much
+# better than a straight one. A saw-tooth has none that does.
+BEND = 0.1
 # What is further away than ten years is no outlook, and may be no date: a lag that stands still shrinks by the rounding
 # of its slope, and some topics keep their records for a `retention.ms` of 2^63 - 1.
 NEVER_SECONDS = 10 * 365 * 86400.0
@@ -146,18 +149,29 @@ class Alert:
 
 
 def growth(points: Sequence[tuple[float, int | None]]) -> float | None:
-    """Return how fast a lag grows, in records a second: the slope of the regression line of the last 15 minutes.
+    """Return how fast a lag grows now, in records a second: the slope of its regression line since its last bend.
 
-    :param points: time in seconds and records (None = unknown), oldest first.
+    :param points: time in seconds and records (None = unknown), oldest first; the last 15 minutes count.
     """
     if not points:
         return None
     known = [(at, records) for at, records in points if records is not None and at >= points[-1][0] - PACE_SECONDS]
-    if len(known) < 2:
-        return None
-    middle = sum(at for at, _ in known) / len(known)
-    spread = sum((at - middle) ** 2 for at, _ in known)
-    return sum((at - middle) * records for at, records in known) / spread if spread else None
+    slope, error = _line(known)
+    # Each part has three points, so that a line can miss one; the point of the bend is in both.
+    bends = ((_line(known[:n]), _line(known[n - 1 :])) for n in range(3, len(known) - 1))
+    first, last = min(bends, key=lambda parts: parts[0][1] + parts[1][1], default=((None, error), (slope, 0.0)))
+    return last[0] if first[1] + last[1] < BEND * error else slope
+
+
+def _line(points: Sequence[tuple[float, int]]) -> tuple[float | None, float]:
+    """Return the slope of the regression line through these points, and the sum of its squared errors."""
+    middle = sum(at for at, _ in points) / (len(points) or 1)
+    spread = sum((at - middle) ** 2 for at, _ in points)
+    if not spread:
+        return None, 0.0
+    mean = sum(records for _, records in points) / len(points)
+    slope = sum((at - middle) * records for at, records in points) / spread
+    return slope, sum((records - mean - slope * (at - middle)) ** 2 for at, records in points)
 
 
 def pending_alerts(

@@ -108,29 +108,22 @@ class _Look:
         self.samples: dict[str, LagSample] = {}
         self.unwritten: set[str] = set()
         self.changed: dict[str, str] = {}
+        self.revive: list[str] = []
+        self.beside: list[str] = []
 
     def go(self) -> FolderLook:
         """Carry out the stages one after the other."""
         self.reading.read()
         self.reading.measure()
         self._judge()
-        revive: list[str] = []
-        beside: list[str] = []
-        for name in self.samples:
-            with self._of(name):
-                stream = self.reading.streams[name]
-                alive = self._alive(stream)
-                if revival_is_due(stream.snapshot, alive, cluster_answers=self._answers(stream)):
-                    revive.append(name)
-                if due_beside_another(stream.snapshot, alive):
-                    beside.append(name)
         self._keep()
         self._tell()
         self.reading.in_roots(self._clean_up)
         self.reading.in_roots(self._compare)
         self.memory.reached(self.watched, self.reading.not_reached, self.now)
         memory = self.memory.to_json(self.now)
-        return FolderLook(memory, tuple(revive), self._summary(), self._problem(), frozenset(beside), self.changed)
+        revive, beside = tuple(self.revive), frozenset(self.beside)
+        return FolderLook(memory, revive, self._summary(), self._problem(), beside, self.changed)
 
     def _judge(self) -> None:
         """Make a sample of each stream, and follow the incidents of what many of them need."""
@@ -141,7 +134,9 @@ class _Look:
                 if lag is not None and lag.report is not None:
                     emit(name, lag.report)
                 limits, for_at_least = stream.spec.lag.limits, stream.spec.watch.for_at_least
-                found[name] = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
+                symptoms = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
+                symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, symptoms[IncidentKind.DOWN])
+                found[name] = symptoms
         down = {name for name, each in found.items() if self._is_down_untold(name, each[IncidentKind.DOWN])}
         self.causes.judge(down)
         for name, symptoms in found.items():
@@ -150,6 +145,20 @@ class _Look:
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream)
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
                 self.samples[name] = sample
+
+    def _brought_back(self, name: str, stream: Reading, down: Symptom) -> Symptom:
+        """Note whether a stream is brought back now; people are told of that in the look that does it."""
+        snapshot, alive = stream.snapshot, self._alive(stream)
+        if due_beside_another(snapshot, alive):
+            self.beside.append(name)
+        if not revival_is_due(snapshot, alive, cluster_answers=self._answers(stream)):
+            return down
+        self.revive.append(name)
+        holder = snapshot.state.holder or ""
+        if down.health is not Health.FAIL and (alive.get(holder) is not False or holder not in snapshot.heartbeats):
+            return down
+        why = down.description or f"Its driver {holder} is lost."
+        return Symptom(Health.FAIL, f"{why} The watch asks its revive DAG to bring it back.")
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether nobody runs a stream, and it has no incident of its own for that yet."""

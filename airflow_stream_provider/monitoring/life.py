@@ -107,7 +107,7 @@ class _Reader:
     def _acquired(self, r: Record) -> Iterator[LifeEvent]:
         name, request = r["incarnation"], self._requests.get(r["request"])
         new, old = deployment_of(name), deployment_of(self._last_holder or "")
-        free = None if self._freed is None else round(max(0.0, r.at - self._freed.at), 3)
+        free = None if self._freed is None else round(max(0.0, r.at - _dead_since(self._freed)), 3)
         said: dict[str, Any] = {"before": self._last_holder or "", "free_seconds": free}
         if self._appointed(r) not in (None, name):
             yield from self._pending
@@ -235,6 +235,12 @@ def _rewind(r: Record) -> str:
 def _evidence(r: Record) -> Mapping[str, Any]:
     found = r.get("evidence")
     return found if isinstance(found, Mapping) else {}
+
+
+def _dead_since(freed: Record) -> float:
+    """Return since when nobody has run the stream: a fenced driver had died before anybody confirmed that."""
+    last = _evidence(freed).get("last_sign")
+    return min(freed.at, last) if isinstance(last, (int, float)) else freed.at
 
 
 def _as_record(request: Request) -> Record:

@@ -17,6 +17,9 @@ def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, rea
     """
     if _is_dead(snapshot, incarnation, outcome):
         evidence = {} if outcome is None else dict(outcome.evidence)
+        beat = snapshot.heartbeats.get(incarnation)
+        if beat is not None and beat.at:
+            evidence["last_sign"] = beat.at  # for people: nobody has run the stream since then
         fields = {"incarnation": incarnation, "reason": reason, "evidence": evidence}
         committed = _has_committed(snapshot, incarnation)
         return Append(Kind.FENCED, fields if committed is None else {**fields, "committed": committed})

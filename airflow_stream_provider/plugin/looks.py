@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.links.stream import web_address
 from airflow_stream_provider.monitoring.life import life
@@ -88,11 +91,21 @@ def look_at_life(spec: StreamSpec) -> Life:
     return Life(tuple(_others(found)), tuple(events), web_address(beat.ui_url) if beat else "")
 
 
+def _says(beat: Heartbeat | None, now: float, does: str) -> str:
+    """Return what a driver does, by the log or else by its own word, and how old its last sign of life is."""
+    if beat is None:
+        return does or "has been asked for, and has not reported yet"
+    said = f"{does or beat.phase}, last sign of life {duration(max(0.0, now - beat.at))} ago"
+    return f"{said}: {plain(beat.message)}" if beat.message else said
+
+
 def _others(found: Snapshot) -> list[Driver]:
     others = []
     for name in found.live_deployments():
         driver = found.candidate(name)
-        says = "stands by" if driver is not None else "comes up, or ends"
+        beats = [beat for each, beat in found.heartbeats.items() if deployment_of(each) == name]
+        beat = max(beats, key=lambda each: each.at, default=None)
+        says = _says(beat, found.at, "stands by" if driver is not None else "")
         version = found.state.deployments[name].release.version
         others.append(Driver(driver.id if driver is not None else name, version, says))
     return others

@@ -6,10 +6,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.cli.life_table import gap, who, why
-from airflow_stream_provider.cli.status import StreamStatus
+from airflow_stream_provider.cli.status import Code, StreamStatus
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.lifecycle.rewind import at
+from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.silence import phase_words
 
 if TYPE_CHECKING:
@@ -23,9 +24,18 @@ th, td { text-align: left; vertical-align: top; padding: .35em .8em .35em 0; bor
 td { overflow-wrap: anywhere; }
 .lines { white-space: pre-line; }
 .answer { border-left: .3em solid #888; padding-left: 1em; }
+.rests { color: #777; }
 .code0 { color: #1a7f37; } .code1, .code3 { color: #9a6700; } .code2 { color: #cf222e; font-weight: bold; }
 .small { color: #777; font-size: 90%; }
 """
+
+# Where the word of the log says too little to who has not read the concepts.
+_WORDS = {
+    StreamPhase.EMPTY.value: "never deployed",
+    StreamPhase.DOWN.value: "down: nobody runs it",
+    StreamPhase.FAILED.value: "failed: nobody runs it",
+    StreamPhase.FINISHED.value: "finished by itself",
+}
 
 _BASE = """\
 <!doctype html>
@@ -55,7 +65,7 @@ _LIST = """\
 <tr>
 <td><a href="stream?dag_id={{ shown.form | urlencode }}">{{ shown.stream.name }}</a>
 <div class="small">{{ shown.form }}</div></td>
-<td class="code{{ status.code.value }}">{{ status | state }}</td>
+<td class="{{ status | colour }}">{{ status | state }}</td>
 <td>{{ status | holder }}</td>
 <td>{{ status.version or "-" }}</td>
 <td>{{ status.since | at }}</td>
@@ -81,7 +91,7 @@ _STREAM = """\
 {% block title %}{{ shown.stream.name }}{% endblock %}
 {% block body %}
 <p><a href="./">All streams</a></p>
-<h1>{{ shown.stream.name }}: <span class="code{{ status.code.value }}">{{ status | state }}</span></h1>
+<h1>{{ shown.stream.name }}: <span class="{{ status | colour }}">{{ status | state }}</span></h1>
 {% for problem in (shown.stream.problem, status.problem) if problem %}<p class="code3">{{ problem }}</p>{% endfor %}
 
 <h2>Can I roll back now, and what is read again?</h2>
@@ -157,7 +167,7 @@ def _environment() -> Environment:
         finalize=lambda value: plain(value) if isinstance(value, str) else value,
     )
     found.filters.update(
-        at=_at, count=count, duration=duration, gap=gap, holder=_holder, state=_state, who=who, why=why
+        at=_at, colour=_colour, count=count, duration=duration, gap=gap, holder=_holder, state=_state, who=who, why=why
     )
     return found
 
@@ -172,4 +182,13 @@ def _holder(status: StreamStatus) -> str:
 
 
 def _state(status: StreamStatus) -> str:
-    return phase_words(status.phase, status.silent_seconds).replace("_", " ") or "unknown"
+    words = _WORDS.get(status.phase) or phase_words(status.phase, status.silent_seconds).replace("_", " ")
+    if status.phase == StreamPhase.RUNNING and status.silent_seconds is not None:
+        words += f", last sign of life {duration(status.silent_seconds)} ago"
+    return words or "unknown"
+
+
+def _colour(status: StreamStatus) -> str:
+    # Green is for what runs.
+    at_rest = status.code is Code.WELL and status.phase != StreamPhase.RUNNING
+    return "rests" if at_rest else f"code{status.code.value}"

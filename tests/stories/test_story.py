@@ -11,7 +11,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from devstack.drivers import wait_for
-from tests.stories.world import BACK, KUBERNETES, LOCAL, MASTERS, YARN, World, running
+from tests.stories.world import KUBERNETES, LOCAL, MASTERS, OPERATE, YARN, World, running
 
 # Cluster, control log, storage. Those on the usual cluster are run by `make test-stores`, the others by
 # `make test-clusters`.
@@ -47,7 +47,7 @@ def test_it_is_handed_over_and_rolled_back(world: World) -> None:
     wait_for("the hand-over", lambda: world.version() == "2")
     world.settle()
     back = world.roll_back()
-    assert world.ends(back, BACK) == "success"
+    assert world.ends(back, OPERATE) == "success"
     assert world.holder() == before, "the driver that held before was kept warm"
     world.ends(upgrade)  # it says that it was superseded, or its soak was over
     world.settle()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,8 +36,9 @@ from tests.support.places import processes_of
 ROOT = Path(__file__).parents[2]
 YARN, KUBERNETES, MASTERS, LOCAL = "yarn", "kubernetes", "masters", "local"
 EXECUTORS = ("CoarseGrainedExecutorBackend", "YarnCoarseGrainedExecutorBackend", "KubernetesExecutorBackend")
-DAG, BACK = "orders__upgrade", "orders__back"
-DAGS = (DAG, BACK, "orders__retire", "orders__revive", "streams__watch")
+DAG, OPERATE = "orders__upgrade", "orders__operate"
+DAGS = (DAG, OPERATE, "orders__retire", "orders__revive", "streams__watch")
+ROLL_BACK = {"operation": "roll-back", "reason": "the story wants it back", "ask": False}
 RATE = 300
 FIRST_BATCH_SECONDS = 60.0
 ON_THIS_MACHINE = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"})}
@@ -87,13 +87,13 @@ class World:
 
     def start(self, version: str, *arguments: str) -> str:
         """Trigger an upgrade as a user would; return the run."""
-        run = self.api.trigger(DAG, {"version": version, "arguments": [*self.spec.arguments, *arguments]})
+        run = self.api.trigger(DAG, release(self.spec, version, *arguments))
         self.versions[run] = version
         return run
 
     def roll_back(self) -> str:
         """Ask for the release before the one that holds, as a user would; return the run."""
-        return self.api.trigger(BACK, {"deployment": deployment_of(self.holder())})
+        return self.api.trigger(OPERATE, ROLL_BACK)
 
     def ends(self, run: str, dag: str = DAG) -> str:
         """Wait for the end of a run; return its state. The success of an upgrade is one: its release has held.
@@ -239,17 +239,8 @@ def running(cluster: str, control: str, kind: str, folder: Path) -> Iterator[Wor
             core_site=storage.core_site,
         ) as stack,
     ):
-        data = folder / "data"
-        changes: dict[str, Any] = {
-            "upgrade": UPGRADE,
-            "conf": _local_conf() if cluster == LOCAL else stack.cluster.conf,
-            "watch": {"schedule": "20s"},
-            "lag": {"max_records": 2500, "max_seconds": None},
-            **stream_settings(control, storage, stack.bootstrap_servers, data),
-        }
-        lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
-        shutil.copy(ROOT / "chaos" / "dags" / "orders_back.py", dags)
-        spec = load_spec(dags / "streams" / "orders.yaml")
+        conf = _local_conf() if cluster == LOCAL else stack.cluster.conf
+        spec = lay_out_stream(dags, folder / "data", control, storage, stack.bootstrap_servers, conf)
         with contextlib.closing(_root(control, spec, stack)) as root:
             root.make()
             world = World(cluster, stack, storage, spec, root)
@@ -259,6 +250,31 @@ def running(cluster: str, control: str, kind: str, folder: Path) -> Iterator[Wor
                 world.api.unpause(dag)
             with world.producer:
                 yield world
+
+
+def release(spec: StreamSpec, version: str, *arguments: str) -> dict[str, Any]:
+    """Return what the form of an upgrade says of a release with some arguments more."""
+    return {"version": version, "arguments": [*spec.arguments, *arguments]}
+
+
+def lay_out_stream(
+    dags: Path, data: Path, control: str, storage: Storage, brokers: str, conf: Mapping[str, str]
+) -> StreamSpec:
+    """Write the DAG folder of a world, whose example stream is changed to use it; nothing need run for that.
+
+    :param data: folder of the stream.
+    :param brokers: bootstrap servers of Kafka.
+    :param conf: Spark conf that the cluster needs.
+    """
+    changes: dict[str, Any] = {
+        "upgrade": UPGRADE,
+        "conf": dict(conf),
+        "watch": {"schedule": "20s"},
+        "lag": {"max_records": 2500, "max_seconds": None},
+        **stream_settings(control, storage, brokers, data),
+    }
+    lay_out(ROOT / "dags", dags, brokers=brokers, data=data, changes=changes)
+    return load_spec(dags / "streams" / "orders.yaml")
 
 
 def _local_conf() -> dict[str, str]:

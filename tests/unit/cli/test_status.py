@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from itertools import product
@@ -291,6 +292,15 @@ def test_a_driver_that_has_been_silent_for_long_is_not_called_running(
     assert (found.phase, found.code) == ("silent", Code.BAD)
     assert found.to_json()["phase"] == "silent"
     assert found.to_json()["silent_seconds"] == pytest.approx(2400.0, abs=60.0)
+
+
+def test_a_driver_that_has_been_silent_for_longer_than_its_lease_is_a_warning(spec: StreamSpec) -> None:
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(counter=1, at=time.time() - 31.0))
+    found = status_of(spec.model_copy(update={"kafka": None}))
+    assert (found.phase, found.code) == ("running", Code.WARN)
+    assert re.search(r"no sign of life for \d+ s, longer than its lease of 30 s\.", found.problem)
 
 
 def test_a_damaged_heartbeat_is_no_sign_of_life(spec: StreamSpec) -> None:

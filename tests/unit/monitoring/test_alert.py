@@ -96,6 +96,15 @@ def test_the_pace_is_that_of_the_last_quarter_of_an_hour() -> None:
     ] * 4
 
 
+def test_the_pace_of_a_stream_that_has_just_died_is_that_since_its_death() -> None:
+    healthy = [(60.0 * n, 30 + 10 * (n % 3)) for n in range(13)]
+    assert growth([*healthy, (780.0, 3030), (840.0, 6030)]) == pytest.approx(50.0, rel=0.05)
+    catches_up = [*((60.0 * n, 3000 * n) for n in range(10)), (600.0, 18_000), (660.0, 9000)]
+    assert growth(catches_up) == pytest.approx(-150.0)
+    saw_tooth = [(60.0 * n, (100, 900, 200, 800)[n % 4]) for n in range(15)]
+    assert abs(growth(saw_tooth) or 0.0) < 1.0
+
+
 def test_the_message_about_another_kind_says_what_and_since_when() -> None:
     opened = Alert(
         "orders",

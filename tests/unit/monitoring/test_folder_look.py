@@ -40,7 +40,9 @@ def test_every_stream_gets_a_sample_and_nobody_is_told_of_what_is_well(folder: F
 def test_a_stream_whose_driver_is_silent_is_told_of_and_brought_back(folder: Folder) -> None:
     folder.look(0.0)
     folder.dead = {"s0001"}
-    assert folder.look(60.0).revive == ("s0001",)
+    found = folder.look(60.0)
+    assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
+    assert "The watch asks its revive DAG to bring it back." in RECEIVED[""][0].text
     found = folder.look(125.0)
     assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
     folder.dead = set()

@@ -205,6 +205,13 @@ def test_what_a_person_has_confirmed_is_in_the_evidence() -> None:
     assert told([*RUNNING, fenced(OLD)])[-1].evidence == {"found": "the cluster says so"}
 
 
+def test_nobody_has_run_the_stream_since_the_last_sign_of_life_of_a_driver_that_is_fenced_later() -> None:
+    dead = replace(fenced(OLD), fields={**fenced(OLD).fields, "evidence": {"last_sign": 40.0}})
+    records = [*RUNNING, dead, *again(AGAIN), *takes(AGAIN, "r", 2)]
+    last = told(records)[-1]
+    assert (last.what, last.free_seconds) == (What.REVIVED, 100.0 + len(records) - 40.0)
+
+
 def test_kinds_of_a_later_version_are_told_and_change_nothing() -> None:
     odd = record("suspended", by="airflow:newer", incarnation={"not": "text"}, reason=[1])
     unknown = told([*RUNNING, odd, *HANDED_OVER[len(RUNNING) :]])[len(RUNNING) - 3]

@@ -64,6 +64,14 @@ def test_a_driver_that_has_beaten_since_it_was_found_dead_is_not_fenced() -> Non
     assert fence_first(still, dead) == Append("fenced", {"incarnation": OLD, "reason": "", "evidence": GONE})
 
 
+def test_the_record_says_when_the_driver_gave_its_last_sign_of_life() -> None:
+    beats = {OLD: Heartbeat(counter=7, at=83.0)}
+    dead = WaitOutcome(Ended.DEAD, OLD, evidence=GONE, counters={OLD: 7})
+    step = fence(replace(snapshot(*RUNNING, at=130.0), heartbeats=beats), OLD, dead, "why")
+    assert isinstance(step, Append)
+    assert step.fields["evidence"] == {**GONE, "last_sign": 83.0}
+
+
 def test_one_that_was_lost_as_a_standby_and_holds_since_is_not_fenced_as_a_standby() -> None:
     lost = WaitOutcome(Ended.DEAD, NEW, evidence={"may_write": False}, counters={NEW: 3})
     still = {NEW: Heartbeat(counter=3)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -91,10 +93,13 @@ def test_what_is_no_web_address_is_no_link(spec: StreamSpec, log: ControlLog, ad
     assert look_at_life(spec).ui == ""
 
 
-def test_one_that_has_not_announced_itself_comes_up(spec: StreamSpec, log: ControlLog) -> None:
+def test_one_that_has_not_announced_itself_says_what_it_does(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *RUNNING, declared(NEW_DEPLOYMENT))
     (other,) = look_at_life(spec).others
-    assert (other.id, other.says) == (NEW_DEPLOYMENT, "comes up, or ends")
+    assert (other.id, other.says) == (NEW_DEPLOYMENT, "has been asked for, and has not reported yet")
+    log.beat(NEW, Heartbeat(counter=1, phase="rehearsing", at=time.time(), message="waits for the checkpoint"))
+    (other,) = look_at_life(spec).others
+    assert re.fullmatch(r"rehearsing, last sign of life \d+ s ago: waits for the checkpoint", other.says)
 
 
 def test_only_the_last_events_are_shown(spec: StreamSpec, log: ControlLog) -> None:

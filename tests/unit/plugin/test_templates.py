@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from airflow_stream_provider.cli.status import StreamStatus
+from airflow_stream_provider.cli.status import Code, StreamStatus
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.monitoring.life_event import LifeEvent, What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
@@ -47,6 +47,25 @@ class Tags(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.text += data
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "colour"),
+    [
+        (StreamStatus("s", "empty", code=Code.WELL), "never deployed", "rests"),
+        (StreamStatus("s", "stopped", code=Code.WELL), "stopped", "rests"),
+        (StreamStatus("s", "down", code=Code.BAD), "down: nobody runs it", "code2"),
+        (
+            StreamStatus("s", "running", code=Code.WARN, silent_seconds=40.0),
+            "running, last sign of life 40 s ago",
+            "code1",
+        ),
+        (StreamStatus("s", "running", code=Code.WELL), "running", "code0"),
+    ],
+)
+def test_a_state_is_said_in_words_and_green_is_what_runs(status: StreamStatus, words: str, colour: str) -> None:
+    page = render("list", now=9.0, streams=[(Visible("s__operate", Shown("s", None, ""), ()), status)])
+    assert f'<td class="{colour}">{words}</td>' in page
 
 
 def everywhere(said: str) -> list[str]:

@@ -1,0 +1,98 @@
+"""What `make test` leaves out can begin: tests are found, modules load, worlds are laid out. Without a JVM."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_stream_provider import stream_dags
+from airflow_stream_provider.spec.stream import load_spec
+from chaos import world as chaos
+from devstack.places import FILE, HDFS, KAFKA, Pair, Storage, remote_storage
+from tests.stories import world as stories
+from tests.stories.test_story import WORLDS
+
+ROOT = Path(__file__).parents[2]
+BROKERS, CONF = "127.0.0.1:9", {"spark.master": "local[1]"}
+TESTS = ("test-system", "test-chaos", "test-stores", "test-clusters", "test-compose")
+OTHERS = ("demo", "chaos", "simulate", "bench")
+URLS = {"hdfs": "hdfs://127.0.0.1:9/streams", "moto": "s3a://stack/streams", "s3proxy": "s3a://stack/streams"}
+
+
+def commands(target: str) -> str:
+    """Return what `make` would run, a command a line."""
+    made = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    return made.stdout.replace("\\\n", " ")
+
+
+def test_every_module_that_a_long_target_runs_can_be_loaded() -> None:
+    said = "\n".join(map(commands, OTHERS + TESTS))
+    modules = {name for name in re.findall(r"/python -m ([\w.]+)", said) if (ROOT / name.partition(".")[0]).is_dir()}
+    assert {"demo", "chaos", "benchmarks.lag", "tests.support.simulation"} <= modules
+    for name in sorted(modules):
+        module = importlib.import_module(name)
+        if hasattr(module, "__path__"):
+            importlib.import_module(f"{name}.__main__")
+
+
+@pytest.mark.parametrize("target", TESTS)
+def test_every_long_target_finds_its_tests(target: str) -> None:
+    [call] = [line for line in commands(target).splitlines() if "/pytest " in line]
+    words = shlex.split(call.partition("/pytest ")[2].rstrip("'"))
+    paths = [word for word in words if word.startswith("tests/")]
+    assert paths
+    assert all((ROOT / path).exists() for path in paths)
+    if target == "test-system":
+        return  # `make test` reads these files itself
+    chosen = [word for n, word in enumerate(words) if word in ("-m", "-k") or words[n - 1] in ("-m", "-k")]
+    read = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *chosen, *paths]
+    found = subprocess.run(read, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_world_of_every_story_is_laid_out_and_its_forms_take_what_the_story_says(name: str, tmp_path: Path) -> None:
+    _, control, kind = name.split("+")
+    dags = folder_of_dags(tmp_path)
+    spec = stories.lay_out_stream(dags, tmp_path / "data", control, storage(kind, tmp_path), BROKERS, CONF)
+    made = stream_dags(dags / "streams")
+    assert set(stories.DAGS) <= set(made)
+    takes(made[stories.DAG], stories.release(spec, "2", "--vat"))
+    takes(made[stories.OPERATE], stories.ROLL_BACK)
+
+
+@pytest.mark.parametrize("pair", [Pair(), Pair(KAFKA, HDFS)], ids=str)
+def test_the_world_of_chaos_is_laid_out(pair: Pair, tmp_path: Path) -> None:
+    dags = folder_of_dags(tmp_path)
+    chaos.lay_out_stream(dags, tmp_path / "data", pair.control, storage(pair.storage, tmp_path), BROKERS, CONF)
+    assert load_spec(dags / "streams" / "orders.yaml").name == "orders"
+    assert {chaos.UPGRADE_DAG, chaos.OPERATE_DAG} <= set(stream_dags(dags / "streams"))
+
+
+def folder_of_dags(folder: Path) -> Path:
+    """Make the folder that Airflow would read."""
+    dags = folder / "dags"
+    dags.mkdir()
+    return dags
+
+
+def storage(kind: str, folder: Path) -> Storage:
+    """Return a storage as a world has it, without its server."""
+    return Storage(str(folder), folder=folder) if kind == FILE else remote_storage(URLS[kind], {"conn_type": "generic"})
+
+
+def takes(dag: DAG, conf: dict[str, Any]) -> None:
+    """Check what is sent to a form as Airflow does."""
+    params = copy.deepcopy(dag.params)
+    assert set(conf) <= set(params)
+    params.update(conf)
+    params.validate()
