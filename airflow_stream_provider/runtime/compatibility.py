@@ -40,7 +40,7 @@ def compare_queries(
     confs = {recorded_form(name): conf for name, conf in (pinned or {}).items()}
     before = {recorded_form(q["checkpoint"]): q for q in old}
     after = {recorded_form(q["checkpoint"]): q for q in new}
-    known = _known(accepted, Change.CHECKPOINT)
+    known = _known(accepted)
     same = any(q.get("same_script") for q in old)
     refusals = [
         f"The query {before[c]['name']} with checkpoint {c} is not started by this release: "
@@ -93,7 +93,7 @@ def on_another_file_system(old: Sequence[QueryFacts], new: Sequence[QueryFacts],
     :param old: as in `compare_queries`; of both only `name` and `checkpoint` are used.
     :param accepted: as in `compare_queries`.
     """
-    known = _known(accepted, Change.CHECKPOINT)
+    known = _known(accepted)
     before = {recorded_form(q["checkpoint"]): str(q["name"]) for q in old}
     after = {recorded_form(q["checkpoint"]): str(q["name"]) for q in new}
     dropped = {c: name for c, name in before.items() if c not in after and c not in known}
@@ -124,7 +124,7 @@ def changes_position(old: Sequence[QueryFacts], query: QueryFacts) -> list[str]:
     return found + _other_clusters(former, query)[0]
 
 
-def _known(accepted: Sequence[str], change: Change) -> set[str]:
+def _known(accepted: Sequence[str], change: Change = Change.CHECKPOINT) -> set[str]:
     # A person writes a path as the script has it, which was another place if `fs.defaultFS` has changed.
     return {form(name) for name in locations(accepted, change) for form in (normal_form, recorded_form)}
 
