@@ -191,8 +191,8 @@ def _kafka(plan: Any) -> list[Any]:
 
 
 def _is_kafka(source: Mapping[str, Any]) -> bool:
-    # KafkaMicroBatchStream and KafkaSource say KafkaV2[…] and KafkaV1[…]. Offsets of others may look like theirs.
-    return str(source.get("description", "")).startswith(("KafkaV2[", "KafkaV1[", "KafkaSource"))
+    # KafkaMicroBatchStream and KafkaSource say KafkaV2[…] and KafkaSourceV1[…]. Offsets of others may look like theirs.
+    return str(source.get("description", "")).startswith(("KafkaV2[", "KafkaSourceV1["))
 
 
 def progress(query: ManagedQuery) -> QueryProgress:

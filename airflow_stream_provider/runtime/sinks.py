@@ -94,8 +94,8 @@ def _own_folder(location: str) -> str:
 def _writes_folders(spec: WriterSpec, writer: DataStreamWriter) -> bool:
     if spec.foreach or spec.foreach_batch is not None:
         return False
-    named = spec.format or str(writer._spark.conf.get("spark.sql.sources.default", "parquet")).lower()
-    short = named.rpartition(".")[2]  # also org.apache.hudi
+    named = spec.format or str(writer._spark.conf.get("spark.sql.sources.default", "parquet"))
+    short = named.lower().rpartition(".")[2]  # also org.apache.hudi
     return short in FOLDERS or (short in TABLES_OR_FOLDERS and "/" in (spec.target or spec.options.get("path", "")))
 
 

@@ -164,7 +164,6 @@ def test_spark_says_which_formats_it_writes_with_its_file_sink(
     spark: SparkSession, sink: str, found: bool | None
 ) -> None:
     writer = spark.readStream.format("rate").load().writeStream
-    spec = writer_spec_of(writer)
-    spec.format = sink.lower() if "." not in sink else sink
-    managed: Any = SimpleNamespace(writer=writer, writer_spec=spec)
+    writer_spec_of(writer).format = sink
+    managed: Any = SimpleNamespace(writer=writer, writer_spec=writer_spec_of(writer))
     assert is_file_sink(managed) is found
