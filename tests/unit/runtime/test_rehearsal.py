@@ -197,3 +197,42 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
     made.run([], say=lambda message: None)
     with pytest.raises(RehearsalRefused, match=says):
         made.compare(former)
+
+
+@pytest.mark.parametrize(
+    ("batches", "why"), [(1, "only its last batch was run, once more"), (3, "no new records came in")]
+)
+def test_why_the_format_of_offsets_was_not_seen(batches: int, why: str) -> None:
+    nobody: Any = None
+    made = Rehearsal(nobody, Policy(rehearse_batches=batches), "orders-1.0000000a", nobody, nobody)
+    same = checkpoints.Formats(7, {"offsets/": 1})
+    query: Any = SimpleNamespace(label="lines")
+    made._compare_formats(query, same, same)
+    (note,) = made._notes
+    assert note.endswith(f"is written by this release was not seen in offsets/: {why}.")
+
+
+def judged(
+    tmp_path: Path, found: tuple[list[str], list[str], list[str]], monkeypatch: pytest.MonkeyPatch, *named: str
+) -> list[str]:
+    """The notes of a rehearsal in which a query's sink remembers this."""
+    monkeypatch.setattr(module, "remembered", lambda query: found)
+    monkeypatch.setattr(module, "goes_on", lambda query: ["counted"])
+    place = tmp_path / "lines"
+    _, summary = rehearsed(tmp_path, ["lines"], changed_checkpoints=tuple(f"{place}{what}" for what in named))
+    return list(summary["notes"])
+
+
+def test_batches_that_a_sink_would_drop_are_lost_only_on_purpose_and_said(
+    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = ["The next 6 would be committed and never written."]
+    for named in ((), ("",), (": source", ": sink")):
+        with pytest.raises(RehearsalRefused, match="The next 6 would be") as refused:
+            judged(tmp_path, (lost, [], []), monkeypatch, *named)
+        assert "lines: sink_log` in the form's" in refused.value.next_step
+    assert judged(tmp_path, (lost, [], []), monkeypatch, ": sink_log") == lost
+    assert judged(tmp_path, ([], [], ["a note"]), monkeypatch) == ["a note"]
+    assert judged(tmp_path, ([], [], []), monkeypatch, ": source") == ["counted"]
+    with pytest.raises(RehearsalRefused, match="fails at that for ever"):
+        judged(tmp_path, ([], ["It fails at that for ever."], []), monkeypatch, ": sink_log", ": sink", "")
