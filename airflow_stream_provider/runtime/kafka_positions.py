@@ -106,6 +106,11 @@ def begins(query: ManagedQuery, former: Mapping[str, Any]) -> list[str]:
         )
     if not relations:
         said.append("How much of its input it reads once more or leaves out is not counted: it reads no Kafka.")
+    if query.writer_spec.foreach_batch is not None:
+        said.append(
+            "What its function has written under the ids of earlier batches, such as with Delta's txnAppId, is not "
+            "seen: they begin with 0 again, and whatever knows them drops them."
+        )
     return said
 
 

@@ -29,7 +29,7 @@ from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.kafka_positions import ask_clusters, begins, goes_on
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
-from airflow_stream_provider.runtime.remembered import OTHER_FOLDER, remembered
+from airflow_stream_provider.runtime.remembered import check_remembered
 from airflow_stream_provider.runtime.sinks import check_sources
 from airflow_stream_provider.runtime.surroundings import changed, executors, surroundings
 from airflow_stream_provider.runtime.ungated import check_jvm
@@ -199,20 +199,7 @@ class Rehearsal:
         :raises RehearsalRefused: batches would be committed and never written, or the sink would fail for ever.
         """
         for query, said in zip(queries, self._queries):
-            lost, fatal, notes = remembered(query)
-            accepted = self._accepts(query, Change.SINK_LOG)
-            if fatal or (lost and not accepted):
-                raise RehearsalRefused(
-                    " ".join((*fatal, *lost)),
-                    next_step=f"Nothing that runs was touched. {OTHER_FOLDER}"
-                    + (
-                        ""
-                        if fatal
-                        else f" If the loss is intended, name `{query.checkpoint}: sink_log` in the form's "
-                        "`changed_checkpoints`."
-                    ),
-                )
-            self._notes += [*lost, *notes]
+            self._notes += check_remembered(query, self._accepts(query, Change.SINK_LOG))
             try:
                 self._notes += self._counted(former, query, said)
             except CheckpointError as error:

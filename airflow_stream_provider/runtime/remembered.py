@@ -8,13 +8,13 @@ from py4j.protocol import Py4JError
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint import LogEnds, SinkLog
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
 from airflow_stream_provider.runtime.describe import is_file_sink
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
-OTHER_FOLDER = (
-    "Give the query a folder of its own, and say in the script at which offsets it begins (startingOffsets); or leave "
-    "both checkpoint and folder as they were."
+_OTHER_FOLDER = (
+    "Nothing that runs was touched. Give the query a folder of its own, and say in the script at which offsets it begins "
+    "(startingOffsets); or leave both checkpoint and folder as they were."
 )
 # Of sinks that remember batches where this package does not look, what a new checkpoint means.
 _NOT_SEEN = {
@@ -22,6 +22,21 @@ _NOT_SEEN = {
     "iceberg": "Iceberg remembers batches by the id of the query, which a new checkpoint does not have: what is read "
     "once more is written once more",
 }
+
+
+def check_remembered(query: ManagedQuery, accepted: bool) -> list[str]:
+    """Check that a query's sink writes the batches that come next; return notes.
+
+    :param accepted: whether a person accepts that batches are lost.
+    :raises RehearsalRefused: they would be committed and never written, or the sink would fail at them for ever.
+    """
+    lost, fatal, notes = remembered(query)
+    if fatal:
+        raise RehearsalRefused(" ".join(fatal), next_step=_OTHER_FOLDER)
+    if lost and not accepted:
+        named = f"If the loss is intended, name `{query.checkpoint}: sink_log` in the form's `changed_checkpoints`."
+        raise RehearsalRefused(" ".join(lost), next_step=f"{_OTHER_FOLDER} {named}")
+    return [*lost, *notes]
 
 
 def remembered(query: ManagedQuery) -> tuple[list[str], list[str], list[str]]:

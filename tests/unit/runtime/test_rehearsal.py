@@ -62,7 +62,7 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(module, "check_jvm", lambda queries, own: None)
     monkeypatch.setattr(module, "check_sources", lambda writer: None)
     monkeypatch.setattr(module, "ask_clusters", lambda query: None)
-    monkeypatch.setattr(module, "remembered", lambda query: ([], [], []))
+    monkeypatch.setattr(module, "check_remembered", lambda query, accepted: [])
     monkeypatch.setattr(module, "surroundings", lambda queries, facts: {})
     monkeypatch.setattr(module, "executors", lambda queries: {})
     monkeypatch.setattr(checkpoints, "pinned_conf", lambda location: {})
@@ -212,27 +212,26 @@ def test_why_the_format_of_offsets_was_not_seen(batches: int, why: str) -> None:
     assert note.endswith(f"is written by this release was not seen in offsets/: {why}.")
 
 
-def judged(
-    tmp_path: Path, found: tuple[list[str], list[str], list[str]], monkeypatch: pytest.MonkeyPatch, *named: str
-) -> list[str]:
-    """The notes of a rehearsal in which a query's sink remembers this."""
-    monkeypatch.setattr(module, "remembered", lambda query: found)
-    monkeypatch.setattr(module, "goes_on", lambda query: ["counted"])
-    place = tmp_path / "lines"
-    _, summary = rehearsed(tmp_path, ["lines"], changed_checkpoints=tuple(f"{place}{what}" for what in named))
-    return list(summary["notes"])
-
-
-def test_batches_that_a_sink_would_drop_are_lost_only_on_purpose_and_said(
-    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("named", "accepted", "notes"),
+    [((), False, []), (("",), False, []), ((": source", ": sink"), False, ["counted"]), ((": sink_log",), True, [])],
+)
+def test_only_its_own_word_accepts_that_a_sink_drops_batches(
+    tmp_path: Path,
+    cleaning: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    named: tuple[str, ...],
+    accepted: bool,
+    notes: list[str],
 ) -> None:
-    lost = ["The next 6 would be committed and never written."]
-    for named in ((), ("",), (": source", ": sink")):
-        with pytest.raises(RehearsalRefused, match="The next 6 would be") as refused:
-            judged(tmp_path, (lost, [], []), monkeypatch, *named)
-        assert "lines: sink_log` in the form's" in refused.value.next_step
-    assert judged(tmp_path, (lost, [], []), monkeypatch, ": sink_log") == lost
-    assert judged(tmp_path, ([], [], ["a note"]), monkeypatch) == ["a note"]
-    assert judged(tmp_path, ([], [], []), monkeypatch, ": source") == ["counted"]
-    with pytest.raises(RehearsalRefused, match="fails at that for ever"):
-        judged(tmp_path, ([], ["It fails at that for ever."], []), monkeypatch, ": sink_log", ": sink", "")
+    asked: list[bool] = []
+
+    def check(query: Any, accepted: bool) -> list[str]:
+        asked.append(accepted)
+        return ["remembered"]
+
+    monkeypatch.setattr(module, "check_remembered", check)
+    monkeypatch.setattr(module, "goes_on", lambda query: ["counted"])
+    entries = tuple(f"file://{tmp_path}/lines{what}" for what in named)
+    _, summary = rehearsed(tmp_path, ["lines"], changed_checkpoints=entries)
+    assert (asked, summary["notes"]) == ([accepted], ["remembered", *notes])

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from airflow_stream_provider.checkpoint import LogEnds, SinkLog
-from airflow_stream_provider.runtime.remembered import judge
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.runtime import remembered as module
+from airflow_stream_provider.runtime.remembered import check_remembered, judge, remembered
+from airflow_stream_provider.runtime.writer_spec import WriterSpec
+from devstack import checkpoint_trees as trees
 
 NEW = LogEnds(None, None)
 
@@ -53,3 +61,47 @@ def test_a_log_that_lacks_batches_ends_the_query_for_ever(log: SinkLog, said: st
     lost, (fatal,) = judge("q", "/out", log, LogEnds(7, 7), lambda: log)
     assert said in fatal
     assert lost == []
+
+
+def test_batches_are_lost_only_on_purpose_and_then_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    query: Any = SimpleNamespace(checkpoint="/data/q")
+    monkeypatch.setattr(module, "remembered", lambda query: (["The next 6 are lost."], [], ["a note"]))
+    assert check_remembered(query, True) == ["The next 6 are lost.", "a note"]
+    with pytest.raises(RehearsalRefused, match="The next 6 are lost") as refused:
+        check_remembered(query, False)
+    assert "Give the query a folder of its own" in refused.value.next_step
+    assert "name `/data/q: sink_log` in the form's `changed_checkpoints`" in refused.value.next_step
+
+
+def test_what_ends_the_query_for_ever_cannot_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    query: Any = SimpleNamespace(checkpoint="/data/q")
+    monkeypatch.setattr(module, "remembered", lambda query: ([], ["It fails for ever."], []))
+    with pytest.raises(RehearsalRefused, match="It fails for ever") as refused:
+        check_remembered(query, True)
+    assert "sink_log" not in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("sink", "lost", "note"),
+    [
+        ("delta", "has batches of it up to 9, and its checkpoint goes on with batch 5", ""),
+        ("hudi", "", "Hudi drops the batches up to the last one that it remembers"),
+        ("org.apache.iceberg", "", "Iceberg remembers batches by the id of the query"),
+        ("kafka", "", ""),
+    ],
+)
+def test_what_other_tables_remember(tmp_path: Path, sink: str, lost: str, note: str) -> None:
+    table, root = tmp_path / "table", trees.new(tmp_path / "checkpoint")
+    for batch in (3, 4) if sink == "delta" else ():
+        trees.plan(root, batch, "-")
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "_delta_log" / f"{0:020}.json").write_text('{"txn": {"appId": "mine", "version": 9}}\n')
+    spec = WriterSpec(format=sink, target=str(table))
+    session = SimpleNamespace(_spark=None)
+    query: Any = SimpleNamespace(label="q", id="mine", checkpoint=str(root), writer_spec=spec, writer=session)
+    if sink == "kafka":
+        spec.target = ""
+    found, fatal, notes = remembered(query)
+    assert (bool(found), fatal, bool(notes)) == (bool(lost), [], bool(note))
+    assert lost in "".join(found)
+    assert note in "".join(notes)
