@@ -13,8 +13,8 @@ from airflow_stream_provider.runtime.describe import is_file_sink
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 _OTHER_FOLDER = (
-    "Nothing that runs was touched. Give the query a folder of its own, and say in the script at which offsets it begins "
-    "(startingOffsets); or leave both checkpoint and folder as they were."
+    "Nothing that runs was touched. Give the query a folder of its own, and say in the script at which offsets it "
+    "begins (startingOffsets); or leave both checkpoint and folder as they were."
 )
 # Of sinks that remember batches where this package does not look, what a new checkpoint means.
 _NOT_SEEN = {
