@@ -46,6 +46,9 @@ AWS_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-cli
 # fits.
 TOKEN_PROVIDER_FALLBACK = "4.0.0"
 
+# Clients of Kafka that are used in place of a connector's own, by the version of Spark: 3.9.0 has CVE-2025-27817.
+KAFKA_CLIENTS = {"4.0.0": "3.9.2"}
+
 Progress = Callable[[str, int, int], None]
 """Called with the name of the set, the number of jars fetched so far, and the number of all jars: 0 while unknown."""
 
@@ -100,9 +103,10 @@ def spark_connector(spark_home: Path) -> JarSet:
             f"There is no Spark in {spark_home}.", next_step="Install pyspark there, or use another folder."
         )
     scala, version = core.groups()
+    client = (f"org.apache.kafka:kafka-clients:{KAFKA_CLIENTS[version]}",) if version in KAFKA_CLIENTS else ()
     return JarSet(
         f"spark-kafka-{version}",
-        (f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{version}",),
+        (f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{version}", *client),
         shipped=frozenset(shipped),
         fallbacks=((f"spark-token-provider-kafka-0-10_{scala}", TOKEN_PROVIDER_FALLBACK),),
     )

@@ -30,7 +30,7 @@ from airflow_stream_provider.checkpoint.logs import (
     unreadable,
 )
 from airflow_stream_provider.checkpoint.read import read
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError
 from airflow_stream_provider.lifecycle.rewind import back_to
 
 _NEW_CHECKPOINT = (
@@ -105,16 +105,20 @@ def apply_rewind(rewind: Rewind) -> None:
     """Carry out a plan; nobody else may use the checkpoint meanwhile, or have used it since. It may be done again.
 
     :raises CheckpointError: a file cannot be written. The query then goes on where it was, or goes back; nothing else.
+        Its field `may_land` says whether the storage may yet write it, as after a time-out: no query may start before
+        this process is dead.
     """
     for path, data in rewind.files:
         try:
             files_of(path).replace(path, data)
         except OSError as error:
-            raise kind_of(error)(
+            kind = kind_of(error)
+            raise kind(
                 f"{path} cannot be replaced: {error.strerror or error}. Queries named before it may have gone back.",
                 next_step="Check that the checkpoint's storage is up, not full, and open to the driver's user. "
                 "Look how far the queries are; then rewind those that have not gone back.",
                 path=str(path),
+                may_land=issubclass(kind, CheckpointAway),
             ) from error
 
 

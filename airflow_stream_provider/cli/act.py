@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import socket
 import sys
 import time
 import traceback
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_stream_provider.cli.adopt import adopt_here, nobody_to_ask
-from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
+from airflow_stream_provider.cli.given import given_by, given_stream_as_far_as_known, read_connections
 from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, run_here
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.look_ahead import look_ahead
@@ -28,7 +26,7 @@ from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.release import ReleaseOperator
-from airflow_stream_provider.planning.command_identity import command_identity, person
+from airflow_stream_provider.planning.command_identity import command_identity
 from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
 from airflow_stream_provider.planning.rewind import moment
@@ -183,7 +181,7 @@ class _Command:
 
     def _carry_out(self, foreseen: Foreseen) -> Ran:
         """Do it, part after part; the first one that is not done is the end."""
-        who, now = person(getpass.getuser(), socket.gethostname()), time.time()
+        who, now = given_by(), time.time()
         ran = Ran(Exit.DONE, {})
         for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
             if part is Operation.UPGRADE:
@@ -252,9 +250,8 @@ class _Command:
         # Imported here: the other commands need nothing of Airflow's database.
         from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 
-        who = person(getpass.getuser(), socket.gethostname())
         rewinds = self.operation is Operation.REWIND
-        return UpgradeRun.of(self.spec.name, who, self.reason, self._digits, seq=seq, rewinds=rewinds)
+        return UpgradeRun.of(self.spec.name, given_by(), self.reason, self._digits, seq=seq, rewinds=rewinds)
 
     def _operator(self, part: Operation, deployment: str) -> StreamOperator:
         return operator_of(

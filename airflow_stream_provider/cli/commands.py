@@ -117,7 +117,10 @@ def validate(args: Namespace) -> NoReturn:
     else:
         for each in found.errors:
             print(each)
-        print(f"{count(len(found.files), 'file')}, {count(len(found.errors), 'error')}.")
+        for each in found.warnings:
+            print(f"Warning: {each}")
+        numbers = [count(len(found.files), "file"), count(len(found.errors), "error")]
+        print(f"{', '.join([*numbers, *([count(len(found.warnings), 'warning')] if found.warnings else [])])}.")
     sys.exit(Code.WARN if found.errors else Code.WELL)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pwd
+import socket
 from argparse import Namespace
 from pathlib import Path
 
 from airflow.configuration import conf
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.planning.command_identity import person
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -16,6 +19,19 @@ from airflow_stream_provider.spec.stream import StreamSpec
 def read_connections() -> None:
     """Let Airflow read connections wherever they live, the database too, as for `airflow connections test`."""
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+
+
+def given_by() -> str:
+    """Return who gives this command, such as ``anna@edge1``; by sudo, whoever has called that.
+
+    Not LOGNAME or USER: sudo and containers set them to Airflow's user, and everybody as he likes.
+    """
+    uid = os.getuid()
+    try:
+        name = os.environ.get("SUDO_USER") or pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = f"uid-{uid}"  # as in a container with a user of its own number
+    return person(name, socket.gethostname())
 
 
 def given_folder(args: Namespace) -> Path:

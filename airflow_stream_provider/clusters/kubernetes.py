@@ -234,7 +234,7 @@ class KubernetesCluster:
                     if says is NodeSays.GONE:
                         log.info("%s It counts as gone.", sentence)
                     else:
-                        (lost if says is NodeSays.LOST else alive).append(sentence)
+                        (alive if says is NodeSays.ALIVE else lost).append(sentence)
         except ClusterError as error:
             return Remains((error.message,))
         return Remains(tuple(alive), tuple(lost))

@@ -12,6 +12,7 @@ from airflow_stream_provider.clusters.pod_status import NodeSays, doubtful, driv
 _WHAT = {
     NodeSays.ALIVE: "answers",
     NodeSays.LOST: "does not answer, so it may run there still",
+    NodeSays.REMOVED: "is no longer in the cluster, so it may run there still",
     NodeSays.GONE: "is tainted out-of-service",
 }
 
@@ -24,7 +25,7 @@ class PodLook:
         self._nodes: dict[str, tuple[NodeSays, str]] = {}
 
     def state(self, pod: Mapping[str, Any] | None) -> DriverState:
-        """Return a driver's state: LOST if there is no pod, or its node does not answer or is gone."""
+        """Return a driver's state: LOST if there is no pod, or its node does not answer."""
         if pod is None or (doubtful(pod) and self.left(pod)[0] is not NodeSays.ALIVE):
             return DriverState.LOST
         return driver_state(pod)
@@ -51,4 +52,4 @@ class PodLook:
                 raise
             return NodeSays.ALIVE, f"Its node {name} cannot be asked about: {error.fields['said']}."
         says = node_says(node)
-        return says, f"Its node {name} {'is no longer in the cluster' if node is None else _WHAT[says]}."
+        return says, f"Its node {name} {_WHAT[says]}."

@@ -20,6 +20,7 @@ class NodeSays(Enum):
 
     ALIVE = "the kubelet answers, or has only just fallen silent"
     LOST = "the kubelet does not answer"
+    REMOVED = "the cluster has it no more: its machine may run on, cut off, and nobody will ever say so"
     GONE = "somebody whose word counts says that nothing runs there"
 
 
@@ -79,7 +80,7 @@ def doubtful(pod: Mapping[str, Any]) -> bool:
 def node_says(node: Mapping[str, Any] | None) -> NodeSays:
     """Return what a node says; None: the cluster has it no more."""
     if node is None:
-        return NodeSays.GONE
+        return NodeSays.REMOVED
     if any(taint.get("key") == _OUT_OF_SERVICE for taint in node.get("spec", {}).get("taints") or ()):
         return NodeSays.GONE
     ready = _condition(node, "Ready")

@@ -26,7 +26,7 @@ from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.targets import stream_sources
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name
 from airflow_stream_provider.lifecycle.record import Kind
@@ -244,15 +244,11 @@ class StreamHook(BaseHook):
         :param adopts: whether it follows a job without a stream (`Policy.adopts`).
         :param redeployed: it is a stored release, whatever the YAML says: `upgrade.on_change` does not undo that.
         :param rewind: from where its queries read records again when it holds first; default: they go on.
-        :raises SpecError: the release cannot be used; nothing was declared.
+        :raises SpecError: the release cannot be used, or this stream has never published it; nothing was declared.
         :raises StreamError: what was published is not there any more; nothing was declared.
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
         """
-        if checked is None:
-            release = self.releases.publish(requested)
-        else:
-            self.releases.verify(checked)
-            release = checked
+        release = self.releases.publish(requested) if checked is None else self._published(checked)
         self.check_room(release, deployment)
         policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
         policy = replace(policy, adopts=adopts)
@@ -262,6 +258,26 @@ class StreamHook(BaseHook):
         if rewind is not None:
             fields["rewind"] = rewind.to_json()
         return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
+
+    def _published(self, checked: Release) -> Release:
+        """Return a release that was checked earlier, once its files are verified.
+
+        It comes by XCom, which others may be allowed to write: its own hash and a storage of theirs would do otherwise.
+
+        :raises SpecError: it is neither in the stream's own storage nor in its log.
+        :raises StreamError: its files are not what was published, or cannot be read now.
+        """
+        known = (each.release for each in self.control_log.refresh().deployments.values())
+        if not self.releases.own(checked) and checked not in known:
+            raise SpecError(
+                f"The release {checked.version} that was checked is in {checked.storage or 'the control folder'}, "
+                f"where {self.stream} publishes none, and it was never deployed from there.",
+                next_step="Trigger the upgrade again, as after a change of `storage`. If nobody has changed that, look "
+                "who may write XCom.",
+                hash=checked.hash,
+            )
+        self.releases.verify(checked)
+        return checked
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         """Append a record if the log still ends at `seq`, and return whether it was written.

@@ -51,6 +51,10 @@ class StreamReleases:
         """
         return self._place(release.storage).verify(release)
 
+    def own(self, release: Release) -> bool:
+        """Return whether a release is where this stream publishes now."""
+        return release.storage == self._own_storage()
+
     def _own_storage(self) -> str:
         """Return the part of the storage in which this log publishes; empty: the control folder, all of which is its.
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -144,7 +144,7 @@ class _Look:
                 stream = self.reading.streams[name]
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream)
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
-                self.samples[name] = sample
+                self.samples[name] = replace(sample, by=getattr(self.context.get("ti"), "dag_id", ""))
 
     def _brought_back(self, name: str, stream: Reading, down: Symptom) -> Symptom:
         """Note whether a stream is brought back now; people are told of that in the look that does it."""

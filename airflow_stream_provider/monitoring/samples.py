@@ -64,6 +64,7 @@ class LagSample:
     :param silent_seconds: age of the holder's last sign of life, or of the last holder's; None = unknown.
     :param illegal: records of the control log that break a rule, in all.
     :param illegal_at: the last look that found more of them than the one before; None: none did.
+    :param by: id of the DAG whose look it was; empty: not known.
     :param earlier: queries of which Kafka has deleted records, as they were measured last, where this look could not.
     """
 
@@ -81,6 +82,7 @@ class LagSample:
     moved: Mapping[str, float] = field(default_factory=dict)
     illegal_at: float | None = None
     earlier: Mapping[str, QuerySample] = field(default_factory=dict)
+    by: str = ""
 
     @property
     def good(self) -> bool:
@@ -125,6 +127,7 @@ class LagSample:
             "moved": dict(self.moved),
             "illegal_at": self.illegal_at,
             "earlier": {name: query.to_json() for name, query in self.earlier.items()},
+            "by": self.by,
         }
 
     @classmethod

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.task_identity import TaskIdentity
-    from airflow_stream_provider.spec.stream import Strategy
 
 
 class CheckReleaseOperator(ReleaseOperator):
@@ -92,7 +91,7 @@ class CheckReleaseOperator(ReleaseOperator):
                 requested.check()
             elif self.stream.problem:
                 raise SpecError(self.stream.problem)
-            strategy = self._chosen()
+            strategy = self.stream.chosen_strategy(self.strategy)
             for each in self.stream.notify:
                 recipient(each.call, each.arguments)
             self.hook.create()
@@ -149,29 +148,6 @@ class CheckReleaseOperator(ReleaseOperator):
             )
         check_release(stored, ["rewind"])
         refuse_another_holder(self.rewind, snapshot.state, identity)
-
-    def _chosen(self) -> Strategy:
-        """Return the strategy that the task was given.
-
-        :raises SpecError: there is none of that name, or it is not for the form to choose.
-        """
-        from airflow_stream_provider.spec.stream import Strategy
-
-        declared = self.stream.upgrade.strategy
-        try:
-            strategy = Strategy(self.strategy or declared)
-        except ValueError:
-            names = " and ".join(each.value for each in Strategy)
-            raise SpecError(
-                f"There is no strategy {self.strategy!r:.80}.", next_step=f"There are {names}: trigger again with one."
-            ) from None
-        if strategy is not declared and self.stream.upgrade.approval:
-            raise SpecError(
-                f"The strategy is {strategy.value}, and {self.stream.source.name} says {declared.value}. "
-                "With `approval` the form does not choose it.",
-                next_step=f"Trigger again with {declared.value}, or change upgrade.strategy there.",
-            )
-        return strategy
 
     def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool, one: bool) -> None:
         try:

@@ -1,9 +1,9 @@
-"""Streams whose `control` was changed though they run under the one before: in silence nobody would watch them."""
+"""Streams that their YAML has left behind though they run: under another control root, or because it is gone."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,6 +50,36 @@ def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict
         for name, answer in answers.items()
         if answer is not True
     }
+
+
+def given_up(left: Sequence[StreamSpec], watch: str) -> set[str]:
+    """Return the names of those streams that need not be watched any more, though no file describes them.
+
+    They have no control log (any more), were stopped, have finished, or were never held. Or another watch looks at
+    them, as their YAML is in another folder now. What cannot be read is watched on.
+
+    :param watch: id of the DAG that asks.
+    """
+    from airflow_stream_provider.lag.guarded_reads import GuardedReads
+    from airflow_stream_provider.monitoring.root_reads import opened
+
+    for url in {spec.control for spec in left}:
+        opened(url)  # here, as threads cannot read Airflow's connections; what is wrong with it the look says
+    reads = {spec.name: partial(_is_given_up, spec, watch) for spec in left}
+    answers = GuardedReads[str, bool]().run(reads, SECONDS)
+    return {name for name, answer in answers.items() if answer is True}
+
+
+def _is_given_up(spec: StreamSpec, watch: str) -> bool:
+    from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.monitoring.samples import last
+    from airflow_stream_provider.planning.stream_health import RESTING
+
+    hook = StreamHook(spec.name, spec.control, spec.cluster)
+    if not hook.exists() or hook.control_log.refresh().phase in RESTING:
+        return True
+    sample = last(hook.samples)
+    return sample is not None and sample.by not in ("", watch)
 
 
 def _is_left_alone(spec: StreamSpec, old: str) -> bool:

@@ -30,8 +30,10 @@ class SubmitStandbyOperator(ReleaseOperator):
 
     :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is declared then,
         though files, YAML or form have changed since; default: what they say now is published. (templated)
-    :param redeployed: `redeployed` in that XCom: `upgrade.on_change` does not undo what is not of the YAML. (templated)
-    :param rewind: `rewind` in that XCom: from where records are read again; default: none are. (templated)
+    :param redeployed: whether it is a stored release: `upgrade.on_change` does not undo what is not of the YAML.
+        (templated)
+    :param rewind: as CheckReleaseOperator was given it: from where records are read again; default: none are.
+        (templated)
 
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,8 @@ from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import says
-from airflow_stream_provider.operators.moved_streams import moved, unsettled
-from airflow_stream_provider.operators.watch_memory import LookMemory, hash_of
+from airflow_stream_provider.operators.moved_streams import given_up, moved, unsettled
+from airflow_stream_provider.operators.watch_memory import LookMemory
 from airflow_stream_provider.operators.watched_files import read_watched, told_in_common, unusable
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import (
@@ -22,6 +22,7 @@ from airflow_stream_provider.spec.watched import (
     WatchedFolder,
     declaration,
     declared_spec,
+    hash_of,
     is_due,
 )
 
@@ -58,9 +59,9 @@ class WatchStreamsOperator(BaseOperator):
     change of the YAML or of a file, and no upgrade is queued or runs.
 
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
-    which the watch keeps in XCom; one whose file is gone is not watched any more. When the look itself fails, everybody
-    is told whom a stream of the last good look names, once, and once that it works again. A folder without any YAML
-    file, where the last look knew one, is such a failure: its mount is gone, most likely.
+    which the watch keeps in XCom; so is one that no file describes any more, until it was stopped, has finished, or
+    another watch looks at it. When the look itself fails, everybody is told whom a stream of the last good look names,
+    once, and once that it works again.
 
     Skipped when another look waits already, but never twice in a row; when it was cleared, as another look has been
     since; and in a backfill.
@@ -158,7 +159,8 @@ class _Look:
         if not isinstance(self.streams, (str, Path)):
             given = {spec.name: spec for spec in self.streams}
             return WatchedFolder(tuple(map(Watched, given.values())), {name: name for name in given}, {})
-        folder = read_watched(self.streams, lambda: self.declared)
+        left = partial(given_up, watch=self.ti.dag_id)
+        folder = read_watched(self.streams, lambda: self.declared, self.memory.declared, left)
         for each in folder.streams:
             if each.problem:
                 self.log.warning("%s is watched by its last good declaration: %s", each.spec.name, each.problem)
@@ -191,7 +193,7 @@ class _Look:
 
     def _triggers(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
         """Return the arguments of the triggers."""
-        names = found.revive
+        names = [name for name in found.revive if name in folder.dags]
         chosen: list[str] = []
         # After the last one of the look before: those who are never well again must not keep the others from theirs.
         for name in sorted(names, key=lambda name: (name <= self.memory.revived, name)):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -54,8 +52,3 @@ class LookMemory:
         except ValueError:
             log.warning("What the last look left was written by another version; beginning anew.")
             return cls()
-
-
-def hash_of(declared: Mapping[str, Any]) -> str:
-    """Return a hash of what was declared, 16 hex digits."""
-    return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec.folder import read_folder
-from airflow_stream_provider.spec.watched import WatchedFolder, watched_folder
+from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.watched import WatchedFolder, hash_of, watched_folder
 
 # Seconds in which the files must have been read.
 READ_SECONDS = 60.0
@@ -22,22 +23,35 @@ NAMED = 5
 T = TypeVar("T")
 
 
-def read_watched(folder: str | Path, declared: Callable[[], Mapping[str, Mapping[str, Any]]]) -> WatchedFolder:
-    """Return what is to be watched of a folder.
+def read_watched(
+    folder: str | Path,
+    declared: Callable[[], Mapping[str, Mapping[str, Any]]],
+    known: str,
+    given_up: Callable[[Sequence[StreamSpec]], Collection[str]],
+) -> WatchedFolder:
+    """Return what is to be watched of a folder; where that is gone, what was watched of it.
 
     :param declared: returns the good declarations that the last look knew, by file name; called only when needed, since
         they are large.
-    :raises SpecError: the folder is gone, hangs, or holds no YAML file any more.
+    :param known: their hash; see `hash_of`.
+    :param given_up: returns those names of streams that no file describes any more which need not be watched.
+    :raises SpecError: the folder hangs, or is gone and nothing is known of it.
     """
-    files = _in_time(partial(read_folder, folder), folder)
-    if not files and declared():
-        raise SpecError(
-            f"There is no YAML file in {folder}, where the last look knew {len(declared())}.",
-            next_step="Mount or restore the folder. If no stream is wanted any more, remove its stream_dags().",
-            folder=str(folder),
-        )
-    broken = any(file.spec is None for file in files)
-    return _in_time(partial(watched_folder, files, declared() if broken else {}), folder)
+    path = Path(folder)
+    there = _in_time(path.is_dir, folder)
+    files = _in_time(partial(read_folder, path), folder) if there or not declared() else []
+
+    def read(before: Mapping[str, Mapping[str, Any]]) -> WatchedFolder:
+        return _in_time(partial(watched_folder, path, files, before), folder)
+
+    found = read({})
+    if all(file.spec is not None for file in files) and hash_of(found.declared) == known:
+        return found
+    before = declared()
+    found = read(before)
+    left = [each.spec for each in found.streams if each.spec.name not in found.dags]
+    gone = given_up(left) if left else ()
+    return read({key: fields for key, fields in before.items() if fields.get("name") not in gone}) if gone else found
 
 
 def told_in_common(broken: Collection[str], before: Mapping[str, bool]) -> dict[str, bool]:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from airflow_stream_provider.planning.preflight import Finding
+from airflow_stream_provider.spec.fields import PACKAGE, packages_in
 
-_COORDINATES = re.compile(r"[^:\s]+:(?P<name>[^:\s]+):(?P<version>[^:\s]+)")
 _JAR = re.compile(r"(?:.*/)?(?P<name>spark-[a-z0-9-]+_2\.\d+)-(?P<version>\d+\.\d+\.\d+[^/]*)\.jar")
 
 
@@ -21,8 +21,8 @@ def package_findings(conf: Mapping[str, str], spark: str) -> list[Finding]:
     :param spark: version of Spark that drivers run there, from the last heartbeat; empty: not known.
     """
     found = []
-    for words in _words(conf.get("spark.jars.packages", "")):
-        if not _COORDINATES.fullmatch(words):
+    for words in packages_in(conf.get("spark.jars.packages", "")):
+        if not PACKAGE.fullmatch(words):
             found.append(
                 Finding(
                     f"{words!r:.200} in spark.jars.packages is no package.",
@@ -44,15 +44,11 @@ def package_findings(conf: Mapping[str, str], spark: str) -> list[Finding]:
 
 def _of_spark(conf: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     """Yield names and versions of what is a part of Spark, such as its connector for Kafka."""
-    for words in _words(conf.get("spark.jars.packages", "")):
-        found = _COORDINATES.fullmatch(words)
+    for words in packages_in(conf.get("spark.jars.packages", "")):
+        found = PACKAGE.fullmatch(words)
         if found and words.startswith("org.apache.spark:"):
             yield found["name"], found["version"]
-    for words in _words(conf.get("spark.jars", "")):
+    for words in packages_in(conf.get("spark.jars", "")):
         jar = _JAR.fullmatch(words)
         if jar:
             yield jar["name"], jar["version"]
-
-
-def _words(text: str) -> list[str]:
-    return [words for each in text.split(",") if (words := each.strip())]

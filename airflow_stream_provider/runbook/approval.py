@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ApproveUpgradeOperator(QuestionOperator):
     """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
 
-    Asks where `check` has found `upgrade.approval`, and where the judgement of the rehearsal is anything but a pass;
+    Asks where `check` or the YAML says `upgrade.approval`, and where the judgement of the rehearsal is no pass;
     else it is skipped. Who may answer and for how long is said by `upgrade.approvers` and `upgrade.approval_timeout`.
     Fails when the answer is no, when there is none in time, and as soon as there is nothing left to decide: the standby
     is gone, another release holds, or the stream was stopped. What cleans up after a failure then ends the standby,
@@ -32,8 +32,8 @@ class ApproveUpgradeOperator(QuestionOperator):
     :param deployment: deployment that waits for the answer. (templated)
     :param application: script as it was asked for. (templated)
     :param rehearsal: XCom of JudgeRehearsalOperator, as JSON. (templated)
-    :param approval: ``True`` or ``False``, as `check` saw it; empty: an earlier version has checked it, and the YAML
-        says it. (templated)
+    :param approval: ``True`` or ``False``, as `check` saw it, from its XCom: that can only ask for more than the YAML
+        does. (templated)
 
     XCom: as of QuestionOperator.
     """
@@ -72,7 +72,7 @@ class ApproveUpgradeOperator(QuestionOperator):
         from airflow_stream_provider.releases.open_place import address_of
 
         judged = json.loads(self.rehearsal or "null") or {}
-        needed = self.approval == "True" if self.approval else self.stream.upgrade.approval
+        needed = self.approval == "True" or self.stream.upgrade.approval
         if judged.get("verdict") == "pass" and not needed:
             raise AirflowSkipException("Nobody has to be asked: the rehearsal has passed.")
         with failing_without_retry():

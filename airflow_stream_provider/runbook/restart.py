@@ -9,6 +9,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.spec.stream import Strategy
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 class StopFirstOperator(StopStreamOperator):
     """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise. A holder that hangs is fenced.
+
+    With `upgrade.approval` only if the YAML says so, whatever is in XCom: nobody has been asked yet.
 
     :param strategy: as `check` has left it in XCom. (templated)
     """
@@ -39,6 +42,8 @@ class StopFirstOperator(StopStreamOperator):
         if self.stream.problem:
             # The new release could not be submitted. Not a SpecError: the file may be mended when this is retried.
             raise StreamError(self.stream.problem)
+        with failing_without_retry():
+            self.stream.chosen_strategy(self.strategy)
         return super().execute(context)
 
     @override

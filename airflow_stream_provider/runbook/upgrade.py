@@ -41,8 +41,8 @@ _LATE = timedelta(minutes=10)
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
-_REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
-_REWIND = "{{ (ti.xcom_pull(task_ids='check') or {}).get('rewind', '') }}"
+_REDEPLOYED = "{{ params.release != '' }}"
+_REWIND = "{{ params.rewind }}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.

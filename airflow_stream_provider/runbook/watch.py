@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Context, Param
 from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk.exceptions import AirflowFailException
+from typing_extensions import override
 
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
-from airflow_stream_provider.operators.watch import WatchStreamsOperator
+from airflow_stream_provider.operators.watch import CHANGE, WatchStreamsOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
+from airflow_stream_provider.spec.folder import find_file
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 
@@ -40,6 +44,39 @@ to do is skipped with the reason.
 **Paused, it means: do not bring this stream back.** People are still told that it is down. A run that waits here is not
 an error: it looks anew when this DAG is unpaused, and does only what is due then.
 """
+
+
+class TriggerStreamRunOperator(TriggerDagRunOperator):
+    """Trigger ``NAME__revive``, or with `upgrade.on_change` ``NAME__upgrade``, of a stream of the folder; no other DAG.
+
+    What a look has found comes by XCom, which others may be allowed to write than those who may trigger any DAG: only
+    the stream, and the wish of an upgrade, are taken from there.
+
+    :param streams: the folder of the YAML files.
+    :param prefix: of the DAG ids.
+    """
+
+    def __init__(self, *, streams: str | Path, prefix: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.streams = streams
+        self.prefix = prefix
+
+    @override
+    def execute(self, context: Context) -> Any:
+        name, _, verb = self.trigger_dag_id.removeprefix(self.prefix).rpartition("__")
+        with failing_without_retry():
+            file = find_file(self.streams, name) if self.trigger_dag_id.startswith(self.prefix) else None
+        looked = str(context["run_id"])
+        if file is not None and verb == "revive":
+            self.trigger_run_id, self.conf = f"watch__{looked}", {"look": looked}
+        elif file is not None and verb == "upgrade" and file.spec is not None and file.spec.upgrade.on_change:
+            self.trigger_run_id, self.conf = f"{CHANGE}{str(self.trigger_run_id).removeprefix(CHANGE)}", {}
+        else:
+            raise AirflowFailException(
+                f"{self.trigger_dag_id:.200} is not triggered: it brings back or upgrades no stream of {self.streams}. "
+                "Another task may have written this XCom, or the YAML has changed since; the next look finds out."
+            )
+        return super().execute(context)
 
 
 def watch_dag(name: str, folder: Path, options: DagOptions, seconds: float | None) -> DAG:
@@ -70,7 +107,9 @@ def watch_dag(name: str, folder: Path, options: DagOptions, seconds: float | Non
             execution_timeout=timedelta(seconds=LOOK_SECONDS),
         )
         # A cleared task finds the run that it has triggered.
-        TriggerDagRunOperator.partial(**task(WATCH, "revive"), skip_when_already_exists=True).expand_kwargs(look.output)
+        TriggerStreamRunOperator.partial(
+            **task(WATCH, "revive"), streams=str(folder), prefix=options.prefix, skip_when_already_exists=True
+        ).expand_kwargs(look.output)
     return dag
 
 

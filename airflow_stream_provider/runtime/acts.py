@@ -212,7 +212,9 @@ class Acts:
     def _go_back(self, queries: Sequence[Any], due: DueRewind, committed: Mapping[str, int]) -> None:
         """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
-        It fails for that only where its own deployment was asked: no driver would ever start again otherwise.
+        It fails for that only where its own deployment was asked, as no driver would ever start again otherwise; and
+        where the storage may yet do what it has not answered: behind queries that have started, records would be read
+        again that nobody expects.
         """
         try:
             # Never empty: who asks for another one waits for what became of this.
@@ -221,7 +223,7 @@ class Acts:
         except ControlLogReplaced:
             raise
         except Exception as error:
-            if not due.owed:
+            if not due.owed or _may_land(error):
                 raise
             log.exception("What %s was to read again is left undone", due.mark)
             self._heartbeat.rewind, self._heartbeat.rewind_undone = due.left_undone(message_of(error)), True
@@ -353,6 +355,8 @@ class Acts:
         """Stop everything, append `failed`, halt the process with code 50."""
         log.error("%s: %s", redact(reason), message_of(error))
         boundary, ends = self._cut_off() if self.running else (Boundary.COMPLETED, {})
+        if _may_land(error):
+            boundary = Boundary.INTERRUPTED
         self.running = False
         # Once it has let go, another driver may commit; then it has said in `released` what it had committed.
         holds = self._control.state.holder == self._incarnation
@@ -399,3 +403,8 @@ class Acts:
             return Boundary.INTERRUPTED, self._queries.ended()
         quiet = missed is None and all(end.quiet for end in ends.values())
         return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED, ends
+
+
+def _may_land(error: BaseException) -> bool:
+    """Whether something may yet be written to a checkpoint in this driver's name; see `checkpoint.apply_rewind`."""
+    return isinstance(error, StreamError) and bool(error.fields.get("may_land"))

@@ -78,11 +78,18 @@ class AdoptedLogs:
         with self._changing:
             self._seen.pop(location, None)
 
-    def refuse_if_moved(self, location: str) -> None:
-        """Raise CheckpointError if a job has written a watched checkpoint since the last look."""
+    def refuse_if_moved(self, location: str, seconds: float) -> bool:
+        """Return whether a checkpoint is watched; one that is must not have been written lately.
+
+        :param seconds: how long at most it is looked at, where it was written since this driver has answered.
+        :raises CheckpointError: a job writes it.
+        """
         seen = self._seen.get(location)
-        if seen is not None:
-            checkpoints.refuse_if_being_written(location, 0.0, since=seen.ends)
+        if seen is None:
+            return False
+        left = min(seconds, max(0.0, seen.patience - seen.still))
+        checkpoints.refuse_if_being_written(location, left, since=seen.ends)
+        return True
 
     @property
     def moving(self) -> str:

@@ -136,10 +136,9 @@ class DriverProcess:
         """
         check_kept(location)
         owned = self._ownership.check(location)
-        if self._adopted is not None:
-            # It has been watched all the time, and not only now.
-            self._adopted.refuse_if_moved(location)
-        elif not owned:
+        # One that the job wrote was watched all the time, and not only now; a query that is new is like any other.
+        watched = self._adopted is not None and self._adopted.refuse_if_moved(location, CLAIM_SECONDS)
+        if not watched and not owned:
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
         self._ownership.claim(location)
         if self._adopted is not None:

@@ -17,6 +17,12 @@ from airflow_stream_provider.spec.control_url import check_control_url
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+# GROUP:NAME:VERSION, as in spark.jars.packages.
+PACKAGE = re.compile(r"[^:\s]+:(?P<name>[^:\s]+):(?P<version>[^:\s]+)")
+# Something of an address, which no connection id of a person's has.
+_ADDRESS = re.compile(r"[a-z0-9+-]+://.*|[^/]+:\d+(?:,.*)?|local\[.*", re.IGNORECASE | re.DOTALL)
+# By Spark's setting, what decides it here.
+_DECIDED = {"spark.master": "the connection in `cluster`", "spark.submit.deployMode": "this provider"}
 _VARIABLE = re.compile(r"(?!AIRFLOW_)[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 
 
@@ -80,6 +86,27 @@ def _words(value: Any) -> Any:
     return str(value) if isinstance(value, (int, float)) else value
 
 
+def _connection_id(value: str) -> str:
+    if _ADDRESS.fullmatch(value):
+        raise ValueError(
+            "is an address, and not the id of an Airflow connection: put the address into a connection "
+            "(`airflow connections add`), and write its id here, such as spark_default"
+        )
+    return value
+
+
+def packages_in(text: str) -> list[str]:
+    """Return what a list that is separated by commas names, as spark.jars.packages does."""
+    return [words for each in text.split(",") if (words := each.strip())]
+
+
+def check_decided_conf(conf: Mapping[str, str]) -> None:
+    """Raise ValueError where Spark's conf sets what is not for it to say."""
+    for name, by in _DECIDED.items():
+        if name in conf:
+            raise ValueError(f"{name} has no effect, as {by} decides it: leave it out")
+
+
 def as_sentence(check: Any) -> Any:
     """Turn the SpecError of a check into what pydantic collects; the file and the line are added to it later."""
 
@@ -115,6 +142,7 @@ def check_json(path: str, value: Any) -> None:
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3650 * 86400)]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+ConnectionId = Annotated[Text, AfterValidator(_connection_id)]
 Word = Annotated[str, BeforeValidator(_words)]
 VariableName = Annotated[str, AfterValidator(as_sentence(check_variable))]
 StreamName = Annotated[Text, AfterValidator(as_sentence(check_stream_name))]

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.manifest import manifest_of
+from airflow_stream_provider.spec.fields import PACKAGE, packages_in
 from airflow_stream_provider.spec.folder import read_folder
-from airflow_stream_provider.spec.named_checkpoints import OPTIONS, named_checkpoints
+from airflow_stream_provider.spec.named_checkpoints import OPTIONS, is_kept, named_checkpoints
 from airflow_stream_provider.spec.release_files import check_file, check_script
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
@@ -27,16 +28,21 @@ class FolderCheck:
     :param files: names of the YAML files.
     :param streams: the streams that can be used, by name.
     :param errors: by file and line; each names both, and the field.
+    :param warnings: in the same form, what may be meant so.
     """
 
     files: tuple[str, ...]
     streams: tuple[str, ...]
     errors: tuple[SpecError, ...]
+    warnings: tuple[SpecError, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        errors = [{**_place(each), "message": each.message, "next_step": each.next_step} for each in self.errors]
-        return {"files": list(self.files), "streams": list(self.streams), "errors": errors}
+        errors, warnings = (
+            [{**_place(each), "message": each.message, "next_step": each.next_step} for each in found]
+            for found in (self.errors, self.warnings)
+        )
+        return {"files": list(self.files), "streams": list(self.streams), "errors": errors, "warnings": warnings}
 
 
 def check_folder(folder: str | Path) -> FolderCheck:
@@ -52,6 +58,7 @@ def check_folder(folder: str | Path) -> FolderCheck:
             folder=str(folder),
         )
     errors: list[SpecError] = []
+    warnings: list[SpecError] = []
     specs: list[tuple[YamlFile, StreamSpec]] = []
     for file in found:
         own = _errors_of_fields(file.path)
@@ -61,13 +68,15 @@ def check_folder(folder: str | Path) -> FolderCheck:
         if file.error is not None:
             errors.append(file.error)  # another file describes the same stream
         yaml, spec = YamlFile.read(file.path), load_spec(file.path)
-        errors += _errors_of_files(yaml, spec)
+        errors += [*_errors_of_files(yaml, spec), *_errors_of_packages(yaml, spec)]
+        warnings += _warnings(yaml, spec)
         specs.append((yaml, spec))
     errors += _errors_of_checkpoints(specs)
-    errors.sort(key=lambda error: (_place(error)["file"], _place(error)["line"]))
+    for each in (errors, warnings):
+        each.sort(key=lambda error: (_place(error)["file"], _place(error)["line"]))
     wrong = {error.fields["file"] for error in errors}
     streams = sorted(file.name for file in found if str(file.path) not in wrong)
-    return FolderCheck(tuple(file.path.name for file in found), tuple(streams), tuple(errors))
+    return FolderCheck(tuple(file.path.name for file in found), tuple(streams), tuple(errors), tuple(warnings))
 
 
 def _place(error: SpecError) -> dict[str, Any]:
@@ -110,6 +119,34 @@ def _errors_of_files(yaml: YamlFile, spec: StreamSpec) -> list[SpecError]:
         field = ("py_files",) if spec.py_files else ("application",)
         return [yaml.error(field, error.message, next_step=error.next_step)]
     return []
+
+
+def _errors_of_packages(yaml: YamlFile, spec: StreamSpec) -> Iterator[SpecError]:
+    name = "spark.jars.packages"
+    for words in packages_in(spec.conf.get(name, "")):
+        if not PACKAGE.fullmatch(words):
+            yield yaml.error(
+                ("conf", name),
+                f"{words!r:.200} is no package.",
+                next_step="Write GROUP:NAME:VERSION, several separated by commas.",
+            )
+
+
+def _warnings(yaml: YamlFile, spec: StreamSpec) -> Iterator[SpecError]:
+    if not spec.notify and spec.watch.schedule is not None:
+        yield yaml.error(
+            ("notify",),
+            "nobody is told when the stream is down or behind: the watch only logs it.",
+            next_step="Name a notifier or a function there: docs/operations.md.",
+        )
+    for location, number in named_checkpoints(spec.arguments).items():
+        if not is_kept(location):
+            yield yaml.error(
+                ("arguments", number),
+                f"the checkpoint {location} is relative, or in a folder for temporary files.",
+                next_step="Unless the script makes another path of it: name an absolute one, on a storage that all "
+                "drivers reach and nobody empties. A relative one is refused when the query starts.",
+            )
 
 
 def _errors_of_checkpoints(specs: Sequence[tuple[YamlFile, StreamSpec]]) -> Iterator[SpecError]:

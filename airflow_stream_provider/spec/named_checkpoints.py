@@ -28,3 +28,8 @@ def named_checkpoints(arguments: Sequence[str]) -> dict[str, int]:
         if value.strip():
             found.setdefault(normal_form(value), number)
     return found
+
+
+def is_kept(location: str) -> bool:
+    """Return whether a location, as above, is absolute, and in no folder that a machine empties."""
+    return "://" in location or (location.startswith("/") and not location.startswith(("/tmp/", "/var/tmp/")))

@@ -26,10 +26,12 @@ from airflow_stream_provider.clusters import (
 )
 from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.control_url import TopicAddress
 from airflow_stream_provider.spec.fields import (
+    ConnectionId,
     ControlUrl,
     Count,
     Seconds,
@@ -41,6 +43,7 @@ from airflow_stream_provider.spec.fields import (
     Word,
     as_sentence,
     check_cron,
+    check_decided_conf,
     check_json,
 )
 from airflow_stream_provider.spec.yaml_file import YamlFile
@@ -187,11 +190,11 @@ class StreamSpec(_Part):
     name: StreamName
     application: Text
     version: Version
-    cluster: Text
+    cluster: ConnectionId
     control: ControlUrl
-    kafka: Text | None = None
+    kafka: ConnectionId | None = None
     storage: StorageUrl | None = None
-    storage_connection: Text | None = None
+    storage_connection: ConnectionId | None = None
     arguments: tuple[Word, ...] = ()
     py_files: tuple[Text, ...] = ()
     conf: dict[str, Word] = Field(default_factory=dict)
@@ -206,7 +209,8 @@ class StreamSpec(_Part):
 
     @field_validator("conf")
     @classmethod
-    def _no_secrets_in_conf(cls, conf: dict[str, str]) -> dict[str, str]:
+    def _sound_conf(cls, conf: dict[str, str]) -> dict[str, str]:
+        check_decided_conf(conf)
         return dict(as_sentence(refuse_secret_conf)(conf))
 
     @field_validator("environment")
@@ -263,6 +267,28 @@ class StreamSpec(_Part):
         """Return the drivers' policy."""
         found = self.upgrade.policy(changed_checkpoints, no_way_back=no_way_back)
         return replace(found, offsets_group=self.offsets_group or "")
+
+    def chosen_strategy(self, given: str) -> Strategy:
+        """Return the strategy of an upgrade.
+
+        :param given: that the form chooses; empty: the YAML's.
+        :raises SpecError: there is none of that name, or it is not for the form to choose.
+        """
+        declared = self.upgrade.strategy
+        try:
+            strategy = Strategy(given or declared)
+        except ValueError:
+            names = " and ".join(each.value for each in Strategy)
+            raise SpecError(
+                f"There is no strategy {given!r:.80}.", next_step=f"There are {names}: trigger again with one."
+            ) from None
+        if strategy is not declared and self.upgrade.approval:
+            raise SpecError(
+                f"The strategy is {strategy.value}, and {self.source.name} says {declared.value}. "
+                "With `approval` the form does not choose it.",
+                next_step=f"Trigger again with {declared.value}, or change upgrade.strategy there.",
+            )
+        return strategy
 
 
 def load_spec(path: str | Path) -> StreamSpec:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -15,13 +17,20 @@ from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.salvage import PLACEHOLDERS, WATCHED_FIELDS, salvage
 from airflow_stream_provider.spec.stream import StreamSpec
 
+# Stands in the keys of declarations between a file and a stream that it does not describe any more.
+_OF = "/"
+_LEFT = (
+    "It is not stopped: it is watched as that declared it last, but not brought back when it dies. Put its YAML back; "
+    "to give it up, stop it (`airflow streams stop`) before its YAML is removed or renamed."
+)
+
 
 @dataclass(frozen=True)
 class Watched:
     """A stream to watch.
 
-    :param spec: as its YAML says; if that cannot be used, its last good declaration.
-    :param problem: why its YAML cannot be used; empty: it can.
+    :param spec: as its YAML says; if that cannot be used, or is gone, its last good declaration.
+    :param problem: why its YAML cannot be used, or that it is gone; empty: it can be used.
     """
 
     spec: StreamSpec
@@ -33,7 +42,8 @@ class WatchedFolder:
     """The streams of a folder.
 
     :param streams: those that can be watched; no two have the same name.
-    :param dags: the names by which their DAGs go, by stream. They differ only where a YAML cannot be used.
+    :param dags: the names by which their DAGs go, by stream. They differ only where a YAML cannot be used; a stream
+        that no file describes any more has none.
     :param declared: the good declarations by file name, for the next look; see `declaration`.
     :param unknown: why files cannot be used of whose streams nothing is known: nobody watches them.
     """
@@ -44,14 +54,15 @@ class WatchedFolder:
     unknown: tuple[str, ...] = ()
 
 
-def watched_folder(files: Sequence[StreamFile], before: Mapping[str, Mapping[str, Any]]) -> WatchedFolder:
+def watched_folder(path: Path, files: Sequence[StreamFile], before: Mapping[str, Mapping[str, Any]]) -> WatchedFolder:
     """Return what is to be watched of the files of a folder.
 
     A file that cannot be used now stands for the stream that it described last, whatever it says now; where it is new,
-    for the stream of its name whose own file is gone; where nothing was ever good, for what can be read of it. A file
-    that is gone stands for nothing: its stream is not watched any more.
+    for the stream of its name whose own file is gone; where nothing was ever good, for what can be read of it. A stream
+    that no file describes any more is watched on: half a synchronisation, or a typo in `name`, stops nothing.
 
-    :param before: `declared` of the look before.
+    :param path: of the folder.
+    :param before: `declared` of the look before, without the streams that need not be watched any more.
     """
     streams: dict[str, Watched] = {}
     dags: dict[str, str] = {}
@@ -62,7 +73,7 @@ def watched_folder(files: Sequence[StreamFile], before: Mapping[str, Mapping[str
             streams[file.spec.name] = Watched(file.spec)
             dags[file.spec.name] = file.name
             declared[file.path.name] = declaration(file.spec)
-    here = {file.path.name for file in files}
+    here = {file.path.name: file for file in files}
     renamed = {str(fields.get("name")): fields for name, fields in before.items() if name not in here}
     for file in (file for file in files if file.spec is None):
         fields = before.get(file.path.name) or renamed.get(file.name)
@@ -75,12 +86,25 @@ def watched_folder(files: Sequence[StreamFile], before: Mapping[str, Mapping[str
             dags[spec.name] = file.name
             if good is not None and fields is not None:
                 declared[file.path.name] = fields
+    for key, fields in before.items():
+        name, file_name = str(fields.get("name")), key.partition(_OF)[0]
+        left = None if name in streams else declared_spec(path / file_name, fields)
+        if left is not None:
+            found = here.get(file_name)
+            now = "is gone" if found is None else f"describes {found.name} now"
+            streams[name] = Watched(left, f"{left.source} {now}, and no other file describes {name}. {_LEFT}")
+            declared[file_name if found is None else f"{file_name}{_OF}{name}"] = fields
     return WatchedFolder(tuple(streams.values()), dags, declared, tuple(unknown))
 
 
 def declaration(spec: StreamSpec) -> dict[str, Any]:
     """Return as JSON what the watch needs of a stream's YAML; what the stream runs is in its control log."""
     return spec.model_dump(mode="json", include=set(WATCHED_FIELDS), exclude_unset=True)
+
+
+def hash_of(declared: Mapping[str, Any]) -> str:
+    """Return a hash of what was declared, 16 hex digits."""
+    return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def declared_spec(path: Path, fields: Mapping[str, Any]) -> StreamSpec | None:

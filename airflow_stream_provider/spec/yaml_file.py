@@ -17,6 +17,27 @@ from airflow_stream_provider.spec.plain_yaml import NotPlain, check_plain, read_
 Field = tuple[str | int, ...]
 # Fields that other programs read. What is written there is a text: YAML would make 750 of 12:30, and false of NO.
 AS_WRITTEN = frozenset({"arguments", "conf", "environment"})
+# What is written in place of a value of the wrong kind, or of nothing, by the name of the field.
+_EXAMPLES = {
+    "name": "orders",
+    "application": "apps/orders.py",
+    "version": '"1.0"',
+    "cluster": "spark_default",
+    "control": "file:///data/streams",
+    "arguments": '[--kafka, "host:9092"]',
+    "py_files": "[apps/helper.py]",
+    "conf": '{spark.cores.max: "2"}',
+    "environment": "{REGION: eu}",
+    "upgrade": "{soak: 10m}",
+    "lag": "{max_seconds: 5m}",
+    "watch": "{schedule: 60s}",
+    "notify": "[{call: my_package.page, arguments: {who: anna}}]",
+}
+_ABOUT = {
+    "cluster": ", the id of an Airflow connection of type spark",
+    "control": ", a folder that Airflow and all drivers mount, made once by `airflow streams init`",
+}
+_KINDS = {"tuple_type": "a list", "dict_type": "a mapping", "model_type": "a mapping", "string_type": "a text"}
 _TEXT, _NOTHING, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "null", "merge"))
 
 # PyYAML's own in C where it was built with it: ten times as fast.
@@ -57,6 +78,9 @@ class YamlFile:
             mark = error.problem_mark or error.context_mark
             file.lines[()] = mark.line + 1 if mark else 1
             # Without PyYAML's excerpt of the file, and not chained: the line may hold a password.
+            if mark and _begins_with_tab(text, mark.line):
+                sentence = "this line begins with a tab, and YAML takes only spaces there."
+                raise file.error((), sentence, next_step="Put spaces in its place.") from None
             raise file.error((), f"this is not YAML: {error.problem}.", next_step="Correct it there.") from None
         except NotPlain as error:
             file.lines[()] = error.line
@@ -91,8 +115,15 @@ class YamlFile:
 
     def _refusal(self, found: ErrorDetails, model: type[BaseModel]) -> SpecError:
         field: Field = tuple(found["loc"])
+        name = str(field[-1]) if field else ""
         if found["type"] == "missing":
-            return self.error(field, "this field is missing.", next_step=f"Add `{field[-1]}: ...`.")
+            about = _ABOUT.get(name, "")
+            next_step = f"Add `{name}: {_EXAMPLES.get(name, '...')}`{about}."
+            return self.error(field, "this field is missing.", next_step=next_step)
+        if found["type"] in _KINDS:
+            kind = _KINDS[found["type"]]
+            next_step = f"Write {kind}, such as `{name}: {_EXAMPLES[name]}`." if name in _EXAMPLES else f"Write {kind}."
+            return self.error(field, f"is not {kind}.", next_step=next_step)
         if found["type"] == "extra_forbidden":
             known = _fields_at(model, field[:-1])
             import difflib
@@ -134,6 +165,12 @@ class YamlFile:
                     raise self.error(name, "this field is given twice.", next_step="Keep one of the two.")
                 self.lines[name] = key.start_mark.line + 1
                 self._number(value, name)
+
+
+def _begins_with_tab(text: str, number: int) -> bool:
+    lines = text.splitlines()
+    line = lines[number] if number < len(lines) else ""
+    return "\t" in line[: len(line) - len(line.lstrip())]
 
 
 def _keep_as_written(stream: yaml.Node) -> None:

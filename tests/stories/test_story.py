@@ -181,7 +181,7 @@ def test_a_part_of_kubernetes_that_is_away_in_mid_hand_over_delays_it_and_no_mor
 
 @pytest.mark.parametrize("then", ["removed", "lost"])
 def test_a_node_that_dies_with_the_holder_is_survived(world: World, then: str) -> None:
-    """Nobody says that its pods have ended: the node is removed from the cluster, or the driver's lease is over."""
+    """Nobody says that its pods have ended, also where the node is removed: the driver's lease and pause are over."""
     if world.cluster != KUBERNETES:
         pytest.skip("there is no Kubernetes")
     holder, kubernetes = world.holder(), world.stack.kubernetes

@@ -161,22 +161,35 @@ def test_a_stream_whose_yaml_breaks_is_watched_and_brought_back_all_the_same(wor
     world.assert_sound()
 
 
-def test_people_are_told_over_several_runs_that_the_watch_itself_fails(world: World) -> None:
+def test_people_are_told_over_several_runs_of_a_file_of_which_nothing_is_known(world: World) -> None:
+    world.deploy("1")
+    assert world.look().state == "success"
+    unknown = world.yaml.with_name("unknown.yaml")
+    unknown.write_text("[")
+    first, second = world.look(), world.look()
+    unknown.unlink()
+    opened, again = (run.xcoms["look"]["memory"]["files"] for run in (first, second))
+    assert opened["incident"] == again["incident"]
+    # Not acknowledged anew: nobody was told again.
+    assert opened["acknowledged"] == again["acknowledged"] == {"log": opened["incident"]}
+    third, fourth = world.look(), world.look()
+    assert third.xcoms["look"]["memory"]["files"] == {} == fourth.xcoms["look"]["memory"]["files"]
+
+
+def test_a_stream_that_runs_is_watched_while_the_folder_of_its_yaml_is_away(world: World) -> None:
     world.deploy("1")
     assert world.look().state == "success"
     streams = world.yaml.parent
     streams.rename(streams.with_name("away"))
     try:
-        first, second = world.look(), world.look()
+        looks = [world.look() for _ in range(2)]
     finally:
         streams.with_name("away").rename(streams)
-    assert (first.state, first.tries["look"]) == ("failed", 1)
-    opened, again = (run.xcoms["look"]["memory"]["incident"] for run in (first, second))
-    assert opened["incident"] == again["incident"]
-    # Not acknowledged anew: nobody was told again.
-    assert opened["acknowledged"] == again["acknowledged"] == {"log": opened["incident"]}
-    third, fourth = world.look(), world.look()
-    assert third.xcoms["look"]["memory"]["incident"] == {} == fourth.xcoms["look"]["memory"]["incident"]
+    for look in looks:
+        assert look.state == "success", look.log[-8000:]
+        assert look.xcoms["look"]["memory"]["broken"] == {world.name: False}, "people are told of it as of one stream"
+        assert look.xcoms["look"]["summary"]["looked"] == 1
+    assert world.look().xcoms["look"]["memory"]["broken"] == {}
 
 
 def test_a_change_of_the_yaml_is_upgraded_to_once(world: World) -> None:

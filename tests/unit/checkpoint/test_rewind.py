@@ -261,3 +261,18 @@ def test_whoever_judges_the_pace_looks_at_the_commits_since(root: Path) -> None:
     seen = recent(read(root), 10)
     assert [at for at, _ in seen] == [104.0, 105.0, 106.0]
     assert [found["orders"][0] for _, found in seen] == [20, 25, 45]
+
+
+@pytest.mark.parametrize(("error", "may_land"), [(TimeoutError("10 s"), True), (PermissionError("no"), False)])
+def test_what_the_storage_has_not_answered_may_land_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, may_land: bool
+) -> None:
+    plan = plan_rewind(root, BACK, MARK, 4)
+
+    def fails(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "files_of", lambda place: SimpleNamespace(replace=fails))
+    with pytest.raises(CheckpointError) as said:
+        apply_rewind(plan)
+    assert said.value.fields["may_land"] is may_land

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pwd
+import socket
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.cli.given import (
+    given_by,
     given_folder,
     given_stream,
     given_stream_as_far_as_known,
@@ -27,6 +30,22 @@ def folder(tmp_path: Path) -> Path:
 
 def asked(name: str, folder: Path | None) -> Namespace:
     return Namespace(name=name, folder=None if folder is None else str(folder))
+
+
+def test_who_gives_a_command_is_who_has_called_sudo_and_not_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind `sudo -u airflow` all were "airflow": one went on with the command of another."""
+    host = socket.gethostname()
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "airflow")
+    monkeypatch.setenv("SUDO_USER", "anna")
+    assert given_by() == f"anna@{host}"
+    monkeypatch.delenv("SUDO_USER")
+    monkeypatch.setattr(pwd, "getpwuid", {os.getuid(): pwd.struct_passwd(("ben", *[""] * 6))}.__getitem__)
+    assert given_by() == f"ben@{host}"
+    monkeypatch.setattr(os, "getuid", lambda: 123456)
+    assert given_by() == f"uid-123456@{host}", "a container whose user has no name"
 
 
 def test_streams_are_beside_the_dags_unless_a_folder_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

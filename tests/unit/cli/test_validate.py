@@ -29,11 +29,18 @@ def test_it_says_what_is_wrong_and_exits_by_it(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "a.py").write_text("x = 1\n")
     (streams / "orders.yaml").write_text(GOOD)
     assert run(streams) == 0
+    warning, last = capsys.readouterr().out.splitlines()
+    assert warning.startswith(f"Warning: {streams}/orders.yaml, line 1, notify: nobody is told when the stream is down")
+    assert last == "1 file, 0 errors, 1 warning."
+    (streams / "orders.yaml").write_text(GOOD + "notify: [{call: a.b}]\n")
+    assert run(streams) == 0
     assert capsys.readouterr().out == "1 file, 0 errors.\n"
+    assert run(streams, json=True) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == []
     (streams / "orders.yaml").write_text(GOOD.replace("version", "versoin"))
     assert run(streams) == 1
     first, second, last = capsys.readouterr().out.splitlines()
-    assert first.endswith("orders.yaml, line 1, version: this field is missing. Add `version: ...`.")
+    assert first.endswith('orders.yaml, line 1, version: this field is missing. Add `version: "1.0"`.')
     assert second.endswith("orders.yaml, line 3, versoin: there is no such field. Did you mean `version`?")
     assert last == "1 file, 2 errors."
     assert run(streams, json=True) == 1

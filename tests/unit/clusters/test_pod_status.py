@@ -110,7 +110,7 @@ def test_a_node_is_asked_only_about_a_pod_that_is_not_ready_or_is_to_go() -> Non
 def test_what_nodes_say() -> None:
     taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
     unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    assert node_says(None) is NodeSays.GONE
+    assert node_says(None) is NodeSays.REMOVED, "`kubectl delete node` ends nothing on its machine"
     assert node_says({"spec": {"taints": [taint]}, **unknown}) is NodeSays.GONE
     assert node_says({"spec": {"taints": [{"key": "node.kubernetes.io/unreachable"}]}, **unknown}) is NodeSays.LOST
     # Its kubelet answers, and says that it is not well: it can be asked.

@@ -39,6 +39,8 @@ def test_the_connector_has_the_version_and_scala_version_of_the_installed_spark(
     new = spark_connector(spark_with(tmp_path / "new", "spark-core_2.13-4.2.0.jar"))
     assert old.coordinates == ("org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7",)
     assert new.coordinates == ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
+    here = spark_connector(spark_with(tmp_path / "here", "spark-core_2.13-4.0.0.jar"))
+    assert here.coordinates[1:] == ("org.apache.kafka:kafka-clients:3.9.2",), "its own has CVE-2025-27817"
 
 
 def test_jars_that_spark_ships_are_left_out(tmp_path: Path) -> None:

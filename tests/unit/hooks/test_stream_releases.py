@@ -86,6 +86,26 @@ def test_what_was_published_before_and_is_gone_is_not_declared(hook: StreamHook,
     assert hook.control_log.records() == []
 
 
+def test_what_others_have_stored_elsewhere_is_not_declared_unless_the_log_knows_it(
+    hook: StreamHook, tmp_path: Path, cluster: NotingCluster
+) -> None:
+    """Whoever may write XCom could otherwise have any code run: it has the hash that it has."""
+    requested = requested_release(tmp_path)
+    (tmp_path / "other").mkdir()
+    foreign = StreamHook(hook.stream, hook.control, hook.cluster_conn_id, storage=f"file://{tmp_path}/other")
+    hook.create()
+    elsewhere = foreign.releases.publish(requested)
+    assert hook.releases.verify(elsewhere), "it is whole"
+    with pytest.raises(SpecError, match=r"is in file://.*/other.*, where orders publishes none"):
+        hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=elsewhere)
+    assert hook.control_log.records() == []
+    # A stored release of the log, as after a change of `storage`.
+    assert foreign.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=elsewhere)
+    assert hook.declare(requested, NEW_DEPLOYMENT, "why", "me", 1, checked=elsewhere)
+    with pytest.raises(SpecError, match="never deployed from there"):
+        hook.declare(requested, "orders-3-1a2b3c4d", "why", "me", 2, checked=replace(elsewhere, arguments=("--any",)))
+
+
 def test_environment_is_published_and_submitted(hook: StreamHook, cluster: NotingCluster, tmp_path: Path) -> None:
     requested = requested_release(tmp_path)
     spec = requested.spec.model_copy(update={"environment": {"REGION": "eu"}})

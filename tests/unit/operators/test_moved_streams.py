@@ -12,10 +12,12 @@ from airflow_stream_provider.control import make_root
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.monitoring import samples
+from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.operators import moved_streams
-from airflow_stream_provider.operators.moved_streams import moved, unsettled
+from airflow_stream_provider.operators.moved_streams import given_up, moved, unsettled
 from airflow_stream_provider.spec.stream import StreamSpec
-from tests.support.story import RUNNING, STARTED, write
+from tests.support.story import RUNNING, STARTED, STOPPED, write
 from tests.support.watch_task import SPEC, Airflow
 
 
@@ -124,3 +126,44 @@ def test_a_control_root_whose_connection_may_not_be_read_is_not_settled(
     old, new = roots
     specs = {"a": spec("a", new), "b": spec("b", new)}
     assert unsettled({"a": old, "b": "kafka://denied/streams"}, specs).keys() == {"b"}
+
+
+@pytest.mark.parametrize("how", ["lost", "renamed"])
+def test_a_stream_that_runs_and_whose_yaml_is_gone_is_watched_until_it_is_stopped(
+    airflow: Airflow, roots: tuple[str, str], how: str
+) -> None:
+    def declare(name: str, file: str) -> None:
+        (airflow.folder / file).write_text(SPEC.format(name=name).replace("file:///d", roots[0]))
+
+    for name in ("a", "b"):
+        declare(name, f"{name}.yaml")
+    log = StreamHook("a", roots[0], "c").control_log
+    write(log, *RUNNING)
+    airflow.look()
+    (airflow.folder / "b.yaml").unlink()  # was never deployed
+    if how == "lost":
+        (airflow.folder / "a.yaml").unlink()
+    else:
+        declare("aa", "a.yaml")
+    for _ in range(3):
+        airflow.look()
+        assert [each.problem for each in airflow.asked if each.spec.name == "a"] != [""]
+        assert "b" not in airflow.names
+    write(log, *STOPPED[len(RUNNING) :])
+    airflow.look()
+    assert "a" not in airflow.names
+    assert not any("/a" in key or (key == "a.yaml" and how == "lost") for key in airflow.pushed["declared"])
+
+
+def test_a_stream_whose_yaml_is_in_another_folder_now_is_left_to_the_watch_of_that_one(roots: tuple[str, str]) -> None:
+    hook = StreamHook("a", roots[0], "c")
+    write(hook.control_log, *RUNNING)
+    left = [spec("a", roots[0])]
+    for by, given in [("", set()), ("x__watch", set()), ("other__watch", {"a"})]:
+        samples.append(hook.samples, LagSample(1.0 + len(by), by=by))
+        assert given_up(left, "x__watch") == given
+
+
+def test_a_stream_whose_log_cannot_be_read_is_not_given_up(roots: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "old" / ".control-root").unlink()
+    assert given_up([spec("a", roots[0])], "x__watch") == set()

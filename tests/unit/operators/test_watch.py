@@ -31,7 +31,7 @@ def test_the_streams_are_read_when_the_task_runs(airflow: Airflow) -> None:
     airflow.write("late")
     (airflow.folder / "orders.yaml").unlink()
     airflow.look()
-    assert airflow.names == {"late", "payments"}
+    assert airflow.names == {"late", "orders", "payments"}
 
 
 def test_a_stream_is_looked_at_when_it_is_due(airflow: Airflow) -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_stream_provider.operators.watch_memory import LookMemory, hash_of
+from airflow_stream_provider.operators.watch_memory import LookMemory
+from airflow_stream_provider.spec.watched import hash_of
 
 
 def test_it_comes_back_as_it_was_left() -> None:

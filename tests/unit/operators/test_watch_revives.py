@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_stream_provider.operators.watch import MAX_REVIVED
@@ -55,11 +57,16 @@ def test_a_look_triggers_only_so_many_and_the_next_ones_the_others(airflow: Airf
 def test_a_look_that_cannot_trigger_has_looked_all_the_same(airflow: Airflow) -> None:
     """Airflow's server may be away for a moment: nobody is told again by the next look of what this one has told."""
     airflow.look()
-    airflow.revive = ("nobody",)
-    with pytest.raises(KeyError):
+    airflow.revive = ("orders",)
+
+    def away(dag_id: str, states: Any) -> int:
+        raise ConnectionError("The server is away.")
+
+    airflow.runs = away  # type: ignore[method-assign]
+    with pytest.raises(ConnectionError):
         airflow.look()
     assert airflow.pushed["memory"]["streams"] == {"looks": 2}
-    assert "KeyError" in TOLD[0][1].text
+    assert "ConnectionError" in TOLD[0][1].text
 
 
 def test_a_change_is_taken_up_once_two_looks_have_found_it(airflow: Airflow) -> None:

@@ -14,15 +14,15 @@ from tests.support.watch_task import TOLD, Airflow
 
 def test_a_look_that_fails_is_told_to_everybody_once_and_once_that_it_works_again(airflow: Airflow) -> None:
     airflow.look()
-    airflow.folder.rename(airflow.folder.with_name("gone"))
+    airflow.fails = SpecError("There is no more room.")
     for _ in range(3):
-        with pytest.raises(SpecError, match="There is no folder"):
+        with pytest.raises(SpecError, match="There is no more room"):
             airflow.look()
     assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
     opened = TOLD[0][1]
     assert (opened.kind, opened.open, opened.stream) == ("watch", True, "streams")
-    assert "There is no folder" in opened.text
-    airflow.folder.with_name("gone").rename(airflow.folder)
+    assert "There is no more room" in opened.text
+    airflow.fails = None
     airflow.look()
     airflow.look()
     assert [(who, alert.open) for who, alert in sorted(TOLD[2:], key=lambda each: each[0])] == [
@@ -42,20 +42,29 @@ def test_a_look_that_does_not_get_round_to_its_streams_is_told_once(airflow: Air
     assert "There is no time." in TOLD[0][1].text
 
 
-def test_a_folder_without_any_file_is_one_that_is_gone(airflow: Airflow) -> None:
-    """An empty mount point must not be taken for a folder whose streams are not wanted any more."""
+@pytest.mark.parametrize("empty", [True, False])
+def test_streams_are_watched_on_when_their_folder_is_gone(airflow: Airflow, empty: bool) -> None:
+    """As when its mount is away, or what fills it has emptied it."""
     airflow.look()
     full = airflow.folder.rename(airflow.folder.with_name("full"))
-    airflow.folder.mkdir()
-    for _ in range(2):
-        with pytest.raises(SpecError, match=r"There is no YAML file in .*, where the last look knew 2"):
-            airflow.look()
+    if empty:
+        airflow.folder.mkdir()
+    airflow.revive = ("orders",)
+    for _ in range(3):
+        assert airflow.look() == [], "no DAG can bring it back"
+        assert {each.spec.name for each in airflow.asked if "is gone" in each.problem} == {"orders", "payments"}
         assert "declared" not in airflow.pushed
-    assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
-    airflow.folder.rmdir()
+    if empty:
+        airflow.folder.rmdir()
     full.rename(airflow.folder)
-    airflow.look()
-    assert [alert.open for _, alert in TOLD] == [True, True, False, False]
+    assert [each["trigger_dag_id"] for each in airflow.look()] == ["p.orders__revive"]
+    assert not any(each.problem for each in airflow.asked)
+
+
+def test_a_folder_that_is_gone_and_of_which_nothing_is_known_fails_the_look(airflow: Airflow) -> None:
+    airflow.folder.rename(airflow.folder.with_name("gone"))
+    with pytest.raises(SpecError, match="There is no folder"):
+        airflow.look()
 
 
 def test_a_new_folder_may_be_empty(airflow: Airflow) -> None:

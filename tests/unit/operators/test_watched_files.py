@@ -30,7 +30,7 @@ def test_a_few_at_a_time_are_told_of_one_by_one_however_many_they_become() -> No
 
 def test_what_is_told_in_common_is_counted(tmp_path: Path) -> None:
     (tmp_path / "new.yaml").write_text("[")
-    folder = read_watched(tmp_path, dict)
+    folder = read_watched(tmp_path, dict, "", lambda left: ())
     says, count = unusable(folder, {})
     assert (says.startswith("Their streams are not watched, as nothing is known of them: "), count) == (True, 1)
 

@@ -6,12 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+import pytest
 from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
+from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.runbook.options import DagOptions
-from airflow_stream_provider.runbook.watch import revive_dag, watch_dag
+from airflow_stream_provider.runbook.watch import TriggerStreamRunOperator, revive_dag, watch_dag
+from tests.support.spec_text import SPEC
 from tests.support.tasks import spec_in
 
 
@@ -27,8 +30,10 @@ def test_a_look_waits_neither_for_triggers_nor_for_another_look(tmp_path: Path) 
     assert dag.dagrun_timeout == timedelta(minutes=15)
     revive: Any = dag.get_task("revive")
     assert isinstance(revive, MappedOperator)
-    assert revive.operator_class is TriggerDagRunOperator
+    assert revive.operator_class is TriggerStreamRunOperator
     assert revive.upstream_task_ids == {"look"}
+    sent = DagSerialization.to_dict(dag)["dag"]["tasks"][1]["__var"]["partial_kwargs"]
+    assert (sent["streams"], sent["prefix"]) == (str(tmp_path), "p."), "the scheduler reads it"
     assert revive.retries == 3
 
 
@@ -45,3 +50,39 @@ def test_a_stream_is_brought_back_by_one_run_or_another_beside_it(tmp_path: Path
     assert task.stream is spec
     assert dag.params.get_param("look").resolve() == ""
     assert "Paused, it means: do not bring this stream back." in str(dag.doc_md)
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Path:
+    (tmp_path / "orders.yaml").write_text(SPEC.format(name="orders"))
+    (tmp_path / "payments.yaml").write_text(SPEC.format(name="payments") + "upgrade: {on_change: true}\n")
+    return tmp_path
+
+
+def triggered(streams: Path, **found: Any) -> tuple[str, str | None, Any]:
+    """Return what is triggered for what a look has left in XCom: DAG, run and form."""
+    task = TriggerStreamRunOperator(task_id="t", streams=streams, prefix="p.", **found)
+    context: Any = {"run_id": "scheduled__1", "ti": None}
+    with pytest.raises(DagRunTriggerException) as said:
+        task.execute(context)
+    return said.value.trigger_dag_id, said.value.dag_run_id, said.value.conf
+
+
+def test_the_watch_triggers_what_a_look_has_found_with_a_form_of_its_own(streams: Path) -> None:
+    other: dict[str, Any] = {"trigger_run_id": "any", "conf": {"look": "any", "confirmed_by": "me"}}
+    back = ("p.orders__revive", "watch__scheduled__1", {"look": "scheduled__1"})
+    assert triggered(streams, trigger_dag_id="p.orders__revive", **other) == back
+    upgrade = ("p.payments__upgrade", "change__2b__payments-1", {})
+    assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id=upgrade[1], conf={"version": "9"}) == upgrade
+    assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id="any")[1:] == ("change__any", {})
+
+
+@pytest.mark.parametrize(
+    "dag_id",
+    ["orders__revive", "p.orders__operate", "p.orders__upgrade", "p.gone__revive", "p.payroll", "p.", "", "p.__revive"],
+)
+def test_the_watch_triggers_no_other_dag_whatever_is_in_its_xcom(streams: Path, dag_id: str) -> None:
+    task = TriggerStreamRunOperator(task_id="t", streams=streams, prefix="p.", trigger_dag_id=dag_id)
+    context: Any = {"run_id": "scheduled__1"}
+    with pytest.raises(AirflowFailException, match="is not triggered"):
+        task.execute(context)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_stream_provider.lifecycle.due_rewind import due_rewind
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.driver_acts import (
@@ -287,6 +287,27 @@ def test_where_that_is_not_possible_any_more_it_starts_and_says_so(
         f"{NEW_DEPLOYMENT} was to read records since 2025-11-24 16:00:00 UTC again, and was lost before it was seen to "
         "do so. Nobody does it any more. Batches were run after batch 4."
     )
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "records"), [(TWIN, AFTER_ITS_LOSS), (NEW, reads_again(*RELEASED))], ids=["owed", "its own"]
+)
+def test_where_the_storage_may_yet_do_it_no_query_starts_before_this_driver_is_dead(
+    monkeypatch: pytest.MonkeyPatch, incarnation: str, records: list[Record]
+) -> None:
+    """Found by a review: the write landed behind the start, and a restart read the records a third time."""
+
+    def times_out(*arguments: object) -> None:
+        raise CheckpointAway("offsets/4 cannot be replaced: its storage has not answered for 10 s.", may_land=True)
+
+    driver = FakeDriver(incarnation, records)
+    monkeypatch.setattr(driver.queries, "rewind", times_out)
+    work(driver)
+    assert driver.did == ["acquired", "hold", "let go", QUICK_STOP, "failed", "halt"]
+    state = driver.log.refresh()
+    assert (driver.record()["boundary"], list(state.must_fence)) == ("interrupted", [incarnation])
+    due = due_rewind(state, "the next one")
+    assert (due is not None) is (incarnation == TWIN), "whoever follows looks whether what was owed was done"
 
 
 def test_a_rehearsal_begins_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -83,13 +84,34 @@ def test_logs_that_cannot_be_read_do_not_end_the_watch(watched: Watched, monkeyp
 
 def test_a_write_between_the_last_look_and_the_start_is_refused(watched: Watched) -> None:
     watched.look_after(6.0)
-    watched.logs.refuse_if_moved(watched.location)
+    assert watched.logs.refuse_if_moved(watched.location, 0.0)
     trees.plan(watched.root, 1, "1")
     with pytest.raises(CheckpointError, match="does not belong to a stream"):
-        watched.logs.refuse_if_moved(watched.location)
+        watched.logs.refuse_if_moved(watched.location, 0.0)
     watched.logs.let_go(watched.location)
-    watched.logs.refuse_if_moved(watched.location)
+    assert not watched.logs.refuse_if_moved(watched.location, 0.0)
     assert (watched.logs.moving, watched.logs.says) == ("", "")
+
+
+def test_one_that_was_written_after_the_answer_is_looked_at_once_more(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look in between has seen the write, so what it found has not moved since."""
+    asked: list[float] = []
+
+    def being_written(root: object, seconds: float) -> bool:
+        asked.append(seconds)
+        return seconds > 0
+
+    owner = import_module("airflow_stream_provider.checkpoint.owner")
+    monkeypatch.setattr(owner, "is_being_written", being_written)
+    assert watched.look_after(6.0) == ""  # it answers
+    assert watched.logs.refuse_if_moved(watched.location, 4.0)
+    trees.plan(watched.root, 1, "1")
+    assert watched.look_after(1.0)
+    with pytest.raises(CheckpointError, match="does not belong to a stream"):
+        watched.logs.refuse_if_moved(watched.location, 4.0)
+    assert asked == [0.0, 4.0]
 
 
 def test_a_checkpoint_without_a_batch_is_not_that_of_the_job(watched: Watched, tmp_path: Path) -> None:

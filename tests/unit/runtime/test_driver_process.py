@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +17,13 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import driver_process, jvm
+from airflow_stream_provider.runtime.adopted_logs import AdoptedLogs
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+from devstack import checkpoint_trees as trees
 
 
 class Ended(BaseException):
@@ -111,6 +116,10 @@ class Adopted:
         self.moving = "The logs of /cp were written 0 s ago."
         self.says = "batch 7 is under way."
 
+    def refuse_if_moved(self, location: str, seconds: float) -> bool:
+        self.did.append(f"refuse_if_moved {location}")
+        return True
+
     def __getattr__(self, name: str) -> Any:
         return lambda location: self.did.append(f"{name} {location}")
 
@@ -136,6 +145,37 @@ def test_a_checkpoint_that_is_to_be_adopted_is_watched_until_it_is_claimed(
     process.claim(location)
     assert process._adopted.did == [f"watch {location}", f"refuse_if_moved {location}", f"let_go {location}"]
     assert process.claimed == {location}
+
+
+def test_a_late_query_of_a_driver_that_adopts_starts_on_no_checkpoint_that_is_being_written(
+    process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what was watched since the rehearsal is that of the job."""
+    job, late = (trees.new(tmp_path / name) for name in ("job", "late"))
+    for root in (job, late):
+        trees.plan(root, 0, "1")
+        trees.commit(root, 0)
+    written = threading.Event()
+
+    def another_job(seconds: float) -> None:
+        if not written.is_set():
+            written.set()
+            trees.plan(late, 1, "1")
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=another_job)
+    monkeypatch.setattr(import_module("airflow_stream_provider.checkpoint.owner"), "time", clock)
+    monkeypatch.setattr("threading.Thread.start", lambda thread: None)
+    claimed: list[str] = []
+    process._adopted, process._waits = AdoptedLogs(), ""
+    process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
+    process._ownership = SimpleNamespace(check=lambda location: False, claim=claimed.append)
+    process.check_checkpoint(str(job))
+    process._adopted._seen[str(job)] = replace(process._adopted._seen[str(job)], patience=0.0)
+    process.claim(str(job))
+    with pytest.raises(CheckpointError, match="does not belong to a stream"):
+        process.claim(str(late))
+    assert written.is_set()
+    assert claimed == [str(job)]
 
 
 def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:

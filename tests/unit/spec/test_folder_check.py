@@ -55,7 +55,8 @@ def places(found: FolderCheck) -> list[tuple[str, int, str]]:
 def test_good_files_have_no_errors(write: Write, tmp_path: Path) -> None:
     write("orders.yaml", "arguments: [--checkpoint, /data/orders]\n")
     write("payments.yml", "arguments: [--checkpoint, /data/payments]\n")
-    assert check(tmp_path) == FolderCheck(("orders.yaml", "payments.yml"), ("orders", "payments"), ())
+    found = check(tmp_path)
+    assert found == FolderCheck(("orders.yaml", "payments.yml"), ("orders", "payments"), (), found.warnings)
 
 
 def test_all_errors_of_all_files_are_told_at_once_with_file_line_and_field(write: Write, tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_all_errors_of_all_files_are_told_at_once_with_file_line_and_field(write
     assert texts[0].endswith("a.yaml, line 7, versoin: there is no such field. Did you mean `version`?")
     assert "is not a duration" in texts[1]
     assert "four lease_seconds and pause_seconds" in texts[2]
-    assert texts[4].endswith("line 1, application: this field is missing. Add `application: ...`.")
+    assert texts[4].endswith("line 1, application: this field is missing. Add `application: apps/orders.py`.")
     assert f"There is no file {tmp_path}/apps/none.py" in texts[8]
     assert "is outside" in texts[9]
 
@@ -141,6 +142,7 @@ def test_the_json_has_where_and_what_to_do(write: Write, tmp_path: Path) -> None
                 "next_step": "Did you mean `version`?",
             }
         ],
+        "warnings": [],
     }
 
 
@@ -171,3 +173,29 @@ def test_an_archive_that_executors_do_not_import_is_refused_where_it_is_named(
     found = check(tmp_path)
     assert places(found) == [("a.yaml", 7, "py_files.1")]
     assert "of archives, Spark puts only .zip, .egg, .jar on their path" in found.errors[0].message
+
+
+def test_what_cannot_be_a_package_is_an_error(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", 'conf:\n  spark.jars.packages: "a:b:1, org.apache.spark:spark-sql-kafka-0-10_2.13"\n')
+    found = check(tmp_path)
+    assert places(found) == [("a.yaml", 8, "conf.spark.jars.packages")]
+    assert "'org.apache.spark:spark-sql-kafka-0-10_2.13' is no package. Write GROUP:NAME:VERSION" in str(
+        found.errors[0]
+    )
+
+
+def test_what_may_be_meant_so_is_a_warning(write: Write, tmp_path: Path) -> None:
+    told = "notify: [{call: a.b}]\n"
+    write("a.yaml")
+    write("b.yaml", told + "arguments: [--checkpoint, /tmp/b]\n")
+    write("c.yaml", told + "arguments: [--in, x, --checkpoint-location=c/checkpoint]\n")
+    write("d.yaml", told + "arguments: [--checkpoint, 's3a://bucket/tmp/d']\n")
+    write("e.yaml", "watch: {schedule: null}\n")
+    found = check(tmp_path)
+    assert (found.errors, found.streams) == ((), ("a", "b", "c", "d", "e"))
+    assert [(Path(w.fields["file"]).name, w.fields["line"], w.fields["field"]) for w in found.warnings] == [
+        ("a.yaml", 1, "notify"),
+        ("b.yaml", 8, "arguments.1"),
+        ("c.yaml", 8, "arguments.2"),
+    ]
+    assert "the checkpoint /tmp/b is relative, or in a folder for temporary files" in str(found.warnings[1])

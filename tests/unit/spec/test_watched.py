@@ -39,7 +39,7 @@ class Folder:
         (self.path / file).write_text(GOOD.format(name).replace(old, new) if old else GOOD.format(name))
 
     def look(self) -> WatchedFolder:
-        found = watched_folder(read_folder(self.path), self.declared)
+        found = watched_folder(self.path, read_folder(self.path), self.declared)
         # As Airflow keeps it between two runs.
         self.declared = json.loads(json.dumps(found.declared))
         return found
@@ -84,11 +84,33 @@ def test_the_dags_of_a_broken_file_may_go_by_another_name_than_its_stream(folder
     assert "orders-eu" in {each.spec.name for each in found.streams}
 
 
-def test_a_file_that_is_gone_is_not_watched_any_more(folder: Folder) -> None:
-    folder.look()
+def test_a_stream_whose_file_is_gone_is_watched_on(folder: Folder) -> None:
+    [before, _] = folder.look().streams
     (folder.path / "orders.yaml").unlink()
-    assert folder.controls() == {"payments": "file:///data/payments"}
-    assert set(folder.declared) == {"payments.yaml"}
+    for _ in range(3):
+        found = folder.look()
+        [_, orders] = found.streams
+        assert declaration(orders.spec) == declaration(before.spec)
+        assert "orders.yaml is gone, and no other file describes orders." in orders.problem
+        assert found.dags == {"payments": "payments"}, "nothing can bring it back"
+    folder.write("shop.yaml", "orders", "max_records: 7", "max_records: 8")
+    assert [(each.spec.lag.max_records, each.problem) for each in folder.look().streams] == [(7, ""), (8, "")]
+    assert set(folder.declared) == {"payments.yaml", "shop.yaml"}
+
+
+def test_a_stream_whose_file_has_another_name_in_it_now_is_watched_on(folder: Folder) -> None:
+    folder.look()
+    for name in ("order", "orde", "order"):  # as often as a person edits it
+        folder.write("orders.yaml", name)
+        found = folder.look()
+        problems = {each.spec.name: each.problem for each in found.streams}
+        assert f"orders.yaml describes {name} now, and no other file describes orders." in problems["orders"]
+        assert problems[name] == ""
+        assert found.dags == {name: name, "payments": "payments"}
+    (folder.path / "orders.yaml").unlink()
+    assert set(folder.controls()) == {"payments", "orders", "order", "orde"}
+    folder.write("orders.yaml", "orders")
+    assert {each.spec.name for each in folder.look().streams if not each.problem} == {"orders", "payments"}
 
 
 def test_a_file_that_was_renamed_and_broken_in_one_go_is_found_by_its_streams_name(folder: Folder) -> None:
@@ -108,6 +130,16 @@ def test_a_second_file_of_a_stream_changes_nothing_for_the_first(folder: Folder)
         "payments": "file:///data/payments",
     }
     assert [each.problem for each in found.streams] == ["", ""]
+
+
+def test_a_file_that_is_broken_stands_for_the_stream_that_it_was_given_last(folder: Folder) -> None:
+    folder.look()
+    folder.write("orders.yaml", "order")
+    folder.look()
+    (folder.path / "orders.yaml").write_text("[")
+    found = folder.look()
+    assert {each.spec.name for each in found.streams} == {"payments", "order", "orders"}
+    assert found.dags == {"payments": "payments", "order": "orders"}
 
 
 def test_a_file_that_takes_anothers_name_still_stands_for_its_own_stream(folder: Folder) -> None:

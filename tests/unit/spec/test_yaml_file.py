@@ -96,7 +96,7 @@ def test_an_error_names_the_field_and_the_line_where_it_is_or_belongs(path: Path
     ("text", "says"),
     [
         ("a: 1\nb: [1, 2\n", "line 3: this is not YAML"),
-        ("a: 1\n\tb: 2\n", "line 2: this is not YAML"),
+        ("a: 1\n\tb: 2\n", "line 2: this line begins with a tab, and YAML takes only spaces there. Put spaces"),
         ("a: *nowhere\n", "line 1: anchors and aliases (& and *) are not read here"),
         ("a: 1\n---\nb: 2\n", "line 2: this is not YAML"),
         ("a: !!python/object:os.system 1\n", "line 1: tags (!) are not read here"),
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_is_named(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("inner: {count: 1}\n", "line 1, name: this field is missing. Add `name: ...`."),
+        ("inner: {count: 1}\n", "line 1, name: this field is missing. Add `name: orders`."),
         ("name: a\ninner:\n  cuont: 1\n", "line 3, inner.cuont: there is no such field. Did you mean `count`?"),
         ("name: a\nitems:\n- {}\n- zzz: 1\n", "line 4, items.1.zzz: there is no such field. Known here: count."),
         ("nmae: a\n", "line 1, nmae: there is no such field. Did you mean `name`?"),
