@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
@@ -77,7 +78,7 @@ def is_file_sink(query: ManagedQuery) -> bool | None:
         found = execution.DataSource.lookupDataSource(name, session._jsparkSession.sessionState().conf())
         loader = session._jsparkSession.getClass().getClassLoader()
         kinds = [loader.loadClass(f"org.apache.spark.sql.{kind}") for kind in (*_FILE_KINDS, _OWN_SINK)]
-    except Py4JJavaError:
+    except (Py4JJavaError, PySparkException):
         return None  # it says so itself, when the query starts
     *files, own = (kind.isAssignableFrom(found) for kind in kinds)
     return any(files) and not own

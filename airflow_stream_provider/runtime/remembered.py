@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint import LogEnds, SinkLog
@@ -69,7 +70,7 @@ def target_folder(query: ManagedQuery) -> str:
     try:
         table = session.catalog().getTableMetadata(session.sqlParser().parseTableIdentifier(spec.target))
         return str(table.location().toString())
-    except Py4JError:
+    except (Py4JError, PySparkException):
         return spec.options.get("path", "")  # there is no such table yet, or it is of another catalog
 
 

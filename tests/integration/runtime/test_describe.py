@@ -23,6 +23,7 @@ from airflow_stream_provider.runtime.describe import (
     progress,
     sources_of,
 )
+from airflow_stream_provider.runtime.remembered import target_folder
 from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for
 
@@ -158,6 +159,7 @@ def test_a_file_source_is_described_with_its_folder_and_a_table_with_its_name(
         ("console", False),
         ("rate", False),
         ("no.such.Sink", None),
+        ("avro", None),  # its jar is not there
     ],
 )
 def test_spark_says_which_formats_it_writes_with_its_file_sink(
@@ -167,3 +169,23 @@ def test_spark_says_which_formats_it_writes_with_its_file_sink(
     writer_spec_of(writer).format = sink
     managed: Any = SimpleNamespace(writer=writer, writer_spec=writer_spec_of(writer))
     assert is_file_sink(managed) is found
+
+
+def test_the_folder_of_a_table_is_the_one_that_the_catalog_says(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    spark.sql(f"CREATE TABLE targeted (v long) USING json LOCATION '{tmp_path}/a'")
+    try:
+        for table, found in (
+            ("targeted", f"{tmp_path}/a"),
+            ("default.targeted", f"{tmp_path}/a"),
+            ("none", ""),
+            ("no.such.catalog", ""),
+            ("no table", ""),
+        ):
+            writer = spark.readStream.format("rate").load().writeStream
+            spec = writer_spec_of(writer)
+            spec.to_table, spec.target = True, table
+            managed: Any = SimpleNamespace(writer=writer, writer_spec=spec)
+            assert target_folder(managed).removeprefix("file:") == found
+    finally:
+        spark.sql("DROP TABLE targeted")
