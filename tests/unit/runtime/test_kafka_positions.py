@@ -1,4 +1,4 @@
-"""How many records a change on purpose leaves out or repeats; tests/integration/runtime/test_positions.py asks Kafka."""
+"""How many records a change on purpose leaves out or repeats; integration/runtime/test_positions.py asks Kafka."""
 
 from __future__ import annotations
 
