@@ -42,6 +42,7 @@ class KafkaCluster:
         clients except those on the plain listener. Default: only the plain listener, no ACLs.
     :param heap: largest heap of each broker, in Java's notation.
     :param controllers: how many of the brokers are also controllers; default 1. With 3, any broker may fail.
+    :param cluster_id: Kafka's id of the cluster, 16 bytes in Base64; default: that of every cluster of the local stack.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class KafkaCluster:
         secure: Certificates | None = None,
         heap: str = "384m",
         controllers: int = 1,
+        cluster_id: str = CLUSTER_ID,
     ) -> None:
+        self._id = cluster_id
         self.numbers = range(1, count + 1)
         self._folder = folder
         self._processes = Processes(folder / "logs")
@@ -124,7 +127,7 @@ class KafkaCluster:
                 "kafka.tools.StorageTool",
                 "format",
                 "--cluster-id",
-                CLUSTER_ID,
+                self._id,
                 "--config",
                 str(path),
             ]

@@ -43,6 +43,7 @@ from airflow_stream_provider.checkpoint.read import (
     recent,
 )
 from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, plan_rewind
+from airflow_stream_provider.checkpoint.sink_log import SinkLog, delta_batch, read_sink_log
 from airflow_stream_provider.checkpoint.step_back import StepBack, stepped_back
 from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_anew
 from airflow_stream_provider.checkpoint.whole import check_whole
@@ -55,6 +56,7 @@ __all__ = [
     "Owner",
     "Rewind",
     "Seen",
+    "SinkLog",
     "Source",
     "StateTooLarge",
     "StatefulOperator",
@@ -69,6 +71,7 @@ __all__ = [
     "claim",
     "clone_logs",
     "clone_state",
+    "delta_batch",
     "file_system_of",
     "formats",
     "is_being_written",
@@ -84,6 +87,7 @@ __all__ = [
     "plan_rewind",
     "qualified",
     "read",
+    "read_sink_log",
     "real_form",
     "recent",
     "recorded_form",

@@ -171,8 +171,12 @@ def _logs(root: Place, drop_last_commit: bool) -> _Plan:
         )
     # Without the batch that the live query is running: its state is only partly written.
     last = committed[-1] if committed else offsets[0]
-    # Spark reads the last two offsets files and the last commit.
-    ends = [batch for batch in offsets if batch <= last][-2:]
+    # Spark reads the last two offsets files and the last commit. Where one of the two is missing it refuses to start,
+    # so the clone does not begin earlier, where it could.
+    ends = [batch for batch in (last - 1, last) if batch >= 0]
+    for batch in (offsets[-1] - 1, *ends):
+        if batch >= 0 and batch not in offsets:
+            raise FileNotFoundError(errno.ENOENT, "Spark reads it", str(root / "offsets" / str(batch)))
     kept = [batch for batch in committed if batch < last or not drop_last_commit][-1:]
     files = [root / "offsets" / str(batch) for batch in ends] + [root / "commits" / str(batch) for batch in kept]
     files += [*_tree(root / "sources"), *_descriptions(root / "state")]

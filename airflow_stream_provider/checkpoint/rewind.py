@@ -10,7 +10,7 @@ without records for whoever runs it once more, as a rehearsal does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,10 @@ from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError
 from airflow_stream_provider.lifecycle.rewind import back_to
 
-_NEW_CHECKPOINT = "Give the query a new checkpoint, and say in the script at which offsets it begins (startingOffsets)."
+_NEW_CHECKPOINT = (
+    "Give the query a new checkpoint, and say in the script at which offsets it begins (startingOffsets). A file sink "
+    "then needs a new folder, too: in the old one it drops every batch of a number that it has."
+)
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,21 @@ class Rewind:
     files: tuple[tuple[Place, bytes], ...]
 
 
-def check_rewindable(location: Location) -> None:
+def check_rewindable(location: Location, sources: Sequence[str] = ()) -> None:
     """Check that a query can go back at all; its batches may run meanwhile.
 
+    :param sources: its sources, as the `standby` record names them; default: nobody knows that they are Kafka. The
+        offsets of others may have the same form.
     :raises CheckpointError: it cannot, whatever the offsets; the message says why, and what to do instead.
     """
     root = locate(location)
+    _check_rewindable(root)
+    other = next((source for source in sources if not source.startswith("kafka:")), "")
+    if other or not sources:
+        raise _refused(root, f"the query does not read Kafka alone ({other or 'no source is known'})", _NEW_CHECKPOINT)
+
+
+def _check_rewindable(root: Place) -> None:
     if isinstance(root, RemotePath) and root.root.partition(":")[0] not in REPLACES:
         raise _refused(root, "on this storage no file can be replaced at once", _NEW_CHECKPOINT)
     found = read(root)
@@ -80,8 +92,8 @@ def plan_rewind(location: Location, to: KafkaOffsets, mark: str, after: int) -> 
         records read again, or has left that out.
     :raises CheckpointError: that would lose or mix up something; the message says what, and what to do instead.
     """
-    check_rewindable(location)
     root = locate(location)
+    _check_rewindable(root)
     try:
         ends = boundary(root)
         return Rewind(after, 0, ()) if _is_done(root, ends, mark, after) else _plan(root, ends, to, mark)

@@ -62,13 +62,12 @@ def _check_logs(root: Place, ends: LogEnds) -> None:
     newest, last = ends.offsets, ends.commit
     if newest is None or (last is not None and last > newest):
         raise _broken(root, f"batch {last} is in commits/, and offsets/ ends at {newest}")
-    before = [batch for batch in offsets if batch < newest]
-    if newest > 0 and not before:
-        raise _broken(root, f"offsets/{newest} is the only one left, and Spark reads the one before it, too")
-    # With asynchronous progress the numbers have gaps, in both logs alike.
-    if last is None and before:
+    before = newest - 1
+    if newest > 0 and before not in offsets:
+        raise _broken(root, f"offsets/{newest} is there, and offsets/{before}, which Spark reads with it, is missing")
+    if last is None and newest > 0:
         raise _broken(root, f"offsets/ has batch {newest}, and commits/ is empty")
-    if last is not None and last not in (newest, *before[-1:]):
+    if last is not None and last not in (newest, before):
         raise _broken(
             root,
             f"batches {last} to {newest} are in offsets/, and only {last} in commits/: those between would be lost",
@@ -77,7 +76,7 @@ def _check_logs(root: Place, ends: LogEnds) -> None:
         raise _broken(root, f"batch {last} is in commits/, and not in offsets/")
     if query_id(root) is None:
         raise _broken(root, "its file metadata, which has the id of the query, is missing")
-    read_ones = [root / "offsets" / str(batch) for batch in (*before[-1:], newest)]
+    read_ones = [root / "offsets" / str(batch) for batch in (before, newest) if batch >= 0]
     for path in read_ones:
         read_offsets(path)
     if last is not None:

@@ -79,7 +79,7 @@ class ClusterConnection:
     @property
     def is_yarn(self) -> bool:
         """Whether drivers run on YARN; see `YarnSettings`."""
-        return self.host.strip() == "yarn"
+        return self.host.strip().lower() == "yarn"
 
     @property
     def local_master(self) -> str:
@@ -119,7 +119,9 @@ class ClusterConnection:
 
     def _hosts(self) -> list[tuple[str, int]]:
         scheme, separator, rest = self.host.strip().rpartition("://")
-        if (separator and scheme != "spark") or rest in ("", "yarn"):
+        # What Spark 1 called the masters of YARN; as the name of a standalone master it has to be spelt out.
+        is_yarn = rest.lower() == "yarn" or (not separator and rest.lower() in ("yarn-client", "yarn-cluster"))
+        if (separator and scheme != "spark") or not rest or is_yarn:
             raise refused(
                 f"{self.host!r} is not a supported cluster", "Write spark://HOST, yarn, k8s://HOST or local[N]."
             )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.audit import Requirements, Severity, audit, tool_arguments
 from airflow_stream_provider.audit.recorded import recorded_clients
 from airflow_stream_provider.checkpoint import check_whole, locate, recorded_form
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError, SpecError, StreamError
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from airflow_stream_provider.spec.requested_release import RequestedRelease
 
 _DELETED = (
-    "Restore the topic, or deploy a release with failOnDataLoss=false and name the query's checkpoint in the form's "
-    "`changed_checkpoints`: it then goes on with what is left."
+    "Restore the topic, or deploy a release with failOnDataLoss=false and write `PATH: source`, with the query's "
+    "checkpoint, in the form's `changed_checkpoints`: it then goes on with what is left."
 )
 
 
@@ -46,13 +47,21 @@ def preflight(
     yield from package_findings((stored or requested.spec).conf, beat.spark_version if beat else "")
     if last is None:
         return
-    on_purpose = {recorded_form(name) for name in requested.changed_checkpoints}
-    queries = [query for query in last.queries if recorded_form(str(query.get("checkpoint"))) not in on_purpose]
-    for query in queries:
+    kept = _without(last.queries, requested, Change.CHECKPOINT)
+    for query in kept:
         yield from _checkpoint(str(query.get("name")), str(query.get("checkpoint")))
     if hook.kafka_conn_id:
-        yield from _offsets(hook, requested, last, {str(query.get("name")) for query in queries})
+        # One that reads elsewhere from now on does not need these records.
+        checked = {str(query.get("name")) for query in _without(kept, requested, Change.SOURCE)}
+        yield from _offsets(hook, requested, last, checked)
         yield from _topics(hook, requested, snapshot)
+
+
+def _without(
+    queries: Sequence[Mapping[str, Any]], requested: RequestedRelease, change: Change
+) -> list[Mapping[str, Any]]:
+    on_purpose = {recorded_form(name) for name in locations(requested.changed_checkpoints, change)}
+    return [query for query in queries if recorded_form(str(query.get("checkpoint"))) not in on_purpose]
 
 
 def _checkpoint(name: str, location: str) -> Iterable[Finding]:

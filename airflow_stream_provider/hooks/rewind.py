@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.kafka.client import KafkaClient
 
-_SCRIPT = "Give it a new checkpoint instead, in a release whose script says where it begins (startingOffsets)."
+_SCRIPT = (
+    "Give it a new checkpoint instead, and a file sink a new folder, too, in a release whose script says where it "
+    "begins (startingOffsets)."
+)
 
 
 def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: str, ceilings: Ceilings) -> FoundRewind:
@@ -100,7 +103,7 @@ def _why_not(query: Mapping[str, Any]) -> str:
         )
     try:
         if folder.is_dir():
-            check_rewindable(folder)
+            check_rewindable(folder, query.get("sources", ()))
     except CheckpointError as error:
         return str(error)
     except OSError:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_stream_provider.checkpoint.logs import KafkaOffsets
 from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource, addresses
@@ -38,6 +39,8 @@ class SourcedOffsets:
         added it, is there without partitions: all its records wait, as Spark reads it from the first one.
         """
         found = self.offsets.read()
+        window = tuple((at, self._read(offsets)) for at, offsets in found.window)
+        found = replace(found, offsets=self._read(found.offsets), window=window)
         if found.offsets:
             named = (each for source in self.sources if source.option == "subscribe" for each in source.names)
             found = replace(found, offsets={**{topic: {} for topic in named}, **found.offsets})
@@ -49,6 +52,10 @@ class SourcedOffsets:
             uncommitted=frozenset(uncommitted),
             servers=tuple(source.servers for source in self.sources),
         )
+
+    def _read(self, offsets: KafkaOffsets) -> KafkaOffsets:
+        # Those of another source, such as an event hub's, may have the same form.
+        return {topic: each for topic, each in offsets.items() if any(s.may_read(topic) for s in self.sources)}
 
     def _reads_committed(self, topic: str) -> bool:
         levels = {source.read_committed for source in self.sources if source.may_read(topic)}

@@ -78,8 +78,8 @@ class QueryProgress:
     :param input_rows: rows that it read: of Kafka the offsets that it went through, of others ``numInputRows``.
     :param rows_per_second: those rows by `batch_seconds`; None when it is not known.
     :param triggered_at: when its trigger began, ISO 8601 in UTC, as Spark writes it.
-    :param committed: end offsets by source, in Spark's own JSON; for Kafka by topic and partition. Empty where the
-        heartbeat would be too large with them.
+    :param committed: end offsets of each Kafka source, by topic and partition. Empty where the heartbeat would be too
+        large with them.
     :param commits: its last commits in this driver, at most ten, oldest first.
     :param ended: whether it has ended for good in this driver: it finished by itself, or the script stopped it.
     :param gap_seconds: from the last commit before this driver took over to its first one, by the times of the commit

@@ -21,12 +21,14 @@ class KafkaSource:
     :param topics: the value of that option.
     :param servers: the bootstrap servers, see `addresses`.
     :param read_committed: whether it reads committed records only (Kafka's isolation level).
+    :param cluster: Kafka's id of the cluster that the driver has asked; empty: it is not known.
     """
 
     option: str = "subscribe"
     topics: str = ""
     servers: tuple[str, ...] = ()
     read_committed: bool = False
+    cluster: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,8 +77,9 @@ def _source(said: Mapping[str, Any]) -> KafkaSource:
     return KafkaSource(
         str(said.get("option", "")),
         str(said.get("topics", "")),
-        addresses(",".join(map(str, servers))) if isinstance(servers, list) else (),
+        addresses(",".join(map(str, servers))) if isinstance(servers, (list, tuple)) else (),
         said.get("read_committed") is True,
+        str(said.get("cluster") or ""),
     )
 
 

@@ -20,7 +20,7 @@ class Policy:
     :param pause_seconds: how long a holder that cannot reach the control log may keep its queries paused after its
         lease before it halts itself. A driver on a machine that its cluster has lost counts as dead after both.
     :param take_back_seconds: how long a releaser waits for the new holder before it takes the stream back.
-    :param changed_checkpoints: query checkpoints that this deployment adds, drops or changes on purpose.
+    :param changed_checkpoints: what this deployment changes on purpose; see `lifecycle.changed_checkpoints`.
     :param no_way_back: whether a person accepts that the release before cannot be given the stream back.
     :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
     :param loss_seconds: how long a query waits for records that Kafka shows no more before they count as lost; one of a

@@ -27,7 +27,8 @@ class ReleaseOperator(StreamOperator):
         YAML's. (templated)
     :param arguments: of the script, a list or its JSON; default: the YAML's. Others are refused unless the YAML says
         `upgrade.free_arguments`. (templated)
-    :param changed_checkpoints: query checkpoints that are added, dropped or changed on purpose. (templated)
+    :param changed_checkpoints: what is changed on purpose: ``PATH`` of a checkpoint that is added or dropped,
+        ``PATH: source``, ``PATH: sink`` or ``PATH: sink_log``. (templated)
     :param no_way_back: let it take over though the release before may not be able to read what it writes, and cannot
         be given the stream back then; default: the rehearsal refuses that. (templated: `True` or `False`)
     """

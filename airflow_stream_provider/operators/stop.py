@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -32,7 +32,7 @@ class StopStreamOperator(StreamOperator):
     (the last batch by query).
     """
 
-    template_fields = (*StreamOperator.template_fields, "restarts")
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "restarts")
     OPERATION = Operation.STOP
 
     def __init__(self, *, restarts: str = "", **kwargs: Any) -> None:

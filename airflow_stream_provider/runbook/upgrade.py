@@ -209,7 +209,10 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
         "arguments": _arguments(spec),
         "strategy": _strategy(spec),
         "changed_checkpoints": lines(
-            [], "Checkpoints of queries that this release adds, drops or renames on purpose, one a line."
+            [],
+            "What this release changes on purpose, one a line: PATH of a checkpoint that it adds or drops; "
+            "`PATH: source` or `PATH: sink` for a query that reads or writes elsewhere; `PATH: sink_log` for batches "
+            "that its sink drops.",
         ),
         "no_way_back": Param(
             False,

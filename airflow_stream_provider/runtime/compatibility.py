@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider.checkpoint import file_system_of, normal_form, recorded_form
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
+from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
 
 QueryFacts = Mapping[str, Any]
 
 
 # Spark reads or writes the state in another way; all other settings of a checkpoint it keeps by itself.
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+# Sinks that are none of Spark's file sinks, where the driver has not asked Spark.
+_NO_FILE_SINKS = ("foreachbatch", "foreach", "kafka", "memory", "console", "noop", "delta", "iceberg", "hudi", "paimon")
 
 
 def compare_queries(
@@ -25,7 +30,8 @@ def compare_queries(
     :param old: from the holder's `standby` record; of a query that its script started later, only `name` and
         `checkpoint` are known. Such a one, or one that is said to be `late`, may come late again. The same script
         (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds.
-    :param accepted: checkpoints that the deployment's form names as added, dropped or changed on purpose.
+    :param accepted: what the deployment's form names as changed on purpose; see `lifecycle.changed_checkpoints`. What a
+        query computes, and the settings of its checkpoint, are compared all the same.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
     """
     confs = {recorded_form(name): conf for name, conf in (pinned or {}).items()}
@@ -46,6 +52,7 @@ def compare_queries(
         for c in after
         if before and c not in before and c not in known and not same
     ]
+    moved = {q["name"]: q for c, q in before.items() if c not in after}
     notes = [
         f"The query {query['name']} with checkpoint {c}, which the script of the release before has started late, is "
         "not started by this one while it stands by: nothing of it was rehearsed. Unless the script starts it once it "
@@ -54,13 +61,22 @@ def compare_queries(
         if _late(query) and not same
     ]
     for checkpoint, query in after.items():
-        if checkpoint in known:
-            continue
-        if "sources" in before.get(checkpoint, {}):
-            refusals += _compare_query(before[checkpoint], query)
+        # What goes on in a checkpoint of another place is a copy of it.
+        former = before.get(checkpoint) or (moved.get(query["name"], {}) if confs.get(checkpoint) else {})
+        if "sources" in former:
+            on_purpose = {change for change in Change if checkpoint in _known(accepted, change)}
+            for change, found in _differences(former, query):
+                (notes if change is None or change in on_purpose else refusals).append(found)
+            refusals += _computes_otherwise(former, query)
+        elif confs.get(checkpoint) and kafka_sources(query):
+            notes.append(
+                f"Of which Kafka the offsets in the checkpoint of the query {query['name']} are is not known: no "
+                "driver of this stream has said which one it read."
+            )
         conf = confs.get(checkpoint, {})
         differ = [key for key, value in query["conf"].items() if key in conf and value not in (None, conf[key])]
-        if conf.get(FORMAT, "1") != (query["conf"].get(FORMAT) or "1") and conf:
+        # Of a query without state the rehearsal sees what it writes.
+        if query["fingerprint"] and conf.get(FORMAT, "1") != (query["conf"].get(FORMAT) or "1") and conf:
             refusals.append(
                 f"The query {query['name']} changes {FORMAT}: its state cannot be read with the other format."
             )
@@ -113,39 +129,109 @@ def _late(query: QueryFacts) -> bool:
     return "sources" not in query or bool(query.get("late"))
 
 
-def _known(accepted: Sequence[str]) -> set[str]:
+def changes_position(old: Sequence[QueryFacts], query: QueryFacts) -> list[str]:
+    """Return why a release before could not go on with what this query leaves behind; nothing where it could.
+
+    :param old: as in `compare_queries`.
+    """
+    here = recorded_form(query["checkpoint"])
+    former = next((q for q in old if recorded_form(q["checkpoint"]) == here and "sources" in q), None)
+    if former is None:
+        return []
+    found = [text for change, text in _differences(former, query) if change is Change.SINK]
+    return found + _other_clusters(former, query)[0]
+
+
+def _known(accepted: Sequence[str], change: Change = Change.CHECKPOINT) -> set[str]:
     # A person writes a path as the script has it, which was another place if `fs.defaultFS` has changed.
-    return {form(name) for name in accepted for form in (normal_form, recorded_form)}
+    return {form(name) for name in locations(accepted, change) for form in (normal_form, recorded_form)}
 
 
 def _path(form: str) -> str:
     return form.removeprefix(file_system_of(form))
 
 
-def _compare_query(old: QueryFacts, new: QueryFacts) -> list[str]:
+def _differences(old: QueryFacts, new: QueryFacts) -> list[tuple[Change | None, str]]:
+    """Return what a query reads and writes elsewhere, each with the change that a person may name; None: a note."""
     name = new["name"]
-    refusals = []
-    if old["sources"] != new["sources"]:
-        refusals.append(
-            f"The query {name} reads {_list(new['sources'])} instead of {_list(old['sources'])}: Spark forgets its "
-            "position in a dropped topic, and reads an added topic from its start."
+    found: list[tuple[Change | None, str]] = []
+    if list(map(_source_form, old["sources"])) != list(map(_source_form, new["sources"])):
+        found.append(
+            (
+                Change.SOURCE,
+                f"The query {name} reads {_list(new['sources'])} instead of {_list(old['sources'])}: Spark forgets its "
+                "position in a dropped topic, and reads an added topic from its start; in another table or folder, "
+                "its position means other records.",
+            )
         )
-    if old["fingerprint"] != new["fingerprint"]:
-        refusals.append(
-            f"The query {name} computes {_list(new['fingerprint'])} on state made by {_list(old['fingerprint'])}: "
-            "Spark accepts this when the types agree, and the results are wrong."
-        )
-    if _kind(old) != _kind(new) or (_kind(new) == "file" and old["target"] != new["target"]):
-        refusals.append(
-            f"The query {name} writes to {new['sink']} {new['target']} instead of {old['sink']} {old['target']}: "
-            "a file sink skips the batch ids that its own log has, whatever the checkpoint says."
-        )
-    return refusals
+    others, unknown = _other_clusters(old, new)
+    found += [(Change.SOURCE, text) for text in others]
+    found += [(None, text) for text in unknown]
+    files = _is_file_sink(new)
+    if _is_file_sink(old) != files or _target_form(old, files) != _target_form(new, files):
+        text = f"The query {name} writes to {new['sink']} {new['target']} instead of {old['sink']} {old['target']}"
+        if files or _is_file_sink(old):
+            found.append(
+                (
+                    Change.SINK,
+                    f"{text}: a file sink skips the batch ids that its own log has, whatever the checkpoint says.",
+                )
+            )
+        else:
+            found.append((None, f"{text}: from its next batch on, and nothing of the earlier ones."))
+    return found
 
 
-def _kind(query: QueryFacts) -> str:
-    return "file" if query["sink"] in ("parquet", "json", "csv", "orc", "text") else "other"
+def _other_clusters(old: QueryFacts, new: QueryFacts) -> tuple[list[str], list[str]]:
+    """Return a sentence for each Kafka source that is another cluster than before, and for what is not known."""
+    others, unknown = [], []
+    for was, now in zip(kafka_sources(old), kafka_sources(new)):
+        if not was.cluster or not now.cluster:
+            unknown.append(
+                f"Whether {now.topics} of the query {new['name']} is in the same Kafka as before is not known: "
+                f"{'its driver' if was.cluster else 'the driver before'} could not ask for the id of the cluster."
+            )
+        elif was.cluster != now.cluster:
+            others.append(
+                f"The query {new['name']} reads {now.topics} from another Kafka, {now.cluster} "
+                f"({','.join(now.servers)}) instead of {was.cluster} ({','.join(was.servers)}): the offsets in its "
+                "checkpoint are those of other records there."
+            )
+    return others, unknown
 
 
-def _list(names: Sequence[str]) -> str:
+def _computes_otherwise(old: QueryFacts, new: QueryFacts) -> list[str]:
+    if old["fingerprint"] == new["fingerprint"]:
+        return []
+    return [
+        f"The query {new['name']} computes {_list(new['fingerprint'])} on state made by {_list(old['fingerprint'])}: "
+        "Spark accepts this when the types agree, and the results are wrong."
+    ]
+
+
+def _is_file_sink(query: QueryFacts) -> bool:
+    said = query.get("file_sink")
+    return bool(said) if said is not None else str(query["sink"]).lower() not in _NO_FILE_SINKS
+
+
+def _target_form(query: QueryFacts, is_folder: bool) -> str:
+    return recorded_form(query["target"]) if is_folder else str(query["target"])
+
+
+def _source_form(source: str) -> Any:
+    """Return a source of a `standby` record in one spelling, to compare it with another."""
+    kind, _, value = source.partition("=")
+    if kind.endswith(":subscribe"):
+        return kind, sorted({name.strip() for name in value.split(",")} - {""})
+    if kind.endswith(":path"):
+        return kind, recorded_form(value)
+    if kind.endswith(":assign"):
+        try:
+            return kind, {topic: sorted(set(numbers)) for topic, numbers in json.loads(value).items()}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            pass
+    return source
+
+
+def _list(names: Collection[str]) -> str:
     return ", ".join(names) or "nothing"

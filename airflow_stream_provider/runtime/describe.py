@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-from airflow_stream_provider.lifecycle.kafka_source import kafka_source
+from airflow_stream_provider.lifecycle.kafka_source import KafkaSource, kafka_source
 from airflow_stream_provider.runtime.batch_numbers import counts_once, rows_of, state_of
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.spark_progress import told_of
@@ -26,6 +30,9 @@ _FUNCTION = re.compile(r"([A-Za-z_]\w*)\(")
 # Expressions whose text begins with that of another one, or that are only a name.
 _NAMES = ("Alias", "AttributeReference", "AggregateExpression", "UnresolvedAttribute", "OuterReference")
 _SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
+# What Spark writes with its file sink, and what brings a sink of its own, such as Delta.
+_FILE_KINDS = ("execution.datasources.FileFormat", "execution.datasources.v2.FileDataSourceV2")
+_OWN_SINK = "sources.StreamSinkProvider"
 # What the audit of Kafka judges. Never a password: everybody who reads the control log sees it.
 _AUDITED_SOURCE = ("failOnDataLoss",)
 # By which a Kafka source lets records wait. Spark's default of the second, where the first is given.
@@ -48,8 +55,9 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "sink": query.writer_spec.sink,
         "target": query.writer_spec.sink_target,
         "sources": _sources(plan),
+        "file_sink": is_file_sink(query),
         "read_committed": _reads_committed(plan),
-        "kafka_sources": [kafka_source(dict(each.extraOptions())).to_json() for each in _kafka(plan)],
+        "kafka_sources": [_kafka_source(each, query.clusters).to_json() for each in _kafka(plan)],
         "source_options": [_options(each.extraOptions().get, (*_AUDITED_SOURCE, *_WAITING)) for each in _kafka(plan)],
         "trigger": dict(query.writer_spec.trigger),
         "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
@@ -64,7 +72,8 @@ def quiet_seconds(query: ManagedQuery) -> float:
 
     Spark reads the durations, as it does for the query itself.
     """
-    trigger, jvm = query.writer_spec.trigger, query.writer._spark._jvm
+    trigger = query.writer_spec.trigger
+    jvm: Any = query.writer._spark._jvm
     if trigger.get("availableNow") or trigger.get("once"):
         return ONE_RUN_SECONDS
     found = 0.0
@@ -76,6 +85,32 @@ def quiet_seconds(query: ManagedQuery) -> float:
     ]
     milliseconds = [jvm.org.apache.spark.network.util.JavaUtils.timeStringAsMs(each) for each in delays]
     return found + max(milliseconds, default=0) / 1000  # once its delay is over, a source is asked at the next trigger
+
+
+def _kafka_source(relation: Any, clusters: Mapping[tuple[str, ...], str]) -> KafkaSource:
+    found = kafka_source(dict(relation.extraOptions()))
+    return replace(found, cluster=clusters.get(found.servers, ""))
+
+
+def is_file_sink(query: ManagedQuery) -> bool | None:
+    """Whether Spark writes a query's rows with its file sink, which keeps a log of its own; None: Spark does not know.
+
+    That is so for every format of files, also by the name of a class (`DataSource.createSink`).
+    """
+    spec = query.writer_spec
+    if spec.foreach or spec.foreach_batch is not None or spec.sink in ("memory", "console", "noop"):
+        return False
+    session: Any = query.writer._spark
+    name = spec.format or session.conf.get("spark.sql.sources.default", "parquet")
+    execution = session._jvm.org.apache.spark.sql.execution.datasources
+    try:
+        found = execution.DataSource.lookupDataSource(name, session._jsparkSession.sessionState().conf())
+        loader = session._jsparkSession.getClass().getClassLoader()
+        kinds = [loader.loadClass(f"org.apache.spark.sql.{kind}") for kind in (*_FILE_KINDS, _OWN_SINK)]
+    except (Py4JJavaError, PySparkException):
+        return None  # it says so itself, when the query starts
+    *files, own = (kind.isAssignableFrom(found) for kind in kinds)
+    return any(files) and not own
 
 
 def fingerprint(plan: Any) -> list[str]:
@@ -112,9 +147,19 @@ def _sources(plan: Any) -> list[str]:
             options = {name: leaf.extraOptions().get(name) for name in _SOURCE_OPTIONS}
             named = ",".join(f"{name}={value}" for name, value in options.items() if value)
             found.append(f"{leaf.sourceName()}:{named}")
+        elif leaf.getClass().getSimpleName() == "StreamingRelation":
+            # Spark's first interface: files, and what Delta makes of a table or a path.
+            paths, table = _given(leaf, "path"), leaf.dataSource().catalogTable()
+            named = f"path={paths[0]}" if paths else f"table={table.get().identifier()}" if table.isDefined() else ""
+            found.append(f"{leaf.dataSource().className()}:{named}")
         elif leaf.isStreaming():
             found.append(leaf.getClass().getSimpleName())
     return found
+
+
+def sources_of(query: ManagedQuery) -> list[str]:
+    """Return the sources of a query as the `standby` record names them."""
+    return _sources(query.writer._df._jdf.queryExecution().analyzed())
 
 
 def cleans_input(query: ManagedQuery) -> bool:
@@ -162,12 +207,22 @@ def _reads_committed(plan: Any) -> bool:
 
 def kafka_relations(query: ManagedQuery) -> list[Any]:
     """Return the relations of a query's plan that read from Kafka."""
-    return _kafka(query.writer._df._jdf.queryExecution().analyzed())
+    return kafka_relations_of(query.writer._df)
+
+
+def kafka_relations_of(frame: DataFrame) -> list[Any]:
+    """Return the relations of a frame's plan that read from Kafka."""
+    return _kafka(frame._jdf.queryExecution().analyzed())
 
 
 def _kafka(plan: Any) -> list[Any]:
     relations = [leaf for leaf in _leaves(plan) if leaf.getClass().getSimpleName() == "StreamingRelationV2"]
     return [relation for relation in relations if relation.sourceName() == "kafka"]
+
+
+def _is_kafka(source: Mapping[str, Any]) -> bool:
+    # KafkaMicroBatchStream and KafkaSource say KafkaV2[…] and KafkaSourceV1[…]. Offsets of others may look like theirs.
+    return str(source.get("description", "")).startswith(("KafkaV2[", "KafkaSourceV1["))
 
 
 def progress(query: ManagedQuery) -> QueryProgress:
@@ -195,7 +250,7 @@ def progress(query: ManagedQuery) -> QueryProgress:
         rows_per_second=rows / seconds if seconds else 0.0,
         rows_exact=query.writer_spec.foreach_batch is None or counts_once(body),
         triggered_at=body.get("timestamp") or "",
-        committed=tuple(source.get("endOffset") for source in body.get("sources", ())),
+        committed=tuple(source.get("endOffset") for source in body.get("sources", ()) if _is_kafka(source)),
         state_rows=state_rows,
         state_bytes=state_bytes,
         spark=told_of(body),

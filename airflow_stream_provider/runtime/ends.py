@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from airflow_stream_provider.checkpoint import Seen, normal_form, recorded_form
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -77,7 +78,8 @@ def _changed(state: StreamState, mine: str) -> dict[str, float]:
         if each.declared.get("again") or (each.previous is None and each.id != mine):
             continue
         since = min((driver.announced for driver in state.of_deployment(each.id)), default=math.inf)
-        for name in each.policy.changed_checkpoints:  # a person writes a path as the script has it
+        # A person writes a path as the script has it.
+        for name in locations(each.policy.changed_checkpoints, Change.CHECKPOINT):
             for place in (normal_form(name), recorded_form(name)):
                 found[place] = max(since, found.get(place, 0))
     return found

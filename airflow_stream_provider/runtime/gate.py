@@ -21,7 +21,7 @@ from airflow_stream_provider.runtime.labels import label_of
 from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed
-from airflow_stream_provider.runtime.sinks import check_sink
+from airflow_stream_provider.runtime.sinks import check_sink, check_sources
 
 # A script of which some thread does not wait for a query counts as ready when it has started none for this long.
 QUIET_SECONDS = 15.0
@@ -183,6 +183,7 @@ class Gate:
     def _register(self, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> ManagedQuery:
         self._waiting.discard(threading.current_thread())
         try:
+            check_sources(writer)
             check_sink(writer)
             check_file_manager(writer)
             query = ManagedQuery(self, writer, start)

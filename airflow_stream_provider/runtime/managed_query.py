@@ -60,6 +60,8 @@ class ManagedQuery(StreamingQuery):
         self.begun_at: float | None = None
         # Whether the script started it so long after the one before that it had seemed to have started all.
         self.late = False
+        # By the addresses of a Kafka source, the id of the cluster; of those that answered when they were asked last.
+        self.clusters: dict[tuple[str, ...], str] = {}
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
         self._run_id = str(uuid.uuid4())

@@ -19,7 +19,7 @@ from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
-from airflow_stream_provider.runtime.describe import describe, progress, quiet_seconds
+from airflow_stream_provider.runtime.describe import describe, progress, quiet_seconds, sources_of
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.log_starts import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
@@ -189,7 +189,7 @@ class QueryGroup:
         :raises StreamError: one of them cannot, or there is none of that name.
         """
         for query in _named(self._gate.queries, wanted):
-            checkpoints.check_rewindable(query.checkpoint)
+            checkpoints.check_rewindable(query.checkpoint, sources_of(query))
             check_still_there(query, wanted.queries[query.label])
 
     def rewind(self, queries: Sequence[ManagedQuery], due: DueRewind, seen: Mapping[str, Seen]) -> str:
@@ -215,6 +215,7 @@ class QueryGroup:
                     next_step="See that the stream runs, and look how far it is (`airflow streams lag`). Then give the "
                     "command again.",
                 )
+            checkpoints.check_rewindable(query.checkpoint, sources_of(query))
             plan = self._starts.plan_rewind(
                 query, to, due.mark, after, known.get(place, Seen()).and_then(Seen("", after))
             )

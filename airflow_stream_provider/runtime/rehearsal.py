@@ -11,12 +11,14 @@ import pyspark
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.batch_numbers import again_of, counts_once, summary_of
 from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
 from airflow_stream_provider.runtime.compatibility import (
     QueryFacts,
+    changes_position,
     compare_queries,
     late_queries,
     on_another_file_system,
@@ -25,8 +27,11 @@ from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.kafka_positions import ask_clusters, begins, goes_on
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
+from airflow_stream_provider.runtime.remembered import check_remembered
+from airflow_stream_provider.runtime.sinks import check_sources
 from airflow_stream_provider.runtime.surroundings import changed, executors, power, surroundings
 from airflow_stream_provider.runtime.ungated import check_jvm
 
@@ -46,6 +51,12 @@ ON_SCRATCH = (
     "loaded, and in which formats its checkpoint is written then, was not seen."
 )
 FORMATS_UNSEEN = "In which formats the checkpoint of the query {} is written by this release was not seen{}."
+NOT_COUNTED = "How much the query {} reads once more or leaves out is not known: {}"
+ON_PURPOSE = (
+    "Nothing that runs was touched. If this is intended, name it in the form's `changed_checkpoints`: PATH for a "
+    "checkpoint that is added or dropped; `PATH: source` or `PATH: sink` for a query that reads or writes elsewhere. "
+    "What has another state needs a new checkpoint."
+)
 NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
 log = logging.getLogger(__name__)
@@ -95,14 +106,17 @@ class Rehearsal:
         self._check_file_systems(former, [{"name": query.label, "checkpoint": query.checkpoint} for query in queries])
         for query in queries:
             check_engine(query.label, query.writer_spec)
+            check_sources(query.writer)  # once more: the script may have changed the session's settings since
             self._process.check_checkpoint(query.checkpoint)
             checkpoints.check_whole(query.checkpoint)
             self._sweep(query)
+            ask_clusters(query)
         started = time.monotonic()
         self._queries = [describe(query) for query in queries]
         self._seen = surroundings(queries, self._queries)
         self._pinned = {query.checkpoint: checkpoints.pinned_conf(query.checkpoint) for query in queries}
         self._notes, self._one_way = self._compared(former), []
+        self._compare_positions(former, queries)
         self._cleaning = {query.checkpoint for query in queries if cleans_input(query)}
         self._notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
         found = {}
@@ -130,9 +144,10 @@ class Rehearsal:
             return {}
         if not self._policy.no_way_back:
             raise RehearsalRefused(
-                f"There would be no way back: {' '.join(self._one_way)} The release before may not be able to read it.",
-                next_step="Nothing that runs was touched. Leave setting or Spark version as it was; or say in the "
-                "form's `no_way_back` that the stream need not be given back.",
+                f"There would be no way back: {' '.join(self._one_way)} The release before may not be able to go on "
+                "from there.",
+                next_step="Nothing that runs was touched. Leave setting, Spark version, source or sink as it was; or "
+                "say in the form's `no_way_back` that the stream need not be given back.",
             )
         return {"one_way": self._one_way}
 
@@ -181,10 +196,36 @@ class Rehearsal:
         if refusals:
             raise RehearsalRefused(
                 " ".join(refusals),
-                next_step="If this is intended, name the checkpoint in the form's `changed_checkpoints`.",
+                next_step=ON_PURPOSE,
             )
         self._gate.may_come_late(late_queries(former, self._policy.changed_checkpoints))
         return notes
+
+    def _compare_positions(self, former: Sequence[QueryFacts], queries: Sequence[ManagedQuery]) -> None:
+        """Hold checkpoints against what sinks remember, and count what a change on purpose leaves out or repeats.
+
+        :raises RehearsalRefused: batches would be committed and never written, or the sink would fail for ever.
+        """
+        for query, said in zip(queries, self._queries):
+            self._notes += check_remembered(query, self._accepts(query, Change.SINK_LOG))
+            try:
+                self._notes += self._counted(former, query, said)
+            except CheckpointError as error:
+                self._notes.append(NOT_COUNTED.format(query.label, error.message))
+
+    def _counted(self, former: Sequence[QueryFacts], query: ManagedQuery, said: QueryFacts) -> list[str]:
+        if checkpoints.boundary(query.checkpoint).offsets is None:
+            here = {checkpoints.recorded_form(each.checkpoint) for each in self._gate.all_known()}
+            before = [each for each in former if each["name"] == query.label]
+            left = [each for each in before if checkpoints.recorded_form(str(each["checkpoint"])) not in here]
+            return begins(query, left[0]) if left else []
+        moved = changes_position(former, said)
+        self._one_way += moved
+        return goes_on(query) if moved or self._accepts(query, Change.SOURCE) else []
+
+    def _accepts(self, query: ManagedQuery, change: Change) -> bool:
+        named = locations(self._policy.changed_checkpoints, change)
+        return checkpoints.normal_form(query.checkpoint) in map(checkpoints.normal_form, named)
 
     def _sweep(self, query: ManagedQuery) -> None:
         """Remove the clones that killed drivers have left beside the checkpoint: up to 1 GiB each."""
@@ -258,7 +299,9 @@ class Rehearsal:
         if found:
             self._one_way.append(f"The query {query.label} writes {', '.join(found)}.")
         if before.batch == after.batch:
-            self._notes.append(FORMATS_UNSEEN.format(query.label, " in offsets/: no new records came in"))
+            # The first batch of a clone is the one that the holder has committed last.
+            why = "no new records came in" if self._batches > 1 else "only its last batch was run, once more"
+            self._notes.append(FORMATS_UNSEEN.format(query.label, f" in offsets/: {why}"))
 
     def _prepare(self, query: ManagedQuery, clone: str) -> tuple[str, checkpoints.Formats | None]:
         """Make the checkpoint for the warm-up; return what it is made of, and its formats if it is a clone."""

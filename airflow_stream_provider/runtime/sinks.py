@@ -1,4 +1,4 @@
-"""Refuses sinks that another driver could not continue, when the script starts the query."""
+"""Refuses queries that another driver could not continue, or could not stand by for, when the script starts them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime.describe import kafka_relations_of
 from airflow_stream_provider.runtime.driver_folders import own_folder
 from airflow_stream_provider.runtime.writer_spec import WriterSpec, writer_spec_of
 
@@ -18,6 +19,29 @@ FOLDERS = ("parquet", "json", "csv", "orc", "text", "avro", "xml", "delta", "hud
 TABLES_OR_FOLDERS = ("iceberg", "paimon", "lance")
 CATALOG = "spark.sql.catalog"
 SESSION_CATALOG = "spark_catalog"
+
+
+# With it a driver reads a topic's partitions as a member of the group, and Kafka gives each partition to one member.
+_BY_GROUP = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+
+
+def check_sources(writer: DataStreamWriter) -> None:
+    """Check that two drivers can read the sources of this query at once, as one does that stands by.
+
+    :raises SpecError: they would be members of one consumer group.
+    """
+    if str(writer._spark.conf.get(_BY_GROUP, "false")).lower() != "true":
+        return
+    for relation in kafka_relations_of(writer._df):
+        group = relation.extraOptions().get("kafka.group.id")
+        if group is not None:
+            raise SpecError(
+                f"The query {writer_spec_of(writer).name or '(unnamed)'} reads Kafka with kafka.group.id={group} and "
+                f"{_BY_GROUP}=true: its drivers would be members of one group, so a driver that stands by would take "
+                "partitions away from the one that holds, which fails at that.",
+                next_step=f"Leave out {_BY_GROUP}: only executors use the group then, and do not join it. Or leave out "
+                "kafka.group.id.",
+            )
 
 
 def check_sink(writer: DataStreamWriter) -> None:
@@ -70,8 +94,8 @@ def _own_folder(location: str) -> str:
 def _writes_folders(spec: WriterSpec, writer: DataStreamWriter) -> bool:
     if spec.foreach or spec.foreach_batch is not None:
         return False
-    named = spec.format or str(writer._spark.conf.get("spark.sql.sources.default", "parquet")).lower()
-    short = named.rpartition(".")[2]  # also org.apache.hudi
+    named = spec.format or str(writer._spark.conf.get("spark.sql.sources.default", "parquet"))
+    short = named.lower().rpartition(".")[2]  # also org.apache.hudi
     return short in FOLDERS or (short in TABLES_OR_FOLDERS and "/" in (spec.target or spec.options.get("path", "")))
 
 

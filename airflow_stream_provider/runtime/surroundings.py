@@ -53,7 +53,7 @@ def power(query: ManagedQuery, rehearsed: float) -> str:
     :param rehearsed: seconds since its rehearsal began.
     """
     try:
-        context = query.writer._df.sparkSession.sparkContext
+        context: Any = query.writer._df.sparkSession.sparkContext
         uptime = context._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getUptime() / 1000
         # The driver is one of them, whose cores count in local mode only.
         every = context._jsc.sc().statusStore().executorList(True)

@@ -33,7 +33,7 @@ class WriterSpec:
         """The kind of sink: the format's name, or the function's kind."""
         if self.foreach_batch is not None:
             return "foreachBatch"
-        return "foreach" if self.foreach else self.format or "parquet"
+        return "foreach" if self.foreach else self.format.lower() or "parquet"
 
     @property
     def sink_target(self) -> str:
@@ -73,7 +73,7 @@ def install(guard: Callable[[], None]) -> None:
     """
     # The names of the parameters are pyspark's: a script may pass them by name.
     _note_arguments("outputMode", lambda spec, /, outputMode: setattr(spec, "output_mode", outputMode.lower()))
-    _note_arguments("format", lambda spec, /, source: setattr(spec, "format", source.lower()))
+    _note_arguments("format", lambda spec, /, source: setattr(spec, "format", source))
     _note_arguments("queryName", lambda spec, /, queryName: setattr(spec, "name", queryName))
     _note_arguments("option", lambda spec, /, key, value: _note_options(spec, {key: value}))
     _note_arguments("options", lambda spec, /, **options: _note_options(spec, options))

@@ -6,21 +6,25 @@ Python's own modules, Airflow's configuration, other people's files.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 MAX_SCRIPT_BYTES = 5 * 1024 * 1024
-# Of a zip or wheel with dependencies.
+# Of a zip with dependencies.
 MAX_ARCHIVE_BYTES = 256 * 1024 * 1024
+# Archives that Spark puts on its executors' path (SparkContext.PACKAGE_EXTENSIONS); it copies others there in vain.
+_IMPORTED = (".zip", ".egg", ".jar")
 
 
 def check_file(path: Path, folders: Sequence[Path]) -> None:
     """Check that a file may be published.
 
     :param folders: the file must be inside each of them once all symbolic links are followed.
-    :raises SpecError: it is elsewhere, not there, not a regular file, too large, or not Python where it says so.
+    :raises SpecError: it is elsewhere, not there, not a regular file, too large, not Python where it says so, or an
+        archive that Spark does not import on executors, such as a wheel.
     """
     try:
         real = path.resolve()
@@ -50,6 +54,14 @@ def check_file(path: Path, folders: Sequence[Path]) -> None:
         )
     if path.suffix == ".py":
         _compile(path)
+    elif path.suffix.lower() not in _IMPORTED and (path.suffix.lower() == ".whl" or zipfile.is_zipfile(path)):
+        raise SpecError(
+            f"{path} cannot be imported on executors: of archives, Spark puts only {', '.join(_IMPORTED)} on their "
+            "path.",
+            next_step="A wheel of pure Python is a zip: rename it to NAME.zip. One with compiled code has to be "
+            "installed where the executors run.",
+            path=str(path),
+        )
 
 
 def check_script(path: Path, folders: Sequence[Path]) -> None:

@@ -13,6 +13,7 @@ from airflow_stream_provider.clusters import (
     refuse_secret_environment,
 )
 from airflow_stream_provider.control.releases import make_release
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_version
 from airflow_stream_provider.lifecycle.release import Release
@@ -84,11 +85,13 @@ class RequestedRelease:
         """Raise SpecError unless this may be published.
 
         The YAML must be usable; every file must be there, inside `folders` and Python; the version must be a plain
-        label; other arguments than the YAML's must be allowed there; and nothing may look like a secret.
+        label; other arguments than the YAML's must be allowed there; each of `changed_checkpoints` must be a change
+        that can be named; and nothing may look like a secret.
         """
         if self.spec.problem:
             raise SpecError(self.spec.problem)
         check_version(self.version)
+        locations(self.changed_checkpoints, Change.CHECKPOINT)  # whether each entry can be read
         refuse_secret_conf(self.spec.conf)
         refuse_secret_environment(self.spec.environment)
         refuse_secret_arguments(self.arguments)

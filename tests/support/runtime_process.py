@@ -101,7 +101,7 @@ class Queries:
     def check_rewind(self, wanted: Any) -> None:
         return
 
-    def rewind(self, queries: Sequence[Any], due: Any, committed: Mapping[str, int]) -> str:
+    def rewind(self, queries: Sequence[Any], due: Any, seen: Mapping[str, Any]) -> str:
         return ""
 
     def stop(self, seconds: float) -> tuple[Mapping[str, Any], None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,7 +67,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
 
 
 def deploy(
-    stream: HandRunStream, orders: Orders, folder: Folder, name: str, script: str = "counts.py", **policy: object
+    stream: HandRunStream, orders: Orders, folder: Folder, name: str, script: str = "counts.py", **policy: Any
 ) -> SubmittedDriver:
     return stream.deploy(name, SCRIPTS / script, str(orders.root), folder.url, **policy)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -19,8 +20,11 @@ from airflow_stream_provider.runtime.describe import (
     _options,
     cleans_input,
     fingerprint,
+    is_file_sink,
     progress,
+    sources_of,
 )
+from airflow_stream_provider.runtime.remembered import target_folder
 from airflow_stream_provider.runtime.spark_progress import SeenProgress, as_seen, told_of
 from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for
@@ -150,3 +154,68 @@ def test_a_script_gets_the_same_of_the_json_in_a_heartbeat_as_of_sparks_own_obje
     )
     seen.follow({**told_of(body), "batchId": body["batchId"] + 1})
     assert seen.last(None) == {**real, "batchId": real["batchId"] + 1}
+
+
+def test_a_file_source_is_described_with_its_folder_and_a_table_with_its_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def sources(frame: Any) -> list[str]:
+        return sources_of(SimpleNamespace(writer=SimpleNamespace(_df=frame)))  # type: ignore[arg-type]
+
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    one, two = (spark.readStream.schema("v long").json(f"{tmp_path}/{name}") for name in "ab")
+    assert sources(one.union(two)) == [f"json:path={tmp_path}/a", f"json:path={tmp_path}/b"]
+    spark.sql(f"CREATE TABLE described (v long) USING json LOCATION '{tmp_path}/a'")
+    try:
+        (found,) = sources(spark.readStream.table("described"))
+    finally:
+        spark.sql("DROP TABLE described")
+    assert f"{tmp_path}/a" in found or "described" in found
+
+
+@pytest.mark.parametrize(
+    ("sink", "found"),
+    [
+        ("parquet", True),
+        ("JSON", True),
+        ("csv", True),
+        ("text", True),
+        pytest.param(
+            "xml", True, marks=pytest.mark.skipif(pyspark.__version__ < "4", reason="it is none of Spark 3.5")
+        ),
+        ("org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat", True),
+        ("", True),
+        ("console", False),
+        ("rate", False),
+        ("no.such.Sink", None),
+        ("avro", None),  # its jar is not there
+    ],
+)
+def test_spark_says_which_formats_it_writes_with_its_file_sink(
+    spark: SparkSession, sink: str, found: bool | None
+) -> None:
+    writer = spark.readStream.format("rate").load().writeStream
+    writer_spec_of(writer).format = sink
+    managed: Any = SimpleNamespace(writer=writer, writer_spec=writer_spec_of(writer))
+    assert is_file_sink(managed) is found
+
+
+def test_the_folder_of_a_table_is_the_one_that_the_catalog_says(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    spark.sql(f"CREATE TABLE targeted (v long) USING json LOCATION '{tmp_path}/a'")
+    try:
+        for table, found in (
+            ("targeted", f"{tmp_path}/a"),
+            ("default.targeted", f"{tmp_path}/a"),
+            ("none", ""),
+            ("no.such.catalog", ""),
+            ("no table", ""),
+        ):
+            writer = spark.readStream.format("rate").load().writeStream
+            spec = writer_spec_of(writer)
+            spec.to_table, spec.target = True, table
+            managed: Any = SimpleNamespace(writer=writer, writer_spec=spec)
+            assert target_folder(managed).removeprefix("file:") == found
+    finally:
+        spark.sql("DROP TABLE targeted")

@@ -217,10 +217,10 @@ def a_partition_is_left_out(patch: pytest.MonkeyPatch) -> None:
 def a_rewind_goes_back_from_wherever_the_stream_is(patch: pytest.MonkeyPatch) -> None:
     rewind = Queries.rewind
 
-    def wherever(self: Queries, queries: Sequence[Queries], due: DueRewind, committed: Mapping[str, int]) -> str:
+    def wherever(self: Queries, queries: Sequence[Queries], due: DueRewind, seen: Mapping[str, Seen]) -> str:
         data = self._driver.world.data
         assert data is not None
-        return rewind(self, queries, due._replace(stood={CHECKPOINT: data.seen(self._driver) - 1}), committed)
+        return rewind(self, queries, due._replace(stood={CHECKPOINT: data.seen(self._driver) - 1}), seen)
 
     patch.setattr(Queries, "rewind", wherever)
 

@@ -227,9 +227,19 @@ def test_what_would_lose_or_mix_up_something_is_refused(
     assert contents(root) == before
     if also_at_once:
         with pytest.raises(CheckpointError, match=why):
-            check_rewindable(root)
+            check_rewindable(root, ["kafka:subscribe=orders"])
     else:
-        check_rewindable(root)
+        check_rewindable(root, ["kafka:subscribe=orders"])
+
+
+def test_whose_offsets_they_are_says_the_query_and_not_their_form(root: Path) -> None:
+    """Event Hubs' offsets have the form of Kafka's (azure-event-hubs-spark issues 461, 578)."""
+    for sources, said in (
+        (["kafka:subscribe=orders", "org.apache.spark.sql.eventhubs.EventHubsSourceProvider:"], "eventhubs"),
+        ([], "no source is known"),
+    ):
+        with pytest.raises(CheckpointError, match=rf"the query does not read Kafka alone \(.*{said}"):
+            check_rewindable(root, sources)
 
 
 def test_a_storage_that_replaces_no_file_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

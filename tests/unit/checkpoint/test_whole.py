@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.checkpoint.clone import clone_logs
 from airflow_stream_provider.checkpoint.logs import LogEnds
 from airflow_stream_provider.checkpoint.whole import check_whole
 from airflow_stream_provider.lifecycle.errors import CheckpointError
@@ -48,13 +49,30 @@ def test_a_checkpoint_without_a_batch_is_whole(tmp_path: Path) -> None:
     assert check_whole(trees.new(tmp_path / "new")) == LogEnds(None, None)
 
 
-def test_batch_numbers_have_gaps_with_asynchronous_progress(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("offsets", "commits"),
+    [
+        pytest.param((4, 5, 7), (4, 5), id="the newest is planned only"),
+        pytest.param((4, 5, 7), (4, 5, 7), id="at a batch boundary"),
+        pytest.param((4, 5, 7), (4, 5, 6, 7), id="its commit is there"),
+    ],
+)
+def test_spark_reads_the_batch_before_the_newest_one_whatever_the_commits_say(
+    tmp_path: Path, offsets: tuple[int, ...], commits: tuple[int, ...]
+) -> None:
+    # SPARK-38033: Spark says "batch 6 doesn't exist" and refuses to start.
     root = trees.new(tmp_path / "checkpoint")
-    for batch in (0, 2, 5, 9):
+    for batch in offsets:
         trees.plan(root, batch, OFFSETS)
-    for batch in (0, 2, 5):
+    for batch in commits:
         trees.commit(root, batch)
-    assert check_whole(root) == LogEnds(9, 5)
+
+    with pytest.raises(CheckpointError, match="offsets/7 is there, and offsets/6, which Spark reads with it, is miss"):
+        check_whole(root)
+    # Not from an earlier batch either: a rehearsal on such a clone would pass.
+    for drop in (True, False):
+        with pytest.raises(CheckpointError, match="offsets/6 does not exist"):
+            clone_logs(root, tmp_path / f"clone-{drop}", "an-id", drop_last_commit=drop)
 
 
 def unlink(*names: str) -> Callable[[Path], object]:
@@ -81,9 +99,9 @@ CASES: dict[str, tuple[Callable[[Path], object], str]] = {
     "the id of the query": (unlink("metadata"), "its file metadata, which has the id of the query, is missing"),
     "the newest batch but one": (
         unlink("offsets/4", "offsets/5", "offsets/6"),
-        "offsets/7 is the only one left, and Spark reads the one before it, too",
+        "offsets/7 is there, and offsets/6, which Spark reads with it, is missing",
     ),
-    "the offsets of the last commit": (unlink("offsets/6"), "batches 6 to 7 are in offsets/|in commits/, and not in"),
+    "the offsets of the last commit": (unlink("offsets/6"), "offsets/7 is there, and offsets/6,"),
     "commits ahead of offsets": (unlink("offsets/6", "offsets/7"), "batch 6 is in commits/, and offsets/ ends at 5"),
     "all commits": (unlink("commits/4", "commits/5", "commits/6"), "offsets/ has batch 7, and commits/ is empty"),
     "the last two commits": (unlink("commits/5", "commits/6"), "only 4 in commits/: those between would be lost"),

@@ -43,6 +43,7 @@ from airflow_stream_provider.planning.deaths import JobGone
 from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.releases.manifest import manifest_of
+from airflow_stream_provider.runtime import describe as describe_module
 from airflow_stream_provider.runtime.batch_numbers import again_of
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.rehearsal import Rehearsal
@@ -195,7 +196,8 @@ class Options(dict[str, str]):
 
 
 @pytest.mark.parametrize("loss", [{}, {"failOnDataLoss": "true"}])
-def test_a_query_as_its_standby_describes_it(loss: Mapping[str, str]) -> None:
+def test_a_query_as_its_standby_describes_it(loss: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_module, "is_file_sink", lambda query: False)
     options = Options({"subscribe": "orders-in", "kafka.bootstrap.servers": "kafka.example:9092", **loss})
     source = node("StreamingRelationV2", Items(), sourceName=lambda: "kafka", extraOptions=lambda: options)
     plan = node("Aggregate", Items([source]))
@@ -210,7 +212,12 @@ def test_a_query_as_its_standby_describes_it(loss: Mapping[str, str]) -> None:
         sink="kafka", sink_target="orders-out", options={"kafka.acks": "all"}, trigger={"once": True}
     )
     query: Any = SimpleNamespace(
-        label="out", checkpoint="/data/out", writer=SimpleNamespace(_df=frame), writer_spec=spec, late=False
+        label="out",
+        checkpoint="/data/out",
+        writer=SimpleNamespace(_df=frame),
+        writer_spec=spec,
+        late=False,
+        clusters={("kafka.example:9092",): "an-id"},
     )
     said = describe(query)
     assert said["fingerprint"] == ["Aggregate(sum)"]

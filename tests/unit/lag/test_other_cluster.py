@@ -11,7 +11,7 @@ from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.measure import measure, measure_each
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.other_cluster import SourcedOffsets, refuse_others
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from tests.support.kafka_logs import KafkaLogs
 
@@ -115,3 +115,12 @@ def test_a_query_with_both_levels_is_measured_by_each() -> None:
     assert [(p.topic, p.lag, p.held) for p in found.partitions] == [("t", 1, 1), ("u", 2, None)]
     assert found.seconds == pytest.approx(8, abs=2)
     assert None not in [p.seconds for p in found.partitions]
+
+
+def test_offsets_of_another_source_are_none_of_kafka_whatever_their_form() -> None:
+    """Event Hubs writes {hub: {partition: number}}, too (azure-event-hubs-spark issues 461, 578)."""
+    commits = (Commit(1.0, {"t": {"0": 1}, "hub": {"0": 7}}), Commit(2.0, {"t": {"0": 2}, "hub": {"0": 9}}))
+    progress = QueryProgress("q", batch=4, committed=({"hub": {"0": 9}}, {"t": {"0": 2}}), commits=commits)
+    found = SourcedOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), (COMMITTED,)).read()
+    assert found.offsets == {"t": {0: 2}}
+    assert found.window == ((1.0, {"t": {0: 1}}), (2.0, {"t": {0: 2}}))

@@ -76,7 +76,7 @@ def test_a_template_of_an_empty_field_is_no_person(spec: StreamSpec, log: Contro
     template = FenceOperator(
         task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="{{ params.confirmed_by }}"
     )
-    template.render_template_fields({"params": {"confirmed_by": None}})  # type: ignore[typeddict-unknown-key]
+    template.render_template_fields({"params": {"confirmed_by": None}})
     with pytest.raises(AirflowFailException, match="'None' is what a template makes"):
         run(template)
     assert (len(log.records()), cluster.did) == (len(BOTH), [])

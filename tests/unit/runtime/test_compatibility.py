@@ -7,10 +7,16 @@ import pytest
 
 from airflow_stream_provider.checkpoint import qualified
 from airflow_stream_provider.checkpoint.location import Storage, reach
-from airflow_stream_provider.runtime.compatibility import compare_queries, late_queries, on_another_file_system
+from airflow_stream_provider.runtime.compatibility import (
+    changes_position,
+    compare_queries,
+    late_queries,
+    on_another_file_system,
+)
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SHUFFLE = "spark.sql.shuffle.partitions"
+ONE = {"option": "subscribe", "topics": "orders", "servers": ["a:9092"], "read_committed": False, "cluster": "one-id"}
 
 
 def query(**changes: Any) -> dict[str, Any]:
@@ -58,17 +64,92 @@ def test_a_difference_that_spark_would_accept_is_refused_by_name(
         ([], [query()]),
         ([query()], [query(checkpoint="/data/totals/")]),
         ([query()], [query(checkpoint="file:/data/totals")]),
-        ([query()], [query(target="another-topic")]),
-        ([query()], [query(sink="foreachBatch", target="")]),
+        (
+            [query(sources=["kafka:subscribe=orders,returns"])],
+            [query(sources=["kafka:subscribe= returns , orders,"])],
+        ),
+        (
+            [query(sources=['kafka:assign={"orders":[0,1],"returns":[2]}'])],
+            [query(sources=['kafka:assign={"returns": [2], "orders": [1, 0]}'])],
+        ),
+        ([query(sources=["json:path=/in"])], [query(sources=["json:path=file:///in/"])]),
+        ([query(sink="json", target="/out")], [query(sink="json", target="file:///out/")]),
+        ([query(sink="json", target="s3://b/out")], [query(sink="json", target="s3a://b//out")]),
+        ([query(kafka_sources=[ONE])], [query(kafka_sources=[{**ONE, "servers": ["elsewhere:1"]}])]),
     ],
 )
 def test_what_spark_allows_passes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
     assert compare_queries(old, new, ()) == ([], [])
 
 
-def test_a_checkpoint_named_in_the_form_is_accepted() -> None:
-    assert compare_queries([query()], [query(fingerprint=["Aggregate(max)"])], ["/data/totals"]) == ([], [])
+@pytest.mark.parametrize("changes", [{"target": "another-topic"}, {"sink": "foreachBatch", "target": ""}])
+def test_another_sink_without_a_log_of_its_own_is_said_and_not_refused(changes: dict[str, Any]) -> None:
+    refusals, (note,) = compare_queries([query()], [query(**changes)], ())
+    assert refusals == []
+    assert "instead of kafka order-totals: from its next batch on, and nothing of the earlier ones" in note
+
+
+def test_an_entry_of_the_form_names_one_change_and_switches_off_no_other_comparison() -> None:
     assert compare_queries([query()], [], ["/data/totals/"]) == ([], [])
+    changed = query(sources=["kafka:subscribe=returns"], sink="json", target="/out", fingerprint=["Aggregate(max)"])
+    reads, writes, computes = "reads kafka:subscribe=returns", "writes to json /out", "computes Aggregate(max)"
+    for accepted, wrong, said in (
+        (["/data/totals"], [reads, writes, computes], []),
+        (["/data/totals: source"], [writes, computes], [reads]),
+        (["file:///data/totals/: sink"], [reads, computes], [writes]),
+        (["/data/totals: source", "/data/totals: sink", "/data/totals: sink_log"], [computes], [reads, writes]),
+        (["/data/others: source"], [reads, writes, computes], []),
+    ):
+        refusals, notes = compare_queries([query()], [changed], accepted)
+        assert all(text in refusal for text, refusal in zip(wrong, refusals, strict=True))
+        assert all(text in note for text, note in zip(said, notes, strict=True))
+
+
+def test_another_kafka_is_known_by_its_id_however_its_addresses_are_spelt() -> None:
+    two = {**ONE, "cluster": "two-id"}
+    (refusal,), notes = compare_queries([query(kafka_sources=[ONE])], [query(kafka_sources=[two])], ())
+    assert refusal == (
+        "The query totals reads orders from another Kafka, two-id (a:9092) instead of one-id (a:9092): the offsets in "
+        "its checkpoint are those of other records there."
+    )
+    assert notes == []
+    accepted = compare_queries([query(kafka_sources=[ONE])], [query(kafka_sources=[two])], ["/data/totals: source"])
+    assert accepted == ([], [refusal])
+    assert changes_position([query(kafka_sources=[ONE])], query(kafka_sources=[two])) == [refusal]
+    assert changes_position([query(kafka_sources=[ONE])], query(kafka_sources=[ONE])) == []
+
+
+def test_a_kafka_whose_id_is_not_known_is_said_and_not_refused() -> None:
+    """Also of a driver of an earlier version, whose record has no such field."""
+    without = {key: value for key, value in ONE.items() if key != "cluster"}
+    for old, new, who in ((ONE, without, "its driver could not"), (without, ONE, "the driver before could not")):
+        refusals, (note,) = compare_queries([query(kafka_sources=[old])], [query(kafka_sources=[new])], ())
+        assert refusals == []
+        assert "Whether orders of the query totals is in the same Kafka as before is not known" in note
+        assert who in note
+    # Of a job that is adopted nobody has said what it read.
+    pinned = {"/data/totals": {SHUFFLE: "2"}}
+    refusals, (note,) = compare_queries([], [query(kafka_sources=[ONE])], (), pinned)
+    assert (refusals, "are is not known: no driver of this stream has said" in note) == ([], True)
+    assert compare_queries([], [query(kafka_sources=[ONE])], ()) == ([], []), "it has no batch yet"
+
+
+@pytest.mark.parametrize("sink", ["parquet", "avro", "xml", "org.apache.spark.sql.avro.AvroFileFormat"])
+def test_another_folder_of_a_file_sink_is_refused_whatever_the_format(sink: str) -> None:
+    (refusal,), _ = compare_queries([query(sink=sink, target="/a")], [query(sink=sink, target="/b")], ())
+    assert f"writes to {sink} /b instead of {sink} /a: a file sink skips the batch ids" in refusal
+    # What Spark says counts: a format that brings a sink of its own is none.
+    said = {"sink": sink, "file_sink": False}
+    refusals, _ = compare_queries([query(**said, target="/a")], [query(**said, target="/b")], ())
+    assert refusals == []
+
+
+def test_a_copy_of_a_checkpoint_is_compared_with_the_query_that_wrote_it() -> None:
+    there = query(checkpoint="hdfs://nn/totals", fingerprint=["Aggregate(max)"])
+    named, pinned = ["/data/totals", "hdfs://nn/totals"], {"hdfs://nn/totals": {SHUFFLE: "2"}}
+    (refusal,), _ = compare_queries([query()], [there], named, pinned)
+    assert "the results are wrong" in refusal
+    assert compare_queries([query()], [there], named, {"hdfs://nn/totals": {}}) == ([], []), "it begins anew"
 
 
 def test_what_the_checkpoint_keeps_is_told_whatever_the_running_release_says() -> None:
@@ -80,14 +161,17 @@ def test_what_the_checkpoint_keeps_is_told_whatever_the_running_release_says() -
         "The query totals keeps spark.sql.shuffle.partitions=2, as its checkpoint has it; this release's 8 is ignored."
     ]
     assert compare_queries([query()], [query()], (), pinned) == ([], [])
-    assert compare_queries([query()], [new], ["/data/totals"], pinned) == ([], [])
+    assert compare_queries([query()], [new], ["/data/totals"], pinned) == ([], notes), "whatever is named"
 
 
 @pytest.mark.parametrize(("session", "kept"), [("2", "1"), (None, "2"), ("1", "2")])
 def test_another_format_of_the_state_is_refused(session: str | None, kept: str) -> None:
     new = query(conf={SHUFFLE: "2", FORMAT: session})
-    refusals, _ = compare_queries([], [new], (), {"/data/totals": {FORMAT: kept}})
+    refusals, _ = compare_queries([], [new], ["/data/totals"], {"/data/totals": {FORMAT: kept}})
     assert "cannot be read with the other format" in refusals[0]
+    stateless = query(conf={SHUFFLE: "2", FORMAT: session}, fingerprint=[])
+    refusals, _ = compare_queries([], [stateless], (), {"/data/totals": {FORMAT: kept}})
+    assert refusals == [], "the rehearsal sees what it writes"
 
 
 def test_a_query_that_was_started_late_is_known_by_its_checkpoint_only() -> None:

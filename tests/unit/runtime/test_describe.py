@@ -5,6 +5,7 @@ tests/integration/runtime/test_describe.py asks real ones.
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,3 +75,23 @@ def query(*leaves: Any) -> Any:
 )
 def test_a_source_that_cleans_its_input_is_seen(leaves: list[Any], cleans: bool) -> None:
     assert cleans_input(query(*leaves)) is cleans
+
+
+def test_offsets_of_another_source_are_no_kafka_offsets_whatever_their_form() -> None:
+    """Event Hubs writes {hub: {partition: number}}, too; they would be committed to the stream's consumer group."""
+    described = [
+        ("org.apache.spark.sql.eventhubs.EventHubsSource@7", {"plant": {"0": 9}}),
+        ("KafkaV2[Subscribe[orders]]", {"orders": {"0": 5}}),
+        ("KafkaSourceV1[Subscribe[returns]]", {"returns": {"0": 6}}),
+    ]
+    body = {
+        "id": "an-id",
+        "batchId": 4,
+        "durationMs": {"addBatch": 1, "triggerExecution": 2},
+        "sources": [{"description": who, "endOffset": offset} for who, offset in described],
+    }
+    watcher = SimpleNamespace(script_waits=lambda: None, query_ended=lambda query: None)
+    query: Any = ManagedQuery(watcher, writer("/data/out"), real_run)
+    last = SimpleNamespace(json=lambda: json.dumps(body))
+    query.real = SimpleNamespace(_jsq=SimpleNamespace(lastProgress=lambda: last))
+    assert progress(query).committed == ({"orders": {"0": 5}}, {"returns": {"0": 6}})

@@ -355,6 +355,7 @@ def due(query: Query, *, owed: bool = False) -> DueRewind:
 def rewindable(query: Query, monkeypatch: pytest.MonkeyPatch) -> Query:
     """The query has committed batches up to offset 9; Kafka has all of it."""
     monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: None)
+    monkeypatch.setattr(query_group, "sources_of", lambda query: ["kafka:subscribe=orders"])
     root = trees.new(Path(query.checkpoint))
     for number in (0, 1):
         trees.plan(root, number, trees.kafka(orders={0: 8 + number}))

@@ -60,6 +60,9 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(module, "compare_queries", lambda *facts: ([], []))
     monkeypatch.setattr(module, "cleans_input", lambda query: query.label in found)
     monkeypatch.setattr(module, "check_jvm", lambda queries, own: None)
+    monkeypatch.setattr(module, "check_sources", lambda writer: None)
+    monkeypatch.setattr(module, "ask_clusters", lambda query: None)
+    monkeypatch.setattr(module, "check_remembered", lambda query, accepted: [])
     monkeypatch.setattr(module, "surroundings", lambda queries, facts: {})
     monkeypatch.setattr(module, "executors", lambda queries: {})
     monkeypatch.setattr(checkpoints, "pinned_conf", lambda location: {})
@@ -71,7 +74,9 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list[str], dict[str, Any]]:
     """Rehearse queries of these names; return what Spark would have run, and the summary."""
     spec = SimpleNamespace(trigger={}, options={})
-    queries = [SimpleNamespace(label=name, checkpoint=str(tmp_path / name), writer_spec=spec) for name in names]
+    queries = [
+        SimpleNamespace(label=name, checkpoint=str(tmp_path / name), writer=None, writer_spec=spec) for name in names
+    ]
     gate: Any = SimpleNamespace(all_known=lambda: queries, may_come_late=lambda late: None)
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
@@ -162,7 +167,8 @@ def test_a_rehearsal_whose_time_is_over_refuses_nothing_and_says_why(
     def too_slow(*given: Any) -> Any:
         raise TooSlow("Only 1 of 3 batches ran.", [BATCH] if slow == "warm" else [])
 
-    monkeypatch.setattr(*((NotedRuns, "plan") if slow == "plan" else (Noted, "_warm")), too_slow)
+    where, what = (NotedRuns, "plan") if slow == "plan" else (Noted, "_warm")
+    monkeypatch.setattr(where, what, too_slow)
     monkeypatch.setattr(module, "power", lambda query, seconds: "The driver took 95 s to come up.")
     monkeypatch.setattr(NotedRuns, "function", lambda runs, query: None)
     _, summary = rehearsed(tmp_path, ["lines"])
@@ -216,7 +222,7 @@ def test_what_the_running_release_has_started_late_is_waited_for_and_may_come_la
 
 def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path: Path, cleaning: set[str]) -> None:
     query = SimpleNamespace(
-        label="lines", checkpoint=str(tmp_path), writer_spec=SimpleNamespace(trigger={}, options={})
+        label="lines", checkpoint=str(tmp_path), writer=None, writer_spec=SimpleNamespace(trigger={}, options={})
     )
     gate: Any = SimpleNamespace(all_known=lambda: [query], may_come_late=lambda late: None)
     asked: list[str] = []
@@ -232,3 +238,41 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
     made.run([], say=lambda message: None)
     with pytest.raises(RehearsalRefused, match=says):
         made.compare(former)
+
+
+@pytest.mark.parametrize(
+    ("batches", "why"), [(1, "only its last batch was run, once more"), (3, "no new records came in")]
+)
+def test_why_the_format_of_offsets_was_not_seen(batches: int, why: str) -> None:
+    nobody: Any = None
+    made = Rehearsal(nobody, Policy(rehearse_batches=batches), "orders-1.0000000a", nobody, nobody)
+    same = checkpoints.Formats(7, {"offsets/": 1})
+    query: Any = SimpleNamespace(label="lines")
+    made._compare_formats(query, same, same)
+    (note,) = made._notes
+    assert note.endswith(f"is written by this release was not seen in offsets/: {why}.")
+
+
+@pytest.mark.parametrize(
+    ("named", "accepted", "notes"),
+    [((), False, []), (("",), False, []), ((": source", ": sink"), False, ["counted"]), ((": sink_log",), True, [])],
+)
+def test_only_its_own_word_accepts_that_a_sink_drops_batches(
+    tmp_path: Path,
+    cleaning: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    named: tuple[str, ...],
+    accepted: bool,
+    notes: list[str],
+) -> None:
+    asked: list[bool] = []
+
+    def check(query: Any, accepted: bool) -> list[str]:
+        asked.append(accepted)
+        return ["remembered"]
+
+    monkeypatch.setattr(module, "check_remembered", check)
+    monkeypatch.setattr(module, "goes_on", lambda query: ["counted"])
+    entries = tuple(f"file://{tmp_path}/lines{what}" for what in named)
+    _, summary = rehearsed(tmp_path, ["lines"], changed_checkpoints=entries)
+    assert (asked, summary["notes"]) == ([accepted], ["remembered", *notes])

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runtime import driver_folders
-from airflow_stream_provider.runtime.sinks import check_sink
+from airflow_stream_provider.runtime import driver_folders, sinks
+from airflow_stream_provider.runtime.sinks import check_sink, check_sources
 from airflow_stream_provider.runtime.writer_spec import writer_spec_of
 
 
@@ -124,3 +124,30 @@ def test_a_path_in_a_folder_of_this_driver_is_refused(own: Path, start: str, sin
 )
 def test_what_all_drivers_share_passes(made: Any) -> None:
     check_sink(made)
+
+
+@pytest.mark.parametrize(
+    ("fetching", "group", "refused"),
+    [
+        ("true", "orders", True),
+        ("TRUE", "orders", True),
+        ("false", "orders", False),
+        (None, "orders", False),
+        ("true", None, False),
+    ],
+)
+def test_a_consumer_group_that_two_drivers_would_be_members_of_is_refused(
+    fetching: str | None, group: str | None, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SPARK-26350: with Spark's default nobody joins the group. A real one: integration/runtime/test_positions.py."""
+    conf = {} if fetching is None else {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": fetching}
+    made = writer(conf, name="lines")
+    options = {} if group is None else {"kafka.group.id": group}
+    source = SimpleNamespace(extraOptions=lambda: options)
+    made._df = None
+    monkeypatch.setattr(sinks, "kafka_relations_of", lambda frame: [source])
+    if not refused:
+        check_sources(made)
+        return
+    with pytest.raises(SpecError, match="members of one group, so a driver that stands by would take partitions away"):
+        check_sources(made)

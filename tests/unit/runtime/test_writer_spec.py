@@ -60,7 +60,7 @@ def test_a_checkpoint_that_spark_would_delete_is_refused(made: Any, name: str) -
     ("method", "arguments", "spec"),
     [
         ("outputMode", {"outputMode": "Update"}, WriterSpec(output_mode="update")),
-        ("format", {"source": "JSON"}, WriterSpec(format="json")),
+        ("format", {"source": "JSON"}, WriterSpec(format="JSON")),
         ("queryName", {"queryName": "q"}, WriterSpec(name="q")),
         ("option", {"key": "Topic", "value": "t"}, WriterSpec(options={"topic": "t"})),
         ("options", {"Topic": "t", "spec": "s"}, WriterSpec(options={"topic": "t", "spec": "s"})),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,6 +160,19 @@ def test_a_folder_without_files_is_no_good_folder(tmp_path: Path) -> None:
     (tmp_path / "streams").mkdir()
     with pytest.raises(SpecError, match="There is no YAML file in"):
         check(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["rates-1.0-py3-none-any.whl", "rates.WHL", "rates.pyz"])
+def test_an_archive_that_executors_do_not_import_is_refused_where_it_is_named(
+    write: Write, tmp_path: Path, name: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "apps" / name, "w") as wheel:
+        wheel.writestr("rates.py", "x = 1\n")
+    shutil.copy(tmp_path / "apps" / name, tmp_path / "apps" / "rates.zip")
+    write("a.yaml", f"py_files: [apps/rates.zip, apps/{name}]\n")
+    found = check(tmp_path)
+    assert places(found) == [("a.yaml", 7, "py_files.1")]
+    assert "of archives, Spark puts only .zip, .egg, .jar on their path" in found.errors[0].message
 
 
 def test_what_cannot_be_a_package_is_an_error(write: Write, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ spark = SparkSession.builder.appName("removes").getOrCreate()
 if checkpoint.startswith("/"):
     shutil.rmtree(checkpoint, ignore_errors=True)
 else:
+    assert spark._jvm is not None
     path = spark._jvm.org.apache.hadoop.fs.Path(checkpoint)
     path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True)
 
