@@ -11,17 +11,8 @@ import pytest
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from devstack.drivers import wait_for
-from tests.stories.world import KUBERNETES, LOCAL, MASTERS, OPERATE, YARN, World, running
+from tests.stories.world import KUBERNETES, LOCAL, MASTERS, OPERATE, WORLDS, YARN, World, running
 
-# Cluster, control log, storage. Those on the usual cluster are run by `make test-stores`, the others by
-# `make test-clusters`.
-WORLDS = (
-    *(f"standalone+{pair}" for pair in ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")),
-    f"{YARN}+kafka+hdfs",
-    f"{KUBERNETES}+kafka+moto",
-    f"{MASTERS}+kafka+hdfs",
-    f"{LOCAL}+kafka+file",
-)
 pytestmark = pytest.mark.system
 FROZEN_SECONDS = AWAY_SECONDS = 12.0
 UNHEARD_SECONDS = 20  # Airflow waits 15 s for an answer of Kubernetes

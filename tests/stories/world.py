@@ -35,6 +35,15 @@ from tests.support.places import processes_of
 
 ROOT = Path(__file__).parents[2]
 YARN, KUBERNETES, MASTERS, LOCAL = "yarn", "kubernetes", "masters", "local"
+# Cluster, control log, storage. Those on the usual cluster are run by `make test-stores`, the others by
+# `make test-clusters`.
+WORLDS = (
+    *(f"standalone+{pair}" for pair in ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")),
+    f"{YARN}+kafka+hdfs",
+    f"{KUBERNETES}+kafka+moto",
+    f"{MASTERS}+kafka+hdfs",
+    f"{LOCAL}+kafka+file",
+)
 EXECUTORS = ("CoarseGrainedExecutorBackend", "YarnCoarseGrainedExecutorBackend", "KubernetesExecutorBackend")
 DAG, OPERATE = "orders__upgrade", "orders__operate"
 DAGS = (DAG, OPERATE, "orders__retire", "orders__revive", "streams__watch")

@@ -19,7 +19,6 @@ from airflow_stream_provider.spec.stream import load_spec
 from chaos import world as chaos
 from devstack.places import FILE, HDFS, KAFKA, Pair, Storage, remote_storage
 from tests.stories import world as stories
-from tests.stories.test_story import WORLDS
 
 ROOT = Path(__file__).parents[2]
 BROKERS, CONF = "127.0.0.1:9", {"spark.master": "local[1]"}
@@ -59,7 +58,7 @@ def test_every_long_target_finds_its_tests(target: str) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", stories.WORLDS)
 def test_the_world_of_every_story_is_laid_out_and_its_forms_take_what_the_story_says(name: str, tmp_path: Path) -> None:
     _, control, kind = name.split("+")
     dags = folder_of_dags(tmp_path)

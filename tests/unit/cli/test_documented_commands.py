@@ -100,7 +100,7 @@ def code_of(parser: argparse.ArgumentParser, words: list[str]) -> int:
 @pytest.mark.parametrize(
     ("name", "says", "code_when_changed"),
     [
-        ("validate", "1 file, 0 errors.", 1),
+        ("validate", "1 file, 0 errors, 1 warning.", 1),
         ("diff", "an upgrade would change nothing", 1),
         ("history", "started", 0),
     ],
