@@ -6,6 +6,7 @@ from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import QueryLag, Verdict
+from airflow_stream_provider.lifecycle.query_health import QueryState
 from airflow_stream_provider.planning.descent import family, origin
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -13,6 +14,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 BOUNDARIES = 10
 # A release that was brought back so often in the last hour does not stay up.
 BROUGHT_BACK = 3
+_FAILED = (QueryState.RETRYING.value, QueryState.LOST.value)
 HOUR = 3600.0
 
 
@@ -32,7 +34,11 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
     if held is not None and held.at > snapshot.at - patience:
         return ""
     judged = limits.ceilings.commit_age is not None
-    stuck = [query for query in report.queries if _stuck(query, report.at, patience) and (judged or _stopped(query))]
+    beat = snapshot.holder_heartbeat
+    # Between two tries a query is at its boundary: the holder can be asked.
+    failed = {query.name for query in (beat.queries if beat else ()) if query.health and query.health.state in _FAILED}
+    queries = [query for query in report.queries if query.query not in failed]
+    stuck = [query for query in queries if _stuck(query, report.at, patience) and (judged or _stopped(query))]
     if not stuck:
         return ""
     lasted = duration(min(query.commit_age or 0.0 for query in stuck))

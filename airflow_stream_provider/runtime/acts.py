@@ -338,7 +338,10 @@ class Acts:
         except StreamError as error:
             self.fail(str(error), error)
         else:
-            doubts = [query["doubt"] for query in rehearsal.get("queries", {}).values() if "doubt" in query]
+            known = self.rehearsal.get("queries", {}) if self.rehearsal else {}
+            found = rehearsal.get("queries", {})
+            # With a doubt of before, a person has let it go on.
+            doubts = [q["doubt"] for name, q in found.items() if "doubt" in q and "doubt" not in known.get(name, {})]
             if again and doubts:
                 # Nobody can be asked any more: it tries again until the request expires, and stays a standby.
                 self._heartbeat.say(" ".join(doubts))

@@ -17,7 +17,8 @@ from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamErr
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
-from airflow_stream_provider.runtime.spark_error import WHOLE_KEPT, failure_of
+from airflow_stream_provider.runtime.query_failures import LOSS
+from airflow_stream_provider.runtime.spark_error import WHOLE_KEPT, failure_of, message_of
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
@@ -31,7 +32,10 @@ log = logging.getLogger(__name__)
 
 
 class TooSlow(StreamError):
-    """A run did not end in the rehearsal's time; nothing has failed. `batches`: Spark's progress of those that did."""
+    """A run did not end in the rehearsal's time, or Kafka has lost what it reads; the release has not failed.
+
+    `batches`: Spark's progress of those that did end.
+    """
 
     def __init__(self, message: str, batches: Sequence[dict[str, Any]] = ()) -> None:
         super().__init__(message, next_step="Raise `upgrade.rehearse_seconds`, or give the standby more cores.")
@@ -99,6 +103,11 @@ class CloneRuns:
         except TooSlow:
             raise
         except Exception as error:
+            if any(sign in str(error) for sign in LOSS):
+                # Of what the holder has committed, so that it says nothing against the release.
+                raise TooSlow(
+                    f"Kafka does not show the records of its last batches: {message_of(error, 300)}"
+                ) from error
             raise _refused(
                 f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
             ) from error

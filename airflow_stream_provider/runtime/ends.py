@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_stream_provider.checkpoint import Seen, normal_form, recorded_form
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -77,9 +78,13 @@ def _changed(state: StreamState, mine: str) -> dict[str, float]:
         # One that is run again was named as changed when it was run first.
         if each.declared.get("again") or (each.previous is None and each.id != mine):
             continue
-        since = min((driver.announced for driver in state.of_deployment(each.id)), default=math.inf)
-        # A person writes a path as the script has it.
-        for name in locations(each.policy.changed_checkpoints, Change.CHECKPOINT):
+        up = (driver.announced for driver in state.of_deployment(each.id))
+        since = min(up, default=math.inf if each.id == mine else each.declared.seq)
+        try:
+            named = locations(each.policy.changed_checkpoints, Change.CHECKPOINT)
+        except SpecError:
+            continue  # what another version has written names none that this one knows
+        for name in named:  # a person writes a path as the script has it
             for place in (normal_form(name), recorded_form(name)):
                 found[place] = max(since, found.get(place, 0))
     return found

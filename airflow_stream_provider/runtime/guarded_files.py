@@ -110,11 +110,13 @@ class GuardedFiles:
 
     def _note(self, holder: Incarnation, queries: Sequence[Mapping[str, Any]]) -> None:
         self._noted = holder.id
+        known = dict(self._known)  # another thread may be looking at it
         for query in queries:
             whose = f"of the query {query.get('name')} of the stream {self._stream}"
             for key, what in (("checkpoint", "checkpoint"), ("target", "output")):
                 for place in _places(query.get(key)):
-                    self._known[place] = f"the {what} {whose}, which {holder.deployment} runs or ran last"
+                    known[place] = f"the {what} {whose}, which {holder.deployment} runs or ran last"
+        self._known = known
 
 
 def _places(location: Any) -> set[str]:

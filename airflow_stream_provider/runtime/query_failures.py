@@ -52,6 +52,7 @@ class QueryFailures:
     :param lost: the error that no restart cures.
     :param trouble: one line on the last failure, for people; empty while it runs.
     :param since: its first failure, or wait, after it last got on; None: it gets on.
+    :param run: of then, which cannot be the one that gets on; None: there was none.
     :param tried: how often it has failed since then.
     :param loses_since: since when it fails because Kafka shows records no more; None: it does not.
     :param loss: the last error that said so.
@@ -72,6 +73,7 @@ class QueryFailures:
     lost: Exception | None = None
     trouble: str = ""
     since: float | None = None
+    run: object = None
     tried: int = 0
     loses_since: float | None = None
     loss: Exception | None = None
@@ -90,6 +92,7 @@ class QueryFailures:
         self.count = self.total = self.waited = 0
         self.began_at = self.at_batch = batch
         self.gone, self.note, self.noted_at = False, "", 0.0
+        self.lost = self.loss = None
         self.gets_on()
 
     def gets_on(self) -> None:
@@ -106,10 +109,19 @@ class QueryFailures:
         """Its last commit is this one now."""
         self.proven = self.proven or _later(batch, self.began_at)
 
-    def fails(self, label: str, error: Exception, batch: int | None, now: float, planned: int | None = None) -> None:
+    def fails(
+        self,
+        label: str,
+        error: Exception,
+        batch: int | None,
+        now: float,
+        planned: int | None = None,
+        run: object = None,
+    ) -> None:
         """It has failed after this commit.
 
         :param planned: the batch that it was to run; default: none is planned.
+        :param run: which run has failed.
         """
         text = str(error)
         self.waited = 0
@@ -121,14 +133,15 @@ class QueryFailures:
         self.total += 1
         self.tried += 1
         self.since = now if self.since is None else self.since
-        self.failure, self.batch = failure_of(error), planned
+        self.failure, self.batch, self.run = failure_of(error), planned, run
         loses = isinstance(error, SteppedBack) or any(sign in text for sign in LOSS)
-        self.loses_since = (now if self.loses_since is None else self.loses_since) if loses else None
+        if loses and self.loses_since is None:
+            self.loses_since = now  # another error in between, as of a broker that comes and goes, cures nothing
         concurrent = any(sign in text for sign in CONCURRENT)
         attempts = CONCURRENT_ATTEMPTS if concurrent else ATTEMPTS
         given_up = self.count >= attempts and not self.proven
-        if self.loses_since is not None:
-            self.loss, self.gone = error, now - self.loses_since >= self.loss_seconds
+        if loses:
+            self.loss, self.gone = error, now - (self.loses_since or now) >= self.loss_seconds
         elif any(sign in text for sign in INCURABLE) or given_up:
             self.lost = error
         wait = back_off(self.count, at_once=concurrent)
@@ -139,14 +152,14 @@ class QueryFailures:
         )
         log.warning("The query %s failed (%s since its last commit): %s", label, self.count, message_of(error, 500))
 
-    def waits(self, label: str, error: Exception, now: float) -> None:
+    def waits(self, label: str, error: Exception, now: float, run: object = None) -> None:
         """It cannot run while the storage of its checkpoint, or the claim of that, is away.
 
         That says nothing against its release.
         """
         self.waited += 1
         self.since = now if self.since is None else self.since
-        self.failure, self.batch = failure_of(error), None
+        self.failure, self.batch, self.run = failure_of(error), None, run
         wait = min(AWAY_SECONDS, back_off(self.waited))
         self.retry_at = now + wait
         self.trouble = (

@@ -98,7 +98,7 @@ class QueryGroup:
             if said.batch is not None:
                 failures.prove(said.batch)
             # What it says of a run that has failed is older than the failure.
-            if failures.since is not None and not failures.retry_at and query.has_got_on:
+            if failures.since is not None and query.real is not failures.run and query.has_got_on:
                 failures.gets_on()
         now = time.monotonic()
         return tuple(
@@ -349,6 +349,11 @@ class QueryGroup:
         It never waits for a storage: a failure counts from one of the next looks on.
         """
         due, gone, live = [], [], self._gate.live()
+        # While another one runs, one that has lost records ends no driver: the next one would end of it, too.
+        one_runs = self._starts.proven or any(
+            query.real is not None and query.real.isActive and self._starts.failures_of(query).since is None
+            for query in live
+        )
         for query in live:
             failures = self._starts.failures_of(query)
             if query.real is None or query.real.isActive:
@@ -364,12 +369,12 @@ class QueryGroup:
                     continue
                 if failures.lost is not None:
                     return [], (_why(query, failures), failures.lost)
-                if failures.loss is not None and (failures.gone or (failures.loses and not self._starts.proven)):
+                if failures.loss is not None and (failures.gone or (failures.loses and not one_runs)):
                     gone.append((_why(query, failures), failures.loss))
                     continue
             if time.monotonic() >= failures.retry_at:
                 due.append(query)
-        if gone and (len(gone) == len(live) or not self._starts.proven):
+        if gone and (len(gone) == len(live) or not one_runs):
             return [], gone[0]
         return due, None
 

@@ -111,7 +111,7 @@ class QueryStarts:
             raise  # a person has to change something
         except (CheckpointAway, ControlUnavailable) as error:
             self._waiting.add(query.label)
-            self.failures_of(query).waits(query.label, error, time.monotonic())
+            self.failures_of(query).waits(query.label, error, time.monotonic(), query.real)
         else:
             self._waiting.discard(query.label)
 
@@ -153,7 +153,7 @@ class QueryStarts:
         except CheckpointBroken:
             raise
         except CheckpointAway as error:
-            self.failures_of(query).waits(query.label, error, time.monotonic())
+            self.failures_of(query).waits(query.label, error, time.monotonic(), query.real)
         except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
             self.note(query, error)
 
@@ -190,9 +190,9 @@ class QueryStarts:
         if run is not None and query.real is not run:
             return
         if away:  # which may be why it has failed
-            failures.waits(query.label, error, time.monotonic())
+            failures.waits(query.label, error, time.monotonic(), query.real)
         else:
-            failures.fails(query.label, error, batch, time.monotonic(), planned)
+            failures.fails(query.label, error, batch, time.monotonic(), planned, query.real)
 
     def _start(self, query: ManagedQuery) -> None:
         if self._seen is None:  # the script adds it while this driver asks what was seen

@@ -34,6 +34,7 @@ class Query:
 
     over = context_stopped = has_got_on = False
     writer_spec = WriterSpec()
+    begun_at: float | None = None
 
     def __init__(self, checkpoint: Path) -> None:
         self.label = "orders"

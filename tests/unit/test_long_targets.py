@@ -21,7 +21,7 @@ from devstack.places import FILE, HDFS, KAFKA, Pair, Storage, remote_storage
 from tests.stories import world as stories
 
 ROOT = Path(__file__).parents[2]
-BROKERS, CONF = "127.0.0.1:9", {"spark.master": "local[1]"}
+BROKERS, CONF = "127.0.0.1:9", {"spark.cores.max": "1"}
 TESTS = ("test-system", "test-chaos", "test-stores", "test-clusters", "test-compose")
 OTHERS = ("demo", "chaos", "simulate", "bench")
 URLS = {"hdfs": "hdfs://127.0.0.1:9/streams", "moto": "s3a://stack/streams", "s3proxy": "s3a://stack/streams"}

@@ -25,6 +25,7 @@ from airflow_stream_provider.lag.committed_offsets import (
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.targets import KnownOffsets
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import alter_topic, commit_group, create_topics
@@ -103,8 +104,10 @@ class Look:
         return pytest.approx((first + last) / 2, abs=(last - first) / 2 + off)
 
 
-def lag(client: KafkaClient, checkpoint: Checkpoint, **more: Any) -> QueryLag:
-    (found,) = measure(client, [CheckpointOffsets("q", str(checkpoint.path), **more)]).queries
+def lag(client: KafkaClient, checkpoint: Checkpoint, quiet_seconds: float | None = None, **more: Any) -> QueryLag:
+    offsets = CheckpointOffsets("q", str(checkpoint.path), **more)
+    known = KnownOffsets(offsets, QueryProgress("q", quiet_seconds=quiet_seconds), {})
+    (found,) = measure(client, [known]).queries
     return found
 
 
@@ -407,12 +410,13 @@ def test_the_verdict_is_rebuilt_from_the_commits(
     for minute in range(10):
         at = 600 + 30 * (10 - minute)
         checkpoint.commit({topic: {0: 1200 - at, 1: 1200 - at}}, now - at)
-    stopped = lag(client, checkpoint)
+    assert {p.verdict for p in lag(client, checkpoint).partitions} == {None}, "nobody knows whether it waits by design"
+    stopped = lag(client, checkpoint, quiet_seconds=1.0)
     assert {p.verdict for p in stopped.partitions} == {Verdict.STOP}
     assert stopped.verdict is GroupVerdict.ERR
     assert Alarm.COMMIT_AGE in stopped.alarms(Ceilings(commit_age=300))
     for batch in range(10):
         at = 30 * (10 - batch) - 20
         checkpoint.commit({topic: {0: 600 + 5 * batch, 1: 1200 - at}}, now - at)
-    slow, quick = lag(client, checkpoint).partitions
+    slow, quick = lag(client, checkpoint, quiet_seconds=1.0).partitions
     assert (slow.verdict, quick.verdict) == (Verdict.WARN, Verdict.OK)

@@ -40,7 +40,7 @@ def test_a_query_without_input_is_where_its_last_batch_was(spark: SparkSession, 
         managed: Any = SimpleNamespace(
             label="lines",
             checkpoint=str(tmp_path / "checkpoint"),
-            writer_spec=SimpleNamespace(sink="noop"),
+            writer_spec=SimpleNamespace(sink="noop", foreach_batch=None),
             real=query,
             over=False,
         )
@@ -216,6 +216,6 @@ def test_the_folder_of_a_table_is_the_one_that_the_catalog_says(spark: SparkSess
             spec = writer_spec_of(writer)
             spec.to_table, spec.target = True, table
             managed: Any = SimpleNamespace(writer=writer, writer_spec=spec)
-            assert target_folder(managed).removeprefix("file:") == found
+            assert target_folder(managed).removeprefix("file:").replace("///", "/") == found
     finally:
         spark.sql("DROP TABLE targeted")

@@ -89,7 +89,7 @@ def a_heartbeat_is_no_barrier(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TopicStore, "put_heartbeat", only_written)
 
 
-@MUTANTS.found_as("no-false-alarm", "legal", "whole-log")
+@MUTANTS.found_as("no-false-alarm", "no-surprise", "legal", "whole-log")
 def records_share_a_key(patch: pytest.MonkeyPatch) -> None:
     """Compaction keeps the last of those that were written for one number: a loser."""
     patch.setattr(topic_store, "record_key", lambda seq: f"{topic_index.RECORD}/{seq}/{'0' * 32}")

@@ -53,7 +53,8 @@ def test_the_alarm_stays_until_the_query_has_a_new_checkpoint(store: FilesStore)
         assert judged.health is Health.FAIL
         assert str(judged) == (
             "q: the topic t was deleted and made anew, so its offsets are those of other records, and some may have "
-            "been skipped; give it a new checkpoint or, once that is made good, remove topics.json from the stream's "
+            "been skipped; give it a new checkpoint, and a file sink a new folder, or, once that is made good, "
+            "remove topics.json from the stream's "
             "control folder, or the message `topics` from its control topic (docs/control.md)."
         )
         assert (found.records, found.complete) == (2, True), "the lag itself is well known"

@@ -40,6 +40,9 @@ OUT = QueryProgress(
     state_bytes=400,
     batches=(Batch(6, 99.0, 0.5, 4), Batch(7, 100.0, 0.5, 10)),
     failures=1,
+    rows_exact=True,
+    begun_at=90.0,
+    quiet_seconds=2.0,
     spark={"batchId": 7, "sources": [{"endOffset": {"orders": {"0": 10}}}]},
     health=QueryHealth("retrying", 5.0, 3, "ValueError: bad", batch=8, ranges=(OffsetRange("orders-0", "5", "9"),)),
 )

@@ -21,6 +21,7 @@ OF_ALL = Policy(
     changed_checkpoints=("/a", "/b"),
     offsets_group="group",
     adopts=True,
+    loss_seconds=6.5,
 )
 
 

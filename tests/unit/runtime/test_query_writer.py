@@ -117,7 +117,7 @@ def test_a_start_that_pyspark_would_refuse_is_refused_at_once(patched: Any) -> N
     ("method", "args", "kwargs", "spec"),
     [
         ("start", (), {}, WriterSpec(format="kafka", name="before")),
-        ("start", ("/out", "JSON", "Update", None, "q"), {}, WriterSpec("update", "json", "q", target="/out")),
+        ("start", ("/out", "JSON", "Update", None, "q"), {}, WriterSpec("update", "JSON", "q", target="/out")),
         ("start", (), {"path": "/out", "queryName": "q"}, WriterSpec(format="kafka", name="q", target="/out")),
         (
             "toTable",

@@ -204,7 +204,7 @@ def test_what_the_running_release_has_started_late_is_waited_for_and_may_come_la
     tmp_path: Path, cleaning: set[str]
 ) -> None:
     lines = SimpleNamespace(
-        label="lines", checkpoint=str(tmp_path), writer_spec=SimpleNamespace(trigger={}, options={})
+        label="lines", checkpoint=str(tmp_path), writer=None, writer_spec=SimpleNamespace(trigger={}, options={})
     )
     may_come: list[dict[str, str]] = []
     gate: Any = SimpleNamespace(
