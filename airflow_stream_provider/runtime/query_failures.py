@@ -135,13 +135,13 @@ class QueryFailures:
         self.since = now if self.since is None else self.since
         self.failure, self.batch, self.run = failure_of(error), planned, run
         loses = isinstance(error, SteppedBack) or any(sign in text for sign in LOSS)
-        if loses and self.loses_since is None:
-            self.loses_since = now  # another error in between, as of a broker that comes and goes, cures nothing
+        # Another error in between, as of a broker that comes and goes, cures nothing.
+        loses_since = now if self.loses_since is None else self.loses_since
         concurrent = any(sign in text for sign in CONCURRENT)
         attempts = CONCURRENT_ATTEMPTS if concurrent else ATTEMPTS
         given_up = self.count >= attempts and not self.proven
         if loses:
-            self.loss, self.gone = error, now - (self.loses_since or now) >= self.loss_seconds
+            self.loss, self.gone, self.loses_since = error, now - loses_since >= self.loss_seconds, loses_since
         elif any(sign in text for sign in INCURABLE) or given_up:
             self.lost = error
         wait = back_off(self.count, at_once=concurrent)

@@ -9,6 +9,8 @@ import pytest
 
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Ceilings, Verdict
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.query_health import QueryHealth
 from airflow_stream_provider.planning.hanging import crash_loops, hanging, needs_to_tell
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot
@@ -47,6 +49,17 @@ def test_nothing_is_committed_for_ten_boundaries_while_records_wait() -> None:
 )
 def test_what_may_be_something_else_is_none(query: dict[str, Any]) -> None:
     assert found(LagLimits(), **query) == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "hangs"), [("lost", False), ("retrying", False), ("waiting", True), ("running", True)]
+)
+def test_a_query_that_has_failed_is_at_its_boundary_and_does_not_hang(state: str, hangs: bool) -> None:
+    """Found by a review: the holder was fenced for it, and its other queries cut off inside a batch."""
+    said = report(partition(20, verdict=Verdict.STOP), commit_age=700.0, unread_for={TEN_MINUTES: True})
+    beat = Heartbeat(counter=1, queries=(QueryProgress("enrich", health=QueryHealth(state)),))
+    look = replace(snapshot(*RUNNING, at=NOW), lag=said, heartbeats={OLD: beat})
+    assert bool(hanging(look, LagLimits())) is hangs
 
 
 def test_a_limit_that_somebody_has_set_counts_instead() -> None:

@@ -263,7 +263,16 @@ def test_a_query_gets_on_when_its_new_run_says_something_and_not_by_what_the_old
     assert found.health is not None
     assert found.health.state == "retrying", "it waits for its next try"
     clock.now += 1.0
+    looks = []
+    start_real = query.start_real
+
+    def while_it_starts() -> None:
+        looks.extend(group.progress())
+        start_real()
+
+    query.start_real = while_it_starts  # type: ignore[method-assign]
     group.restart(tended(group)[0])
+    assert [look.health.state for look in looks if look.health] == ["retrying"], "its last run is the one that failed"
     (found,) = group.progress()
     assert found.health == QueryHealth()
 
@@ -483,3 +492,16 @@ def test_a_standby_checks_what_was_seen_and_says_what_it_has_found(
 
     monkeypatch.setattr(LocalFiles, "names", silent)
     group.check_seen({query.checkpoint: Seen("b", 7)})  # what does not answer is waited for by its query
+
+
+def test_another_error_in_between_does_not_begin_the_time_of_a_lost_record_anew() -> None:
+    """Found by a review: with a broker that comes and goes, a query was never lost."""
+    failures = QueryFailures(loss_seconds=300.0)
+    failures.begins(7)
+    for now, error in ((0.0, "KAFKA_DATA_LOSS"), (100.0, "no broker answers"), (299.0, "KAFKA_DATA_LOSS")):
+        failures.fails("out", Exception(error), 7, now)
+        assert not failures.gone
+    failures.fails("out", Exception("KAFKA_DATA_LOSS"), 7, 300.0)
+    assert failures.gone
+    failures.begins(8)
+    assert (failures.gone, failures.loss, failures.lost, failures.loses_since) == (False, None, None, None)
