@@ -263,7 +263,7 @@ def test_a_query_gets_on_when_its_new_run_says_something_and_not_by_what_the_old
     assert found.health is not None
     assert found.health.state == "retrying", "it waits for its next try"
     clock.now += 1.0
-    looks = []
+    looks: list[Any] = []
     start_real = query.start_real
 
     def while_it_starts() -> None:
