@@ -184,6 +184,7 @@ def test_a_look_that_was_killed_in_the_middle_is_made_up_for_by_the_next(tmp_pat
         "for _ in range(5):\n"
         "    if not (child := os.fork()):\n"
         "        print(os.getpid(), flush=True)\n"
+        "        os.dup2(2, 1)\n"  # what a look logs is no number
         "        while True: look_at_all([Watched(StreamSpec.model_validate(spec)) for spec in specs], {}, {})\n"
         "    os.waitpid(child, 0)"
     )
