@@ -254,7 +254,7 @@ def _times_slower(new: Pace, old: Pace) -> float | None:
     ]
     each = [old.rows_per_second / new.rows_per_second] if _rows_known(new, old) else []
     # As people are shown it: what is twice as slow must not count as more by the sum of rounded seconds.
-    return _rounded(min(new.batch_seconds / old.batch_seconds, *each, *both))
+    return _rounded(min([new.batch_seconds / old.batch_seconds, *each, *both]))
 
 
 def _rows_known(new: Pace, old: Pace) -> bool:
@@ -277,14 +277,14 @@ def _speed(new: Pace, old: Pace, slower: float | None) -> tuple[Compared, str]:
     capacity, usual_rate, arriving = new.capacity, old.rows_per_second, old.arriving
     assert capacity is not None, "both have read rows"
     assert usual_rate is not None, "both have read rows"
+    if new.cold:
+        return Compared.PASS, f"{says}; but only the first batch of a query was seen, which is always slow."
     if not _rows_known(new, old):
         return Compared.INCONCLUSIVE, f"{says}, by the time of its batches alone: {UNCOUNTED}."
     if arriving is not None:
         says += f": it processes {_number(capacity)} rows a second, and {_number(arriving)} come in"
         if capacity >= SPARE * arriving:
             return Compared.PASS, f"{says}, which is fast enough."
-    if new.cold:
-        return Compared.PASS, f"{says}; but only the first batch of a query was seen, which is always slow."
     if arriving is None:
         return Compared.INCONCLUSIVE, f"{says}, and how many rows come in is not known."
     if capacity >= arriving:

@@ -163,6 +163,17 @@ def test_rows_that_spark_counts_once_for_each_action_are_not_compared() -> None:
     assert one(standby(rows=1000), holder(rows=30_000, rows_exact=False)).verdict is Compared.PASS, "too few rows?"
 
 
+@pytest.mark.parametrize("exact", [(True, False), (False, True), (False, False)])
+def test_rows_that_are_not_known_and_no_batch_in_common_are_compared_by_time(exact: tuple[bool, bool]) -> None:
+    """Found by a reader: each first upgrade beside a driver of an earlier version failed in `judge` and in the soak."""
+    new, old = (Heartbeat(queries=(holder(rows_exact=known),)) for known in exact)
+    found = compare(running(new), running(old)).queries["a"]
+    assert (found.verdict, found.slower) == (Compared.PASS, 1.0)
+    summary = {**standby(), "rows_exact": exact[0]}
+    del summary["again"]
+    assert one(summary, holder(rows_exact=exact[1])).verdict is Compared.PASS
+
+
 def test_a_rehearsal_whose_time_was_over_asks_a_person() -> None:
     found = one({**standby(), "doubt": "Only 1 of 3 batches of a ran within 180 s."}, holder())
     assert (found.verdict, found.sentence) == (Compared.INCONCLUSIVE, "a: Only 1 of 3 batches of a ran within 180 s.")
