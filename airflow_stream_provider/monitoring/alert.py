@@ -118,6 +118,8 @@ class Alert:
             return self._lag_subject
         if self.open or self.kind == IncidentKind.UPGRADE:
             return f"{self.stream}: {' '.join(self.reasons)}"
+        if self.kind == IncidentKind.FINISHED:
+            return f"{self.stream}: somebody has stopped or started it since its script ended"
         what = f"The watch of {self.stream} works" if self.kind == IncidentKind.WATCH else f"{self.stream} is well"
         return f"{what} again"
 

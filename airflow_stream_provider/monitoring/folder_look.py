@@ -158,7 +158,7 @@ class _Look:
         if down.health is not Health.FAIL and (alive.get(holder) is not False or holder not in snapshot.heartbeats):
             return down
         why = down.description or f"Its driver {holder} is lost."
-        return Symptom(Health.FAIL, f"{why} The watch asks its revive DAG to bring it back.")
+        return Symptom(Health.FAIL, f"{why} Its revive DAG brings it back, unless its YAML is gone.")
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether nobody runs a stream, and it has no incident of its own for that yet."""

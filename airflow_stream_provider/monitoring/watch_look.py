@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lifecycle.query_health import QueryState
 from airflow_stream_provider.monitoring.health import symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, last_queries, queries_of
@@ -38,8 +39,10 @@ def found_symptoms(
     known = 0 if news else snapshot.state.illegal_count
     judgement = judge_lag(snapshot, lag.report, limits, lag.problem) if lag else None
     found = symptoms(snapshot, judgement, silent, for_at_least, known)
-    # Who knows of one ill query is told again of the next one.
-    worse = bool(_ill(snapshot).items() - (before.ill if before else {}).items())
+    # Who knows of one ill query is told again of the next one, and of one that is lost.
+    told = before.ill if before else {}
+    lost = QueryState.LOST.value
+    worse = any(name not in told or (now == lost != told[name]) for name, now in _ill(snapshot).items())
     return found | {IncidentKind.QUERY: replace(found[IncidentKind.QUERY], worse=worse)}
 
 
@@ -87,7 +90,8 @@ def sample_of(
         incidents=update_incidents(snapshot.stream, before.incidents if before else {}, told, snapshot.at),
         illegal=snapshot.state.illegal_count,
         illegal_at=_illegal_at(snapshot, before),
-        ill=_ill(snapshot),
+        # What is not known now is what it was: nobody is told of the same query again.
+        ill=_ill(snapshot) or (before.ill if before and judge_queries(snapshot).health is Health.UNKNOWN else {}),
         counters=counters,
         since={name: snapshot.at if at is None else at for name, at in since.items()},
         moved={name: at for name, at in moved.items() if at is not None},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,8 @@ def test_the_message_about_another_kind_says_what_and_since_when() -> None:
     ]
     over = Alert("orders", IncidentKind.DOWN, "orders-down-1", False, 0.0, 90.0, ("Nobody runs it.",))
     assert over.subject == "orders is well again"
+    settled = replace(over, kind="finished")
+    assert settled.subject == "orders: somebody has stopped or started it since its script ended"
     assert over.text.splitlines()[0] == "It is over, after 1 min 30 s: Nobody runs it."
 
 

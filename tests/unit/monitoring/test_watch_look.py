@@ -104,6 +104,21 @@ def test_losses_of_a_query_are_kept_through_looks_that_cannot_measure() -> None:
     assert (first.queries, first.earlier["enrich"].lost_ever) == ({}, 2)
 
 
+def test_nobody_is_told_of_one_ill_query_again_though_a_look_in_between_could_not_say() -> None:
+    """Found by a reader: a heartbeat that was not read, or a change of holder, paged everybody once more."""
+    ill = Heartbeat(counter=6, queries=(QueryProgress("a", batch=1, health=QueryHealth("retrying", 90.0, 6, "x")),))
+    waits = QueryHealth("waiting", 95.0, 6, "x")
+    known: LagSample | None = None
+    beats = (ill, None, ill, replace(ill, queries=(replace(ill.queries[0], health=waits),)))
+    for number, beat in enumerate(beats):
+        found = replace(snapshot(*RUNNING, at=1000.0 + 60 * number), heartbeats={OLD: beat} if beat else {})
+        known = judged(found, None, known)
+    assert known is not None
+    incident = known.incidents["query"].incident
+    assert incident is not None
+    assert incident.stage == 0
+
+
 def test_who_knows_of_one_ill_query_is_told_again_of_the_next_one() -> None:
     def look(before: LagSample | None, *ill: str) -> LagSample:
         health = {name: QueryHealth("retrying", 90.0, 6, "x") if name in ill else QueryHealth() for name in "ab"}
