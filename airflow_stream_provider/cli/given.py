@@ -22,7 +22,7 @@ def read_connections() -> None:
 
 
 def given_by() -> str:
-    """Return who gives this command, such as ``anna@edge1``; by sudo, whoever has called that.
+    """Return who gives this command, such as ``anna@edge1``; by sudo, the person who has called that.
 
     Not LOGNAME or USER: sudo and containers set them to Airflow's user, and everybody as he likes.
     """

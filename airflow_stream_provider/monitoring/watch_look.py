@@ -39,7 +39,7 @@ def found_symptoms(
     known = 0 if news else snapshot.state.illegal_count
     judgement = judge_lag(snapshot, lag.report, limits, lag.problem) if lag else None
     found = symptoms(snapshot, judgement, silent, for_at_least, known)
-    # Who knows of one ill query is told again of the next one, and of one that is lost.
+    # People who know of one ill query are told again of the next one, and of one that is lost.
     told = before.ill if before else {}
     lost = QueryState.LOST.value
     worse = any(name not in told or (now == lost != told[name]) for name, now in _ill(snapshot).items())

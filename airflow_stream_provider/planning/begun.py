@@ -11,7 +11,7 @@ from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.lifecycle.rules import beside_a_follower
 from airflow_stream_provider.lifecycle.state import Deployment, StreamState
 
-# For which whoever has stopped a stream to start it again has time between two of his records.
+# The time between two records that a run has which stops a stream to start it again.
 RESTART_SECONDS = 120.0
 # For which a release that was declared since comes up and is appointed by its own run, before the watch starts another:
 # as long as such a task waits.
@@ -24,7 +24,7 @@ FOLLOW_FIRST = (
 
 
 def seen_to(state: StreamState, now: float) -> bool:
-    """Return whether people are not told yet that nobody holds: whoever has begun something goes on with it."""
+    """Return whether people are not told yet that nobody holds: a run or command that has begun something goes on."""
     if state.job is not None:
         return not state.job.doubt and now < state.job.expires
     return _is_fresh(state, now) or _comes_by_itself(state, now, TELL_SECONDS)

@@ -1,10 +1,27 @@
-"""How a stream that a test has run by hand ends, and what is shown of it."""
+"""A stream that a test runs by hand: one that reads Kafka, how it ends, and what is shown of it."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from devstack.drivers import HandRunStream, wait_for
+from devstack.drivers import HandRunStream, hand_run_stream, wait_for
+from devstack.jars import fetch, spark_connector
+from devstack.spark import bundled_spark
 from tests.support.orders_files import Orders
+
+
+@contextlib.contextmanager
+def reads_kafka(folder: Path, control: ControlRoot | None = None) -> Iterator[HandRunStream]:
+    """Yield a stream whose drivers have Spark's connector, as with `--packages`: known to its own class loader only."""
+    with hand_run_stream(folder, control) as found:
+        jars = fetch(spark_connector(bundled_spark()))
+        found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        yield found
+    show(found)
 
 
 def hand_over_and_back(stream: HandRunStream, orders: Orders, holder: str, deployment: str) -> None:

@@ -14,11 +14,10 @@ from kafka.structs import OffsetAndMetadata
 
 from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from devstack.drivers import HandRunStream, hand_run_stream, wait_for
-from devstack.jars import fetch, spark_connector
+from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from devstack.spark import bundled_spark
+from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[3] / "devstack" / "app_orders_kafka.py"
 GROUP = "orders-stream"
@@ -34,10 +33,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with hand_run_stream(tmp_path) as found:
-        # As with --packages: the client's classes are known to Spark's own class loader only.
-        jars = fetch(spark_connector(bundled_spark()))
-        found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+    with reads_kafka(tmp_path) as found:
         yield found
 
 

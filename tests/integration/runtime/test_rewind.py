@@ -15,13 +15,12 @@ from airflow_stream_provider.checkpoint import boundary, read
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.logs import LogEnds, kafka_offsets, read_offsets
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from devstack.drivers import HandRunStream, SubmittedDriver, hand_run_stream, wait_for
-from devstack.jars import fetch, spark_connector
+from devstack.drivers import HandRunStream, SubmittedDriver, wait_for
+from devstack.jars import fetch
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
 from devstack.places import Storage, open_storage
-from devstack.spark import bundled_spark
-from tests.support.hand_run import show
+from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[2] / "support" / "app_lines_kafka.py"
 PARTITIONS = 2
@@ -70,11 +69,8 @@ class Orders:
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with hand_run_stream(tmp_path) as found:
-        jars = fetch(spark_connector(bundled_spark()))
-        found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+    with reads_kafka(tmp_path) as found:
         yield found
-    show(found)
 
 
 @pytest.fixture

@@ -12,12 +12,10 @@ from kafka import KafkaProducer
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.planning.comparison import Compared, compare, rehearsed, running
-from devstack.drivers import HandRunStream, hand_run_stream, wait_for
-from devstack.jars import fetch, spark_connector
+from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from devstack.spark import bundled_spark
-from tests.support.hand_run import show
+from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_actions.py"
 
@@ -31,11 +29,8 @@ def kafka(tmp_path: Path) -> Iterator[KafkaCluster]:
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with hand_run_stream(tmp_path) as found:
-        jars = fetch(spark_connector(bundled_spark()))
-        found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+    with reads_kafka(tmp_path) as found:
         yield found
-    show(found)
 
 
 @pytest.fixture

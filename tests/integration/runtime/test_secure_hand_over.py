@@ -17,12 +17,10 @@ from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.runtime.driver_control import PROPERTIES
 from devstack.certificates import Certificates
-from devstack.drivers import HandRunStream, SubmittedDriver, hand_run_stream, wait_for
-from devstack.jars import fetch, spark_connector
+from devstack.drivers import HandRunStream, SubmittedDriver, wait_for
 from devstack.kafka_cluster import USERS, KafkaCluster
 from devstack.kafka_tools import KafkaTools
-from devstack.spark import bundled_spark
-from tests.support.hand_run import end, show
+from tests.support.hand_run import end, reads_kafka
 from tests.support.jvm_drivers import Driver
 from tests.support.orders_files import Orders
 
@@ -62,11 +60,8 @@ def stream(tmp_path: Path, kafka: KafkaCluster, certificates: Certificates) -> I
     }
     prefix = f"streams.{next(_numbers)}"
     root = TopicRoot(f"kafka://kafka_control/{prefix}", "kafka_control", connection, prefix)
-    with hand_run_stream(tmp_path / "run", root) as found:
-        jars = fetch(spark_connector(bundled_spark()))
-        found.spark_conf["spark.jars"] = ",".join(map(str, sorted(jars.glob("*.jar"))))
+    with reads_kafka(tmp_path / "run", root) as found:
         yield found
-    show(found)
     root.close()
 
 
