@@ -27,7 +27,15 @@ from tests.support.story import HANDED_OVER, NEW, RUNNING, write
 ROOT = Path(__file__).parents[3]
 USERS = "admin:admin,anna:viewer,bert:viewer"
 DAG_FILE = "from airflow_stream_provider import stream_dags\n\nglobals().update(stream_dags('{0}', prefix='{0}.'))\n"
-YAML = 'name: orders\napplication: apps/orders.py\nversion: "2"\ncluster: spark_here\ncontrol: {}\n'
+# Nothing runs here: a watch that looks by itself would fence and bring back what the tests read.
+YAML = """\
+name: orders
+application: apps/orders.py
+version: "2"
+cluster: spark_here
+control: {}
+watch: {{schedule: null}}
+"""
 PATHS = ("streams/", "streams/stream?dag_id=anna.orders__operate", "streams/page.css")
 TIMEOUT = 300.0
 LOADS = 10
@@ -153,10 +161,10 @@ def test_page_command_and_form_have_one_answer(site: Site, team: str) -> None:
 @needs_chromium("the forms of NAME__operate and NAME__upgrade")
 def test_a_form_is_submitted_with_the_mouse(site: Site) -> None:
     """Its button stayed grey; and a fence by the form went by a person's word, so that the cluster was not asked."""
-    api, operate = site.airflow.api, "anna.orders__operate"
+    api, operate = site.airflow.api, "bert.orders__operate"
     with person_at(site.airflow) as person:
         # As far as the button: nothing runs here that could be upgraded.
-        button = person.open_form("anna.orders__upgrade")
+        button = person.open_form("bert.orders__upgrade")
         person.fill_in({"version": "3"})
         expect(button).to_be_enabled(timeout=MILLISECONDS)
         fence = person.trigger(operate, operation="fence", reason="it hangs")
