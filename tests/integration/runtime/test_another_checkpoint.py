@@ -4,6 +4,7 @@ yesterday. Nothing begins anew, and people are told; on a mounted folder and on 
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,15 +39,11 @@ class Folder:
         else:
             assert self._client.delete(str(self.path), recursive=True)
 
-    def rests(self) -> bool:
-        """Whether each batch that is planned is committed."""
-        planned, committed = ({name for name in self._names(log) if name.isdigit()} for log in ("offsets", "commits"))
-        return planned == committed
-
-    def _names(self, log: str) -> list[str]:
-        if self._client is None:
-            return [path.name for path in (self.path / log).iterdir()]
-        return list(self._client.list(str(self.path / log)))
+    def last_planned(self) -> int:
+        """Return the number of the last batch that is planned."""
+        log = self.path / "offsets"
+        names = os.listdir(log) if self._client is None else self._client.list(str(log))
+        return max(int(name) for name in names if name.isdigit())
 
     def keep(self) -> None:
         """Copy it, as a back-up does."""
@@ -103,6 +100,13 @@ def arrive(orders: Orders) -> None:
     wait_for("the orders to come out", lambda: len(orders.delivered()) == orders.written)
 
 
+def rests(stream: HandRunStream, folder: Folder) -> bool:
+    """Whether the holder has told of the last batch that it has planned: nothing of its commit is still written."""
+    beat = stream.log.heartbeat(str(stream.state.holder))
+    query = beat.query("counts") if beat else None
+    return query is not None and query.batch == folder.last_planned()
+
+
 def ends_as_failed(stream: HandRunStream, driver: SubmittedDriver) -> str:
     """Wait until a driver has ended as failed; return the reason."""
     assert driver.exit_code() == 50, driver.log()[-2000:]
@@ -157,7 +161,7 @@ def test_a_checkpoint_that_is_put_back_from_yesterday(stream: HandRunStream, ord
     for _ in range(2):
         arrive(orders)
     # Under a driver that holds, and waits for data: it is the new release that sees it.
-    wait_for("the last commit", folder.rests)
+    wait_for("the last commit", lambda: rests(stream, folder))
     folder.put_back()
     refused = deploy(stream, orders, folder, "orders-3")
     assert NOT_THE_ONE in ends_as_failed(stream, refused)
