@@ -33,5 +33,6 @@ with open(f"{root}/seen by {me}", "a") as seen:
         last = lines.lastProgress
         assert last["sources"][0]["endOffset"] is not None
         assert [query.recentProgress[-1]["sources"][0]["numInputRows"] for query in spark.streams.active]
-        print(last["batchId"], lines.status["message"], file=seen, flush=True)
+        message = lines.status["message"].partition("\n")[0]  # of a run that has failed it is a whole trace
+        print(last["batchId"], message, file=seen, flush=True)
         time.sleep(0.2)
