@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.runtime.ends import HOLDERS
 from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
-from tests.support.simulation.data import LISTING_SECONDS
+from tests.support.simulation.data import ID, LISTING_SECONDS
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER
 from tests.support.simulation.watching import Runs
@@ -168,6 +170,31 @@ def slow_checkpoint(sim: Simulation) -> Heal | None:
     return sim.nothing
 
 
+def checkpoint_replaced(sim: Simulation) -> Heal | None:
+    """The checkpoint is moved away: nothing, an older copy or another one is there until a person puts it back.
+
+    The copy is older than what the last driver that has committed could still tell: nobody can see less than that.
+    """
+    world, data, state = sim.world, sim.world.data, sim.oracle.state
+    if data is None or data.copy is not None or not data.committed:
+        return None
+    wrote = data.batches[data.committed - 1].runs[-1].driver
+    held = sorted((each for each in state.incarnations.values() if each.epoch), key=lambda each: -each.epoch)[:HOLDERS]
+    told = data.told_by(wrote)
+    if told < 2 or wrote.incarnation in world.torn_beats or wrote.incarnation not in {each.id for each in held}:
+        return None
+    older = sim.rng.randrange(told - 1)
+    data.copy = sim.rng.choice((Seen(), Seen(ID, older), Seen("query-2", sim.rng.randrange(data.committed))))
+    for driver in world.drivers.values():  # what runs there finds its files no more, and is tried again
+        if driver.queries.started and not driver.mishap:
+            driver.mishap = "curable"
+
+    def heal() -> None:
+        data.copy = None
+
+    return heal
+
+
 def _everywhere(name: str, value: object, well: object) -> Callable[[Simulation], Heal | None]:
     def befall(sim: Simulation) -> Heal | None:
         if getattr(sim.world, name) != well:
@@ -198,6 +225,8 @@ def torn_heartbeat(sim: Simulation) -> Heal | None:
     data = None if driver is None else store.heartbeat(driver.incarnation)
     if driver is None or data is None:
         return None
+    if sim.world.data is not None and sim.world.data.copy is not None:
+        return None  # two at once: then nobody may know what the checkpoint has shown
     store.put_heartbeat(driver.incarnation, data[: len(data) // 2])
     sim.world.torn_beats.add(driver.incarnation)
     return sim.nothing
@@ -297,6 +326,7 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "store full": _everywhere("store_full", True, False),
     "store slow": _everywhere("store_slow", 0.7, 0.0),
     "checkpoint away": _everywhere("checkpoint_down", True, False),
+    "checkpoint replaced": checkpoint_replaced,
     "cluster away": _everywhere("cluster_down", True, False),
     **{name: _at_write(fault) for fault, name in AT_WRITE.items()},
     "torn heartbeat": torn_heartbeat,
