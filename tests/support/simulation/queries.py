@@ -71,8 +71,9 @@ class Queries:
             return ()
         # When it was committed matters to nobody here, but that this driver knows it.
         seconds, at = (None, "") if self.batch is None else (1.0, "1970-01-01T00:00:00.000Z")
-        known = {"id": "" if self.batch is None else ID, "batch": self.batch}
-        return (QueryProgress(self.label, CHECKPOINT, batch_seconds=seconds, triggered_at=at, **known),)
+        id = "" if self.batch is None else ID
+        known = QueryProgress(self.label, CHECKPOINT, id=id, batch=self.batch, batch_seconds=seconds, triggered_at=at)
+        return (known,)
 
     def ended(self) -> dict[str, QueryEnd]:
         # As the checkpoint says: a query that was started again has its last commit from before.
