@@ -61,7 +61,8 @@ def given_up(left: Sequence[StreamSpec], watch: str, told: Collection[str] = ())
     watched on.
 
     :param watch: id of the DAG that asks.
-    :param told: the streams that the watch could not look at as it should, so that people were told.
+    :param told: the streams, and the URLs of control roots, that the watch could not look at as it should, as people
+        were told.
     """
     from airflow_stream_provider.lag.guarded_reads import GuardedReads
     from airflow_stream_provider.monitoring.root_reads import opened
@@ -82,7 +83,7 @@ def _is_given_up(spec: StreamSpec, watch: str, root: ControlRoot | StreamError, 
         raise root
     hook = StreamHook(spec.name, spec.control, spec.cluster)
     if not hook.exists():
-        return spec.name in told or spec.name not in root.seen()
+        return spec.name in told or spec.control in told or spec.name not in root.seen()
     if hook.control_log.refresh().phase in RESTING:
         return True
     sample = last(hook.samples)

@@ -60,8 +60,8 @@ class WatchStreamsOperator(BaseOperator):
 
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
     which the watch keeps in XCom; so is one that no file describes any more, until it was stopped, has finished, or
-    another watch looks at it, or people know that its control log has gone, too. When the look itself fails, everybody is told whom a stream of the last good look names,
-    once, and once that it works again.
+    another watch looks at it, or people know that its control log has gone, too. When the look itself fails, everybody
+    is told whom a stream of the last good look names, once, and once that it works again.
 
     Skipped when another look waits already, but never twice in a row; when it was cleared, as another look has been
     since; and in a backfill.
@@ -167,12 +167,12 @@ class _Look:
         return self._with_moved(folder)
 
     def _told_of(self) -> set[str]:
-        """Return the streams of which people know that the watch cannot look at them as it should."""
+        """Return the streams, and the control roots, that the watch cannot look at as it should, as people know."""
         from airflow_stream_provider.monitoring.folder_memory import FolderMemory
         from airflow_stream_provider.monitoring.incidents import IncidentKind
 
         open_now = FolderMemory.from_json(self.memory.streams).open_incidents()
-        return {name for kind, name in open_now if kind is IncidentKind.WATCH}
+        return {name for kind, name in open_now if kind in (IncidentKind.WATCH, IncidentKind.CONTROL)}
 
     def _with_moved(self, folder: WatchedFolder) -> WatchedFolder:
         """Return the folder with a problem for each stream that has moved to another control root in silence."""
