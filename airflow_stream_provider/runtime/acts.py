@@ -156,12 +156,15 @@ class Acts:
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
-        self._queries.check_seen(self._control.seen())
+        self._check_seen()
         why = self._freshness.why_again()
         if why:
             log.warning("Rehearsing again before the hand-over: %s", why)
             self._rehearse(state, again=why)
             self._heartbeat.phase = DriverPhase.STANDBY
+
+    def _check_seen(self) -> None:
+        self._queries.check_seen(self._control.seen())
 
     def _still_fits(self, state: StreamState) -> bool:
         """Whether this driver may follow the last holder, which may be another one than it has rehearsed against.
@@ -322,8 +325,8 @@ class Acts:
             if rewind is not None and not state.has_held(self._control.deployment):
                 self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
-            rehearsal = self._run_rehearsal(former, say=self._heartbeat.say)
-            self._queries.check_seen(self._control.seen())
+            rehearsal = self._run_rehearsal(former, check=self._check_seen, say=self._heartbeat.say)
+            self._check_seen()
         except StreamError as error:
             self.fail(str(error), error)
         else:

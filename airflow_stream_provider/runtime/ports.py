@@ -201,10 +201,14 @@ class Process(Protocol):
 class Rehearse(Protocol):
     """Rehearses all queries on clones of their checkpoints; `rehearsal.Rehearsal` in a driver."""
 
-    def __call__(self, former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> Mapping[str, Any]:
+    def __call__(
+        self, former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], say: Callable[[str], None]
+    ) -> Mapping[str, Any]:
         """Return the summary that the `standby` record and the heartbeat carry.
 
         :param former: the queries of the release that runs or ran last, from its `standby` record.
+        :param check: raises StreamError if a checkpoint is not the one that the stream has run on. It is called before
+            anything is made of the checkpoints: of another one, all that differs is a consequence.
         :param say: takes one line for the heartbeat.
         :raises StreamError: this release cannot take over.
         """

@@ -88,10 +88,13 @@ class Rehearsal:
         # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
         self._batches = max(policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
 
-    def run(self, former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> dict[str, Any]:
+    def run(
+        self, former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], say: Callable[[str], None]
+    ) -> dict[str, Any]:
         """Rehearse every query and return a summary by query name.
 
         :param former: the queries of the release that runs or ran last, from its `standby` record.
+        :param check: raises if a checkpoint is not the one that the stream has run on.
         :param say: takes one line for the heartbeat.
         :raises CheckpointError: a checkpoint cannot be used, or belongs to another stream.
         :raises RehearsalRefused: this release cannot take over, by the comparison or by an error of Spark, or runs a
@@ -111,6 +114,7 @@ class Rehearsal:
             checkpoints.check_whole(query.checkpoint)
             self._sweep(query)
             ask_clusters(query)
+        check()
         started = time.monotonic()
         self._queries = [describe(query) for query in queries]
         self._seen = surroundings(queries, self._queries)

@@ -18,5 +18,6 @@ records = (
     .selectExpr("CAST(value AS STRING) AS id")
 )
 writer = records.writeStream.queryName("lines").format(more[0] if more else "json")
+writer = writer.option("rowTag", "line")  # without which Spark writes no XML
 writer.option("checkpointLocation", checkpoint).trigger(processingTime="500 milliseconds").start(target)
 spark.streams.awaitAnyTermination()

@@ -292,7 +292,9 @@ class FakeDriver:
             raise self.refusal
         return self.changed
 
-    def _rehearse(self, former: Sequence[Any], *, say: Callable[[str], None]) -> Mapping[str, Any]:
+    def _rehearse(
+        self, former: Sequence[Any], *, check: Callable[[], None], say: Callable[[str], None]
+    ) -> Mapping[str, Any]:
         self.did.append("rehearse")
         self.rehearsed.append(former)
         if self.refusal is not None:

@@ -232,7 +232,9 @@ def main() -> None:
         os._exit(1)
     queries = Queries(script["QUERIES"], Path(options.data), behaviour)
 
-    def rehearse(former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> dict[str, Any]:
+    def rehearse(
+        former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], say: Callable[[str], None]
+    ) -> dict[str, Any]:
         if behaviour == "refuse":
             raise RehearsalRefused("Spark refuses the plan.")
         if behaviour == "slow":

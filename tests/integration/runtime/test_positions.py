@@ -134,11 +134,12 @@ def test_a_file_sink_on_a_new_checkpoint_is_refused_and_in_a_new_folder_it_reads
     one = stream.standby("orders-1")
     stream.hand_over(one)
     wait_for("the first records", lambda: len(delivered(target)) == 200)
-    last = boundary(a).commit
 
     begins = json.dumps({"orders": {"0": 90, "1": 110}})
     send(brokers, range(200, 220))
     wait_for("all of them", lambda: len(delivered(target)) == 220)
+    # The sink's log has a batch before the checkpoint has its commit.
+    wait_for("the commit", lambda: read(a).committed == {"orders": {0: 110, 1: 110}})
     last = boundary(a).commit
     stream.deploy("orders-2", APP, brokers.servers, begins, b, str(target), changed_checkpoints=[a, b])
     reason = refused(stream, "orders-2")

@@ -81,7 +81,8 @@ def test_rows_are_offsets_though_a_function_reads_them_three_times(
     assert rows == {id: ends[id] - ends[id - 1] for id in rows}
 
     stream.deploy("orders-2", APP, kafka.servers, str(checkpoint), rehearse_batches=2)
-    summary = stream.state.incarnations[stream.standby("orders-2")].rehearsal["queries"]
+    two = stream.standby("orders-2")
+    summary = stream.state.incarnations[two].rehearsal["queries"]
     assert summary["actions"]["rows_exact"]
     compared = compare(rehearsed(summary), running(stream.log.heartbeat(holder))).queries["actions"]
     print(compared.to_json())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime import rehearsal as module
 from airflow_stream_provider.runtime import rehearsing
@@ -81,7 +81,7 @@ def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
     made = Noted(gate, Policy.from_json(policy), "orders-1.0000000a", process, others)
-    summary = made.run([], say=lambda message: None)
+    summary = made.run([], check=lambda: None, say=lambda message: None)
     return made.did, summary
 
 
@@ -216,7 +216,7 @@ def test_what_the_running_release_has_started_late_is_waited_for_and_may_come_la
     former = [{"name": name, "checkpoint": f"/data/{name}"} for name in ("late", "dropped")]
     assert made.to_come(former) == "waiting for the script to start late, as the running release did late"
     assert made.to_come(former[1:]) == ""
-    made.run(former, say=lambda message: None)
+    made.run(former, check=lambda: None, say=lambda message: None)
     assert may_come == [{"/data/late": "late"}]
 
 
@@ -232,10 +232,10 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
     former = [{"name": "lines", "checkpoint": "hdfs://nn/lines"}]
     says = r"on file: .* instead of hdfs://nn .* Put the former URL back"
     with pytest.raises(RehearsalRefused, match=says):
-        made.run(former, say=lambda message: None)
+        made.run(former, check=lambda: None, say=lambda message: None)
     assert asked == made.did == []
     # Another driver has held since it was rehearsed.
-    made.run([], say=lambda message: None)
+    made.run([], check=lambda: None, say=lambda message: None)
     with pytest.raises(RehearsalRefused, match=says):
         made.compare(former)
 
@@ -276,3 +276,30 @@ def test_only_its_own_word_accepts_that_a_sink_drops_batches(
     entries = tuple(f"file://{tmp_path}/lines{what}" for what in named)
     _, summary = rehearsed(tmp_path, ["lines"], changed_checkpoints=entries)
     assert (asked, summary["notes"]) == ([accepted], ["remembered", *notes])
+
+
+def test_a_checkpoint_that_is_another_one_is_told_before_what_its_sink_remembers(
+    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found on HDFS: a removed checkpoint was refused for the file sink's log, with the advice to take a new folder."""
+    query = SimpleNamespace(
+        label="lines", checkpoint=str(tmp_path), writer=None, writer_spec=SimpleNamespace(trigger={}, options={})
+    )
+    gate: Any = SimpleNamespace(all_known=lambda: [query], may_come_late=lambda late: None)
+    process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
+    nobody: Any = None
+    made = Noted(gate, Policy(), "orders-1.0000000a", process, nobody)
+    remembers = RehearsalRefused("The log of the sink is ahead.")
+
+    def refuses(*facts: Any) -> None:
+        raise remembers
+
+    def another() -> None:
+        raise CheckpointBroken("It is not the one that the stream has run on.")
+
+    monkeypatch.setattr(module, "check_remembered", refuses)
+    with pytest.raises(RehearsalRefused, match="ahead"):
+        made.run([], check=lambda: None, say=lambda message: None)
+    with pytest.raises(CheckpointBroken, match="not the one"):
+        made.run([], check=another, say=lambda message: None)
+    assert made.did == []
