@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +159,10 @@ class _Look:
         if not isinstance(self.streams, (str, Path)):
             given = {spec.name: spec for spec in self.streams}
             return WatchedFolder(tuple(map(Watched, given.values())), {name: name for name in given}, {})
-        left = partial(given_up, watch=self.ti.dag_id, told=self._told_of())
+
+        def left(specs: Sequence[StreamSpec]) -> set[str]:
+            return given_up(specs, self.ti.dag_id, self._told_of())
+
         folder = read_watched(self.streams, lambda: self.declared, self.memory.declared, left)
         for each in folder.streams:
             if each.problem:

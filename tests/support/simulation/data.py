@@ -73,11 +73,6 @@ class Data:
         seen = self.seen(driver)
         return Seen(ID if self.batches else "", seen - 1 if seen else None)
 
-    def told_by(self, driver: Driver) -> int:
-        """How many batches were committed when a driver could still say so in its last heartbeat."""
-        until = driver.beat_at - driver.policy.lease_seconds
-        return sum(each.committed_at is not None and each.committed_at < until for each in self.batches)
-
     def _visible(self, driver: Driver) -> int:
         late = driver.world.now - min(driver.sees_late, self.listing_seconds)
         seen = self.committed

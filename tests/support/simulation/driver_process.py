@@ -19,11 +19,9 @@ class ShortHeartbeat(Heartbeat):
 
     def to_json(self) -> bytes:
         queries = b",".join(
-            b'{"name": "%s", "checkpoint": "%s", "id": "%s", "batch": %s, "commits": [%s]}'
+            b'{"name": "%s", "batch": %s, "commits": [%s]}'
             % (
                 each.name.encode(),
-                each.checkpoint.encode(),
-                each.id.encode(),
                 str(each.batch).encode().replace(b"None", b"null"),
                 b'{"at": 1.0}' if each.commits else b"",
             )

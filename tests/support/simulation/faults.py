@@ -173,19 +173,18 @@ def slow_checkpoint(sim: Simulation) -> Heal | None:
 def checkpoint_replaced(sim: Simulation) -> Heal | None:
     """The checkpoint is moved away: nothing, an older copy or another one is there until a person puts it back.
 
-    The copy is older than what the last driver that has committed could still tell: nobody can see less than that.
+    The copy is older than what the last holders have told in records, when they were rehearsed or let go: nobody can
+    see what nobody has told.
     """
-    world, data, state = sim.world, sim.world.data, sim.oracle.state
-    if data is None or data.copy is not None or not data.committed:
-        return None
-    wrote = data.batches[data.committed - 1].runs[-1].driver
+    data, state = sim.world.data, sim.oracle.state
     held = sorted((each for each in state.incarnations.values() if each.epoch), key=lambda each: -each.epoch)[:HOLDERS]
-    told = data.told_by(wrote)
-    if told < 2 or wrote.incarnation in world.torn_beats or wrote.incarnation not in {each.id for each in held}:
+    said = [each.get("batch") for driver in held for each in driver.queries]
+    told = max((batch for batch in said if batch is not None), default=0)
+    if data is None or data.copy is not None or not told:
         return None
-    older = sim.rng.randrange(told - 1)
-    data.copy = sim.rng.choice((Seen(), Seen(ID, older), Seen("query-2", sim.rng.randrange(data.committed))))
-    for driver in world.drivers.values():  # what runs there finds its files no more, and is tried again
+    older, another = sim.seldom.randrange(told), sim.seldom.randrange(data.committed)
+    data.copy = sim.seldom.choice((Seen(), Seen(ID, older), Seen("query-2", another)))
+    for driver in sim.world.drivers.values():  # what runs there finds its files no more, and is tried again
         if driver.queries.started and not driver.mishap:
             driver.mishap = "curable"
 
@@ -225,8 +224,6 @@ def torn_heartbeat(sim: Simulation) -> Heal | None:
     data = None if driver is None else store.heartbeat(driver.incarnation)
     if driver is None or data is None:
         return None
-    if sim.world.data is not None and sim.world.data.copy is not None:
-        return None  # two at once: then nobody may know what the checkpoint has shown
     store.put_heartbeat(driver.incarnation, data[: len(data) // 2])
     sim.world.torn_beats.add(driver.incarnation)
     return sim.nothing
@@ -342,5 +339,7 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "person gives up": person_gives_up,
     "person errs": person_errs,
 }
+SELDOM = ("checkpoint replaced",)
+"""Those that come in some seeds only, by a chance of their own: the other seeds are what they were without them."""
 STRIKE_LATER = frozenset(AT_WRITE.values())
 """Those that wait for what somebody does next, and may wait in vain."""

@@ -163,14 +163,9 @@ def a_driver_that_restarts_in_place_looks_at_no_checkpoint(patch: pytest.MonkeyP
     patch.setattr(Queries, "restart", restart)
 
 
-@MUTANTS.found_as("no-double")
-def what_heartbeats_say_of_the_checkpoint_does_not_count(patch: pytest.MonkeyPatch) -> None:
-    whole = ends.seen_before
-
-    def by_records(state: StreamState, incarnation: str, heartbeat: object) -> dict[str, Seen]:
-        return whole(state, incarnation, lambda driver: None)
-
-    everywhere(patch, whole, by_records)
+@MUTANTS.found_as("no-double", "no-gap")
+def what_earlier_drivers_have_seen_of_the_checkpoint_does_not_count(patch: pytest.MonkeyPatch) -> None:
+    everywhere(patch, ends.seen_before, lambda state, incarnation, heartbeat: {})
 
 
 @MUTANTS.found_as("no-double")

@@ -71,9 +71,8 @@ class Queries:
             return ()
         # When it was committed matters to nobody here, but that this driver knows it.
         seconds, at = (None, "") if self.batch is None else (1.0, "1970-01-01T00:00:00.000Z")
-        id = "" if self.batch is None else ID
-        known = QueryProgress(self.label, CHECKPOINT, id=id, batch=self.batch, batch_seconds=seconds, triggered_at=at)
-        return (known,)
+        # It names no checkpoint: what was seen of that, records tell alone.
+        return (QueryProgress(self.label, "", batch=self.batch, batch_seconds=seconds, triggered_at=at),)
 
     def ended(self) -> dict[str, QueryEnd]:
         # As the checkpoint says: a query that was started again has its last commit from before.
@@ -99,7 +98,9 @@ class Queries:
     def check_seen(self, seen: Mapping[str, Seen]) -> None:
         data = self._driver.world.data
         if data is not None and not self._away:
-            self._shown = self._await_seen(data, seen.get(CHECKPOINT, Seen()), SEEN_SECONDS) or Seen()
+            self._shown = data.shows(self._driver)
+            if data.copy is not None:  # an old listing is waited for when it starts
+                self._shown = self._await_seen(data, seen.get(CHECKPOINT, Seen()), SEEN_SECONDS) or Seen()
 
     def start(self, queries: Sequence[Queries], seen: Mapping[str, Seen]) -> None:
         self.expected = seen.get(CHECKPOINT, Seen())

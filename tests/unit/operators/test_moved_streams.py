@@ -155,7 +155,7 @@ def test_a_stream_that_runs_and_whose_yaml_is_gone_is_watched_until_it_is_stoppe
     assert [(each.problem, each.last) for each in airflow.asked if each.spec.name == "a"] == [("", True)]
     airflow.look()
     assert "a" not in airflow.names
-    assert not any("/a" in key or (key == "a.yaml" and how == "lost") for key in airflow.pushed["declared"])
+    assert not any("/a" in key or (key == "a.yaml" and how == "lost") for key in airflow.xcom["declared"])
 
 
 def test_a_stream_whose_yaml_is_in_another_folder_now_is_left_to_the_watch_of_that_one(roots: tuple[str, str]) -> None:
