@@ -156,9 +156,10 @@ class Acts:
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
-        self._check_seen()
-        why = self._freshness.why_again()
-        if why:
+        why = self._freshness.why_again()  # first: it names the file that is missing
+        if not why:
+            self._check_seen()
+        else:
             log.warning("Rehearsing again before the hand-over: %s", why)
             self._rehearse(state, again=why)
             self._heartbeat.phase = DriverPhase.STANDBY
