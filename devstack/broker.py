@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.lifecycle.errors import StreamError
 from devstack.jars import Progress, fetch, kafka_broker
 from devstack.kafka_writes import create_topics
 from devstack.ports import HOST, free_port, listening
@@ -74,10 +75,18 @@ class Broker:
         """Create topics and wait until all partitions have leaders.
 
         :param partitions: number of partitions by topic.
+        :raises StreamError: one is there: who counts its records would count another stream's, too.
         """
         from airflow_stream_provider.kafka.client import KafkaClient
 
         with KafkaClient("local", self.connection["extra"]) as client:
+            there = sorted(client.topics(partitions))
+            if there:
+                raise StreamError(
+                    f"Kafka has topics of these names already: {', '.join(there)}.",
+                    next_step="Give each stream of a stack its own name.",
+                    topics=there,
+                )
             create_topics(client, partitions)
 
     def stop(self) -> None:

@@ -42,7 +42,7 @@ from airflow_stream_provider.checkpoint.read import (
     read,
     recent,
 )
-from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, plan_rewind
+from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, may_land, plan_rewind
 from airflow_stream_provider.checkpoint.sink_log import SinkLog, delta_batch, read_sink_log
 from airflow_stream_provider.checkpoint.step_back import StepBack, stepped_back
 from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_anew
@@ -78,6 +78,7 @@ __all__ = [
     "list_anew",
     "local_path",
     "locate",
+    "may_land",
     "merged",
     "normal_form",
     "one_way",

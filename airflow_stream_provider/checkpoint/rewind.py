@@ -30,7 +30,7 @@ from airflow_stream_provider.checkpoint.logs import (
     unreadable,
 )
 from airflow_stream_provider.checkpoint.read import read
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.rewind import back_to
 
 _NEW_CHECKPOINT = (
@@ -139,6 +139,11 @@ def _is_done(root: Place, ends: LogEnds, mark: str, after: int) -> bool:
         found = f"batches were run after batch {after} without it"
         raise _refused(root, found, "Give the command again: it goes back from where the stream is then.")
     return done
+
+
+def may_land(error: BaseException) -> bool:
+    """Whether something may yet be written to a checkpoint in this driver's name; see `apply_rewind`."""
+    return isinstance(error, StreamError) and bool(error.fields.get("may_land"))
 
 
 def _plan(root: Place, ends: LogEnds, to: KafkaOffsets, mark: str) -> Rewind:

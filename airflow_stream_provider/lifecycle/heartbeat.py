@@ -93,7 +93,7 @@ class QueryProgress:
         known.
     :param spark: Spark's last progress itself, for the script of a driver that held before; empty: not known.
     :param rows_exact: whether each row counts once: those of a source other than Kafka, Spark counts once for each
-        action of a foreachBatch function. False, too, when it is not known.
+        action of a foreachBatch function. None when it is not known, as of a driver of an earlier version.
     :param begun_at: when this driver first started what the script calls `start()` for last, seconds since 1970; a loop
         that runs a query again and again starts it anew each time. None before.
     :param quiet_seconds: how long it may commit nothing while records wait, by its trigger and its sources' options;
@@ -119,7 +119,7 @@ class QueryProgress:
     batches: tuple[Batch, ...] = ()
     failures: int | None = None
     spark: Mapping[str, Any] = field(default_factory=dict)
-    rows_exact: bool = False
+    rows_exact: bool | None = None
     begun_at: float | None = None
     quiet_seconds: float | None = None
     health: QueryHealth | None = None

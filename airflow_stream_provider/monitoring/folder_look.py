@@ -184,8 +184,9 @@ class _Look:
             failed, subject = self.reading.failed.get(name), (IncidentKind.WATCH, name)
             if failed and self.reading.roots[each.spec.control].problem:
                 continue  # people are told of the root
-            problem = failed or (f"Its YAML cannot be used. {each.problem}" if each.problem else "")
-            if problem:
+            yaml = f"Its YAML cannot be used. {each.problem}" if each.problem else ""
+            problem = " ".join(filter(None, (failed, yaml)))
+            if problem and not each.last:
                 says_so = f"The watch cannot look at it as it should. {problem}"
                 self.memory.judge(subject, Symptom(Health.FAIL, says_so, FAILING_SECONDS), self.now)
             elif name in self.reading.not_reached and name not in self.samples:

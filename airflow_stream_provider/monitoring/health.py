@@ -25,6 +25,7 @@ def symptoms(
     silent_since: float | None,
     for_at_least: float,
     illegal_before: int = 0,
+    unseen_seconds: float = 0.0,
 ) -> dict[IncidentKind, Symptom]:
     """Return the symptoms of each kind of incident.
 
@@ -34,12 +35,13 @@ def symptoms(
     :param for_at_least: seconds for which the lag must be bad: the lag of a healthy stream is a saw-tooth.
     :param illegal_before: illegal records that the oldest look counted of which the sample is kept; default 0. They
         stay in the log for ever: people are told of new ones.
+    :param unseen_seconds: since the look before.
     """
     found = {
         IncidentKind.DOWN: _down(snapshot, silent_since),
         IncidentKind.FINISHED: _finished(snapshot.state),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
-        IncidentKind.QUERY: _queries(snapshot),
+        IncidentKind.QUERY: _queries(snapshot, unseen_seconds),
         IncidentKind.REWIND: _rewind(snapshot),
         IncidentKind.LOG: _log(snapshot.state, illegal_before),
     }
@@ -74,8 +76,8 @@ def _finished(state: StreamState) -> Symptom:
     )
 
 
-def _queries(snapshot: Snapshot) -> Symptom:
-    found = judge_queries(snapshot)
+def _queries(snapshot: Snapshot, unseen_seconds: float) -> Symptom:
+    found = judge_queries(snapshot, unseen_seconds)
     return Symptom(found.health, str(found))
 
 

@@ -38,7 +38,8 @@ def found_symptoms(
     news = at is not None and snapshot.at - at < ILLEGAL_SECONDS
     known = 0 if news else snapshot.state.illegal_count
     judgement = judge_lag(snapshot, lag.report, limits, lag.problem) if lag else None
-    found = symptoms(snapshot, judgement, silent, for_at_least, known)
+    unseen = snapshot.at - before.at if before else 0.0
+    found = symptoms(snapshot, judgement, silent, for_at_least, known, unseen)
     # People who know of one ill query are told again of the next one, and of one that is lost.
     told = before.ill if before else {}
     lost = QueryState.LOST.value

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # Seconds for looking at all of them.
@@ -52,31 +53,38 @@ def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict
     }
 
 
-def given_up(left: Sequence[StreamSpec], watch: str) -> set[str]:
+def given_up(left: Sequence[StreamSpec], watch: str, told: Collection[str] = ()) -> set[str]:
     """Return the names of those streams that need not be watched any more, though no file describes them.
 
-    They have no control log (any more), were stopped, have finished, or were never held. Or another watch looks at
-    them, as their YAML is in another folder now. What cannot be read is watched on.
+    They were never deployed, were stopped, have finished, or were never held. Or another watch looks at them, as their
+    YAML is in another folder now. Or their control log has gone, too, and people know of that. What cannot be read is
+    watched on.
 
     :param watch: id of the DAG that asks.
+    :param told: the streams, and the URLs of control roots, that the watch could not look at as it should, as people
+        were told.
     """
     from airflow_stream_provider.lag.guarded_reads import GuardedReads
     from airflow_stream_provider.monitoring.root_reads import opened
 
-    for url in {spec.control for spec in left}:
-        opened(url)  # here, as threads cannot read Airflow's connections; what is wrong with it the look says
-    reads = {spec.name: partial(_is_given_up, spec, watch) for spec in left}
+    # Here, as threads cannot read Airflow's connections; what is wrong with one the look says.
+    roots = {url: opened(url) for url in {spec.control for spec in left}}
+    reads = {spec.name: partial(_is_given_up, spec, watch, roots[spec.control], told) for spec in left}
     answers = GuardedReads[str, bool]().run(reads, SECONDS)
     return {name for name, answer in answers.items() if answer is True}
 
 
-def _is_given_up(spec: StreamSpec, watch: str) -> bool:
+def _is_given_up(spec: StreamSpec, watch: str, root: ControlRoot | StreamError, told: Collection[str]) -> bool:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.monitoring.samples import last
     from airflow_stream_provider.planning.stream_health import RESTING
 
+    if isinstance(root, StreamError):
+        raise root
     hook = StreamHook(spec.name, spec.control, spec.cluster)
-    if not hook.exists() or hook.control_log.refresh().phase in RESTING:
+    if not hook.exists():
+        return spec.name in told or spec.control in told or spec.name not in root.seen()
+    if hook.control_log.refresh().phase in RESTING:
         return True
     sample = last(hook.samples)
     return sample is not None and sample.by not in ("", watch)

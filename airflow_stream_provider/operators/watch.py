@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +60,8 @@ class WatchStreamsOperator(BaseOperator):
 
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
     which the watch keeps in XCom; so is one that no file describes any more, until it was stopped, has finished, or
-    another watch looks at it. When the look itself fails, everybody is told whom a stream of the last good look names,
-    once, and once that it works again.
+    another watch looks at it, or people know that its control log has gone, too. When the look itself fails, everybody
+    is told whom a stream of the last good look names, once, and once that it works again.
 
     Skipped when another look waits already, but never twice in a row; when it was cleared, as another look has been
     since; and in a backfill.
@@ -159,12 +159,23 @@ class _Look:
         if not isinstance(self.streams, (str, Path)):
             given = {spec.name: spec for spec in self.streams}
             return WatchedFolder(tuple(map(Watched, given.values())), {name: name for name in given}, {})
-        left = partial(given_up, watch=self.ti.dag_id)
+
+        def left(specs: Sequence[StreamSpec]) -> set[str]:
+            return given_up(specs, self.ti.dag_id, self._told_of())
+
         folder = read_watched(self.streams, lambda: self.declared, self.memory.declared, left)
         for each in folder.streams:
             if each.problem:
                 self.log.warning("%s is watched by its last good declaration: %s", each.spec.name, each.problem)
         return self._with_moved(folder)
+
+    def _told_of(self) -> set[str]:
+        """Return the streams, and the control roots, that the watch cannot look at as it should, as people know."""
+        from airflow_stream_provider.monitoring.folder_memory import FolderMemory
+        from airflow_stream_provider.monitoring.incidents import IncidentKind
+
+        open_now = FolderMemory.from_json(self.memory.streams).open_incidents()
+        return {name for kind, name in open_now if kind in (IncidentKind.WATCH, IncidentKind.CONTROL)}
 
     def _with_moved(self, folder: WatchedFolder) -> WatchedFolder:
         """Return the folder with a problem for each stream that has moved to another control root in silence."""
@@ -182,7 +193,7 @@ class _Look:
 
         watched = folder.streams
         if isinstance(self.streams, (str, Path)):
-            watched = tuple(each for each in watched if is_due(each.spec, last, date))
+            watched = tuple(each for each in watched if each.last or is_due(each.spec, last, date))
         broken = [each.spec.name for each in folder.streams if each.problem]
         self.memory = replace(self.memory, broken=told_in_common(broken, self.memory.broken))
         alone = {name for name, in_common in self.memory.broken.items() if not in_common}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import WatchedFolder, hash_of, watched_folder
+from airflow_stream_provider.spec.watched import Watched, WatchedFolder, hash_of, watched_folder
 
 # Seconds in which the files must have been read.
 READ_SECONDS = 60.0
@@ -34,7 +35,8 @@ def read_watched(
     :param declared: returns the good declarations that the last look knew, by file name; called only when needed, since
         they are large.
     :param known: their hash; see `hash_of`.
-    :param given_up: returns those names of streams that no file describes any more which need not be watched.
+    :param given_up: returns those names of streams that no file describes any more which need not be watched; they are
+        looked at for the last time.
     :raises SpecError: the folder hangs, or is gone and nothing is known of it.
     """
     path = Path(folder)
@@ -51,7 +53,10 @@ def read_watched(
     found = read(before)
     left = [each.spec for each in found.streams if each.spec.name not in found.dags]
     gone = given_up(left) if left else ()
-    return read({key: fields for key, fields in before.items() if fields.get("name") not in gone}) if gone else found
+    if not gone:
+        return found
+    found = read({key: fields for key, fields in before.items() if fields.get("name") not in gone})
+    return replace(found, streams=(*found.streams, *(Watched(each, last=True) for each in left if each.name in gone)))
 
 
 def told_in_common(broken: Collection[str], before: Mapping[str, bool]) -> dict[str, bool]:

@@ -15,10 +15,9 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Incarnation, Request, RequestStage, StreamState
-from airflow_stream_provider.planning.begun import confirmed
+from airflow_stream_provider.planning.begun import confirmed, orphaned
 from airflow_stream_provider.planning.conditions import FirstCommits
 from airflow_stream_provider.planning.deaths import JobGone
-from airflow_stream_provider.planning.recover import orphaned
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot

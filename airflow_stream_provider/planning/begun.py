@@ -18,6 +18,8 @@ RESTART_SECONDS = 120.0
 BY_ITSELF_SECONDS = 1500.0
 # After so long people are told that it has not come up yet.
 TELL_SECONDS = 300.0
+# A declared deployment that nobody has submitted for so long has lost the task that declared it.
+ADOPT_SECONDS = 60.0
 FOLLOW_FIRST = (
     "Adopt that job (`airflow streams adopt`), or call that one off (`airflow streams abort`); then try again."
 )
@@ -78,13 +80,24 @@ def other_follows(state: StreamState, deployment: str) -> str:
     return follows_a_job(state.follower) if beside_a_follower(state, deployment) else ""
 
 
+def orphaned(deployment: Deployment, now: float) -> bool:
+    """Return whether a declared deployment has lost the task that was to submit it."""
+    # Either way: the clock of the machine that declared it may be ahead.
+    return not deployment.submission and abs(now - deployment.declared_at) > ADOPT_SECONDS
+
+
 def _is_fresh(state: StreamState, now: float) -> bool:
     return bool(state.until) and now < state.until
 
 
 def _comes_by_itself(state: StreamState, now: float, seconds: float) -> bool:
     # Either way: the clock of the machine that declared it may be ahead.
-    return any(abs(now - each.declared_at) < seconds for each in _since(state))
+    return any(abs(now - each.declared_at) < seconds for each in _since(state) if not _is_left(state, each, now))
+
+
+def _is_left(state: StreamState, deployment: Deployment, now: float) -> bool:
+    """Whether nobody has submitted it, as far as anybody knows, nor does whoever was to: nothing of it comes up."""
+    return orphaned(deployment, now) and not state.of_deployment(deployment.id)
 
 
 def _since(state: StreamState) -> list[Deployment]:

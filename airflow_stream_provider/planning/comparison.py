@@ -34,6 +34,7 @@ STATE_ROWS = 1000
 # An outage of Kafka or of the storage fails a query once or twice.
 FAILURES = 3
 UNCOUNTED = "of a source other than Kafka, Spark counts a row once for each action of a foreachBatch function"
+UNTOLD = "a driver of an earlier version does not tell whether each of its rows counts once"
 
 
 class Compared(StrEnum):
@@ -53,7 +54,8 @@ class Pace:
     :param arriving: rows per second that came in meanwhile; None when it is not known.
     :param state_rows: None when it is not known, as `state_bytes` and `failures`.
     :param same: number of the batch, among these, that the other side has run, too; the state is that after it.
-    :param exact: whether each row counts once (`QueryProgress.rows_exact`), so that rows can be compared.
+    :param exact: whether each row counts once (`QueryProgress.rows_exact`), so that rows can be compared; None when it
+        is not known.
     :param doubt: why it was rehearsed in part only; empty if it was as a whole.
     """
 
@@ -64,7 +66,7 @@ class Pace:
     state_bytes: int | None = None
     failures: int | None = None
     same: int | None = None
-    exact: bool = False
+    exact: bool | None = None
     doubt: str = ""
 
     @property
@@ -193,7 +195,7 @@ def _rehearsed(summary: Mapping[str, Any]) -> Pace:
         state_rows=again.get("state_rows"),
         state_bytes=again.get("state_bytes"),
         same=again.get("batch"),
-        exact=summary.get("rows_exact", False),
+        exact=summary.get("rows_exact"),
         doubt=summary.get("doubt", ""),
     )
 
@@ -258,7 +260,7 @@ def _times_slower(new: Pace, old: Pace) -> float | None:
 
 
 def _rows_known(new: Pace, old: Pace) -> bool:
-    return new.exact and old.exact
+    return bool(new.exact and old.exact)
 
 
 def _speed(new: Pace, old: Pace, slower: float | None) -> tuple[Compared, str]:
@@ -280,7 +282,8 @@ def _speed(new: Pace, old: Pace, slower: float | None) -> tuple[Compared, str]:
     if new.cold:
         return Compared.PASS, f"{says}; but only the first batch of a query was seen, which is always slow."
     if not _rows_known(new, old):
-        return Compared.INCONCLUSIVE, f"{says}, by the time of its batches alone: {UNCOUNTED}."
+        why = UNCOUNTED if False in (new.exact, old.exact) else UNTOLD
+        return Compared.INCONCLUSIVE, f"{says}, by the time of its batches alone: {why}."
     if arriving is not None:
         says += f": it processes {_number(capacity)} rows a second, and {_number(arriving)} come in"
         if capacity >= SPARE * arriving:

@@ -16,7 +16,8 @@ from airflow_stream_provider.planning.stream_health import RESTING
 # A query that fails is ill after so long; after two of its batches, if longer, while only one try has failed: the next
 # one may be under way, and end well.
 ILL_SECONDS = 60.0
-# For so long people are told that a log of Kafka ended earlier for a moment: somebody has to look what it has lost.
+# For so long at least people are told that a log of Kafka ended earlier for a moment: somebody has to look what it has
+# lost.
 NOTED_SECONDS = 600.0
 # So many ill queries are described.
 DESCRIBED = 3
@@ -70,8 +71,10 @@ class QueriesJudgement:
         return " ".join([*map(str, self.ill[:DESCRIBED]), *others, *self.notes])
 
 
-def judge_queries(snapshot: Snapshot) -> QueriesJudgement:
+def judge_queries(snapshot: Snapshot, unseen_seconds: float = 0.0) -> QueriesJudgement:
     """Judge each query of the holder; all times are durations that its driver has measured.
+
+    :param unseen_seconds: since whoever tells people has looked last: what happened once since then is told.
 
     UNKNOWN while nobody holds, unless nobody wants the stream to run; of a query that has just failed; and of one of
     which Spark has said nothing since its driver took over.
@@ -81,7 +84,8 @@ def judge_queries(snapshot: Snapshot) -> QueriesJudgement:
         resting = state.holder is None and state.phase in RESTING
         return QueriesJudgement(Health.PASS if resting else Health.UNKNOWN)
     queries = [query for query in beat.queries if not query.ended]
-    ill, notes = tuple(_ill(queries, _on_kafka(snapshot))), tuple(_notes(queries))
+    told_seconds = max(NOTED_SECONDS, unseen_seconds)
+    ill, notes = tuple(_ill(queries, _on_kafka(snapshot))), tuple(_notes(queries, told_seconds))
     if ill or notes:
         return QueriesJudgement(Health.FAIL, ill, notes)
     well = all(query.batch is not None and _state(query) == QueryState.RUNNING.value for query in queries)
@@ -107,9 +111,9 @@ def _ill(queries: list[QueryProgress], on_kafka: frozenset[str]) -> Iterator[Ill
             yield IllQuery(query.name, found, bool(query.commits), needs)
 
 
-def _notes(queries: list[QueryProgress]) -> Iterator[str]:
+def _notes(queries: list[QueryProgress], seconds: float) -> Iterator[str]:
     for query in queries:
-        if query.health is not None and query.health.note and query.health.noted_seconds < NOTED_SECONDS:
+        if query.health is not None and query.health.note and query.health.noted_seconds < seconds:
             yield query.health.note
 
 

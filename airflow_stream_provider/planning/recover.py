@@ -10,7 +10,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, IncarnationState, StreamPhase, StreamState
-from airflow_stream_provider.planning.begun import confirmed, hindrance, left_to_its_run
+from airflow_stream_provider.planning.begun import confirmed, hindrance, left_to_its_run, orphaned
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import (
@@ -34,8 +34,6 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 WINDOW_SECONDS = 3600.0
 PAUSE_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 300.0
-# A declared deployment that nobody has submitted for so long has lost the task that declared it.
-ADOPT_SECONDS = 60.0
 # A holder that has failed by itself so soon, though it had committed, has proven nothing: it may fail so each time.
 GOOD_RUN_SECONDS = MAX_PAUSE_SECONDS
 
@@ -221,12 +219,6 @@ def _last_proof(snapshot: Snapshot) -> int:
     if snapshot.state.incarnations[last].state is IncarnationState.FAILED and ran < GOOD_RUN_SECONDS:
         return 0
     return snapshot.declared(deployment_of(last)).seq if snapshot.has_committed(last) else 0
-
-
-def orphaned(deployment: Deployment, now: float) -> bool:
-    """Return whether a declared deployment has lost the task that was to submit it."""
-    # Either way: the clock of the machine that declared it may be ahead.
-    return not deployment.submission and abs(now - deployment.declared_at) > ADOPT_SECONDS
 
 
 def _by_watch(record: Record, identity: TaskIdentity) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.begun import hindrance, seen_to
-from airflow_stream_provider.planning.recover import job_of_interest, next_try, orphaned
+from airflow_stream_provider.planning.begun import hindrance, orphaned, seen_to
+from airflow_stream_provider.planning.recover import job_of_interest, next_try
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
 

@@ -12,7 +12,7 @@ from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 ASK_AGAIN_SECONDS = 10.0
-# Well below recover.ADOPT_SECONDS, after which a run of the watch submits what nobody has: clocks differ.
+# Well below begun.ADOPT_SECONDS, after which a run of the watch submits what nobody has: clocks differ.
 FIRST_SECONDS = 10.0
 
 

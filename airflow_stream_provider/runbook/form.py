@@ -1,11 +1,12 @@
 """The fields of the DAGs' forms, and how tasks read them.
 
 Airflow's UI keeps the Trigger button grey while a field is empty whose type has no "null", and a template makes the
-text "None" of one that was left empty.
+text "None" of one that was left empty. It shows a `description` as it is written: there is no Markdown in one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import Param
@@ -35,6 +36,11 @@ def optional(about: str, **limits: Any) -> Param:
 def lines(default: list[str], about: str) -> Param:
     """Return a field for texts, one a line, which may be left empty."""
     return Param(default, type=["null", "array"], items={"type": "string"}, description=about)
+
+
+def listed(choices: Mapping[str, str]) -> str:
+    """Return what the choices of a field mean, one a line, for its `description_md`."""
+    return "\n".join(f"- **{choice}**: {about}" for choice, about in choices.items())
 
 
 def value(name: str) -> str:

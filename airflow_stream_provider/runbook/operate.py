@@ -20,7 +20,7 @@ from airflow_stream_provider.runbook.by_hand import (
     TellOperator,
     upgrade_run,
 )
-from airflow_stream_provider.runbook.form import DIGITS, REQUIRED, optional, required, said
+from airflow_stream_provider.runbook.form import DIGITS, REQUIRED, listed, optional, required, said
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.shown import as_shown
@@ -140,13 +140,13 @@ def _if_asked_for(part: Operation) -> Callable[[Context], None]:
 
 
 def _form() -> dict[str, Param]:
-    about = " ".join(f"**{operation.value}**: {operation.description}" for operation in Operation)
+    about = listed({operation.value: operation.description for operation in Operation})
     return {
         "operation": Param(
             None,
             type="string",
             enum=[operation.value for operation in Operation],
-            description_md=f"{REQUIRED}{about}",
+            description_md=f"{REQUIRED}what is to be done.\n\n{about}",
         ),
         "reason": required("why; it is written into the stream's history, which many read.", maxLength=MAX_REASON),
         "confirmed_by": optional(

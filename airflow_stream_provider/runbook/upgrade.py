@@ -19,7 +19,7 @@ from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.operators.watch import CHANGE
 from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
-from airflow_stream_provider.runbook.form import DIGITS, lines, optional, required, said, said_lines, value
+from airflow_stream_provider.runbook.form import DIGITS, lines, listed, optional, required, said, said_lines, value
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.restart import StopFirstOperator
@@ -64,6 +64,10 @@ _REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
 _WHY_DISCARDED = (
     "{% set who = ti.xcom_pull(task_ids='approve', key='rejected_by') %}"
     "{% if who %}Rejected by {{ who }}.{% else %}It did not stay.{% endif %}"
+)
+_DEPLOYMENT = (
+    "id of the deployment to end, such as orders-1-5b84d9c5: what comes before the dot where the page Streams names "
+    "its driver. It must not hold the stream. To end the whole stream, choose retire in NAME__operate."
 )
 _ABOUT_UPGRADE = """\
 Upgrades the stream {spec.name}. The new release is warm before the old one stops:
@@ -187,7 +191,7 @@ def retire_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         description=f"End a release of {spec.name} that was kept warm.",
         # Triggered by the upgrade: paused, it would keep old releases warm for ever without a visible reason.
         is_paused_upon_creation=False,
-        params={"deployment": required("the deployment to end, which does not hold the stream.")},
+        params={"deployment": required(_DEPLOYMENT)},
         tags=["stream", spec.name],
         doc_md=f"Ends a release of the stream {spec.name} that does not hold it any more. Upgrades start this DAG.",
     ) as dag:
@@ -198,7 +202,10 @@ def retire_dag(spec: StreamSpec, options: DagOptions) -> DAG:
 def _form(spec: StreamSpec) -> dict[str, Param]:
     return {
         "version": Param(
-            spec.version, type="string", pattern=f"^{VERSION.pattern}$", description="Label of the new release."
+            spec.version,
+            type="string",
+            pattern=f"^{VERSION.pattern}$",
+            description="Label of the new release, such as 2.1.0. The YAML's is filled in.",
         ),
         "application": Param(
             spec.application,
@@ -211,8 +218,8 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
         "changed_checkpoints": lines(
             [],
             "What this release changes on purpose, one a line: PATH of a checkpoint that it adds or drops; "
-            "`PATH: source` or `PATH: sink` for a query that reads or writes elsewhere; `PATH: sink_log` for batches "
-            "that its sink drops.",
+            "PATH: source, or PATH: sink, for a query that reads or writes elsewhere; PATH: sink_log for batches "
+            "that its sink drops. Empty: nothing.",
         ),
         "no_way_back": Param(
             False,
@@ -225,7 +232,7 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             "and arguments, and none of its files has to be there any more. Empty: what the fields above say.",
             pattern=DIGITS,
         ),
-        "rewind": optional("Leave it empty: the operation `rewind` fills it in, with where records are read again."),
+        "rewind": optional("Leave it empty: the operation rewind fills it in, with where records are read again."),
         "reason": optional(
             "Why; it is written into the stream's history, which many read. May be left empty.", maxLength=MAX_REASON
         ),
@@ -234,7 +241,7 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
 
 def _arguments(spec: StreamSpec) -> Param:
     about = "Arguments of the script, one a line; empty: none" + (
-        "." if spec.upgrade.free_arguments else ". The YAML allows no others than its own (`upgrade.free_arguments`)."
+        "." if spec.upgrade.free_arguments else ". The YAML allows no others than its own (upgrade.free_arguments)."
     )
     # No constant, though `check` refuses others: Airflow looks at the form before every task of a run. After an edit of
     # the YAML it would refuse all that are left of one that has begun, also those that take a bad release back.
@@ -242,10 +249,10 @@ def _arguments(spec: StreamSpec) -> Param:
 
 
 def _strategy(spec: StreamSpec) -> Param:
-    about = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
+    about = listed({strategy.value: strategy.description for strategy in Strategy})
     wanted = spec.upgrade.strategy.value
     if spec.upgrade.approval:
-        about += f" With `approval` on, the YAML chooses: `check` refuses any but {wanted}."
+        about += f"\n\nWith `approval` on, the YAML chooses: `check` refuses any but {wanted}."
     # No constant either way, as with the arguments: after an edit of the YAML, no task of a run would be left.
     return Param(wanted, type="string", enum=[s.value for s in Strategy], description_md=about)
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_stream_provider.checkpoint import Seen
+from airflow_stream_provider.checkpoint import Seen, may_land
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogReplaced,
@@ -26,11 +26,11 @@ from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.background import Background
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ends import described
-from airflow_stream_provider.runtime.freshness import Freshness
+from airflow_stream_provider.runtime.ends import all_ended, cut_off, described
+from airflow_stream_provider.runtime.freshness import Freshness, new_doubts
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports
 from airflow_stream_provider.runtime.spark_error import WHOLE_KEPT, failure_of, message_of
 
 # Failed and ended queries are looked for this often.
@@ -40,8 +40,6 @@ TERMINATE_SECONDS = 8.0
 # How long a SparkContext may be stopped before its driver ends as failed. A script that fails often stops its own at
 # last, and the script's error says more.
 UNABLE_SECONDS = 5.0
-# How long a driver that nobody follows waits for its last commit to the offsets group.
-FLUSH_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -73,14 +71,11 @@ class Acts:
         self._queries = ports.queries
         self._process = ports.process
         self._run_rehearsal = ports.rehearse
-        self._compare = ports.compare
         self._to_come = ports.to_come
-        self._compared_with: str | None = None
-        self._freshness = Freshness(ports.stale, ports.clock)
+        self._freshness = Freshness(ports.stale, ports.compare, ports.clock)
         self._offsets = offsets
         self._heartbeat = heartbeat
         self._clock = ports.clock
-        self._deployment = control.deployment
         self._incarnation = control.incarnation
         # The rewind that this driver has seen done, and in which epoch: it may start again in place.
         self._went_back: tuple[str, int] | None = None
@@ -136,7 +131,7 @@ class Acts:
         """Append `standby`, with the queries and the rehearsal, unless that is done already."""
         record = self._control.record(
             Kind.STANDBY,
-            deployment=self._deployment,
+            deployment=self._control.deployment,
             incarnation=self._incarnation,
             queries=self._queries.describe(),
             rehearsal=self.rehearsal,
@@ -177,14 +172,12 @@ class Acts:
 
         One that has held itself is rolled back to: what the present holder does otherwise is then given up on purpose.
         """
-        if self._heartbeat.started_at is not None or state.last_holder == self._compared_with:
-            return True
         try:
-            self._compare(self._control.former_queries(state))
+            if self._heartbeat.started_at is None:
+                self._freshness.check_fits(state.last_holder, lambda: self._control.former_queries(state))
         except RehearsalRefused as error:
             self.end_as_failed(str(error), error)
             return False
-        self._compared_with = state.last_holder
         return True
 
     def acquire(self, state: StreamState) -> None:
@@ -243,7 +236,7 @@ class Acts:
         except ControlLogReplaced:
             raise
         except Exception as error:
-            if not due.owed or _may_land(error):
+            if not due.owed or may_land(error):
                 raise
             log.exception("What %s was to read again is left undone", due.mark)
             self._heartbeat.rewind, self._heartbeat.rewind_undone = due.left_undone(message_of(error)), True
@@ -272,21 +265,17 @@ class Acts:
         if missed is not None and request is not None and not cut:
             self._abort(request, missed)
             return
-        if missed is not None:
-            ends = {**self._queries.interrupt(), **ends}
-        # As in `fail`: a query that has failed and waits to be tried again is inside a batch by its logs, but nothing
-        # of it can still write, and whoever follows runs the batch again.
-        completed = missed is None and all(end.quiet for end in ends.values())
+        boundary, ends = all_ended(self._queries, ends, missed)
         fields: dict[str, Any] = {
             "incarnation": self._incarnation,
-            "boundary": (Boundary.COMPLETED if completed else Boundary.INTERRUPTED).value,
+            "boundary": boundary.value,
             "ends": described(ends),
             "request": request,
             "to": to,
             "committed": self._has_committed(),
         }
         if to is None:
-            self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
+            self._offsets.flush(self._queries.progress)
         self.running = False
         self._offsets.withdraw()
         self._heartbeat.phase = DriverPhase.STANDBY
@@ -332,9 +321,9 @@ class Acts:
     def _rehearse(self, state: StreamState, again: str = "") -> None:
         self._heartbeat.phase = DriverPhase.REHEARSING
         try:
-            rewind = state.deployments[self._deployment].rewind
+            rewind = state.deployments[self._control.deployment].rewind
             # Once it has held, that is over, or is done as far as it still can be (`_go_back`).
-            if rewind is not None and not state.has_held(self._deployment):
+            if rewind is not None and not state.has_held(self._control.deployment):
                 self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
             rehearsal = self._run_rehearsal(former, check=self._check_seen, say=self._heartbeat.say)
@@ -342,18 +331,13 @@ class Acts:
         except StreamError as error:
             self.fail(str(error), error)
         else:
-            known = self.rehearsal.get("queries", {}) if self.rehearsal else {}
-            found = rehearsal.get("queries", {})
-            # With a doubt of before, a person has let it go on.
-            doubts = [q["doubt"] for name, q in found.items() if "doubt" in q and "doubt" not in known.get(name, {})]
-            if again and doubts:
+            if again and (doubts := new_doubts(self.rehearsal or {}, rehearsal)):
                 # Nobody can be asked any more: it tries again until the request expires, and stays a standby.
                 self._heartbeat.say(" ".join(doubts))
                 return
             if again:
                 rehearsal = {**rehearsal, "notes": [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]}
-            self._compared_with = state.last_holder
-            self._freshness.rehearsed()
+            self._freshness.rehearsed(state.last_holder)
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def finish(self) -> None:
@@ -362,7 +346,7 @@ class Acts:
         Not once SIGTERM has come, which may be what ended them: the watch would leave the stream alone for ever.
         """
         if not self.terminating:
-            self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
+            self._offsets.flush(self._queries.progress)
         ends = described(self._queries.ended())
         fields = {"incarnation": self._incarnation, "ends": ends, "committed": self._has_committed()}
         record = self._control.record(Kind.FINISHED, **fields)
@@ -383,15 +367,15 @@ class Acts:
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""
         log.error("%s: %s", redact(reason), message_of(error))
-        boundary, ends = self._cut_off() if self.running else (Boundary.COMPLETED, {})
-        if _may_land(error):
+        boundary, ends = cut_off(self._queries, TERMINATE_SECONDS) if self.running else (Boundary.COMPLETED, {})
+        if may_land(error):
             boundary = Boundary.INTERRUPTED
         self.running = False
         # Once it has let go, another driver may commit; then it has said in `released` what it had committed.
         holds = self._control.state.holder == self._incarnation
         fields: dict[str, Any] = {
             "boundary": boundary.value,
-            "deployment": self._deployment,
+            "deployment": self._control.deployment,
             "incarnation": self._incarnation,
             "reason": reason,
             "error": f"{type(error).__name__}: {failure_of(error, WHOLE_KEPT)}",
@@ -403,7 +387,7 @@ class Acts:
             fields["committed"] = self._has_committed() if holds else self._heartbeat.committed
 
         def build(state: StreamState) -> Record | None:
-            deployment = state.deployments.get(self._deployment)
+            deployment = state.deployments.get(self._control.deployment)
             if deployment is None or deployment.ended:
                 return None
             if state.holder == self._incarnation:
@@ -417,23 +401,3 @@ class Acts:
 
     def _has_committed(self) -> bool:
         return self._queries.has_committed() or self._heartbeat.committed
-
-    def _cut_off(self) -> tuple[Boundary, Mapping[str, QueryEnd]]:
-        """Stop everything. INTERRUPTED: something may still write; this driver is fenced before another acquires."""
-        # A query that the script started meanwhile would run on behind a record that says that all have stopped.
-        self._queries.let_go()
-        try:
-            ends, missed = self._queries.stop(TERMINATE_SECONDS)
-            if missed is not None:
-                ends = {**self._queries.interrupt(), **ends}
-        except Exception:
-            # Such as with a SparkContext that was stopped. `failed` must be written all the same.
-            log.exception("The queries could not be stopped")
-            return Boundary.INTERRUPTED, self._queries.ended()
-        quiet = missed is None and all(end.quiet for end in ends.values())
-        return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED, ends
-
-
-def _may_land(error: BaseException) -> bool:
-    """Whether something may yet be written to a checkpoint in this driver's name; see `checkpoint.apply_rewind`."""
-    return isinstance(error, StreamError) and bool(error.fields.get("may_land"))

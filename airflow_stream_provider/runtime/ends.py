@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,11 +12,14 @@ from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locati
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Boundary
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.runtime.ports import QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Queries, QueryEnd
 
 # So many holders are asked, newest first: one that has died before its first commit knows only what it rehearsed on.
 HOLDERS = 5
+
+log = logging.getLogger(__name__)
 
 
 def described(ends: Mapping[str, QueryEnd]) -> dict[str, Any]:
@@ -29,6 +33,35 @@ def described(ends: Mapping[str, QueryEnd]) -> dict[str, Any]:
         }
         for name, end in ends.items()
     }
+
+
+def cut_off(queries: Queries, seconds: float) -> tuple[Boundary, Mapping[str, QueryEnd]]:
+    """Stop everything. INTERRUPTED: something may still write; this driver is fenced before another acquires.
+
+    :param seconds: how long the queries may take to reach their boundaries.
+    """
+    # A query that the script started meanwhile would run on behind a record that says that all have stopped.
+    queries.let_go()
+    try:
+        return all_ended(queries, *queries.stop(seconds))
+    except Exception:
+        # Such as with a SparkContext that was stopped. `failed` must be written all the same.
+        log.exception("The queries could not be stopped")
+        return Boundary.INTERRUPTED, queries.ended()
+
+
+def all_ended(
+    queries: Queries, ends: Mapping[str, QueryEnd], missed: BoundaryMissed | None
+) -> tuple[Boundary, Mapping[str, QueryEnd]]:
+    """Interrupt what has missed its boundary; return where all have ended, and whether anything may still write.
+
+    A query that has failed and waits to be tried again is inside a batch by its logs, but nothing of it can still
+    write, and whoever follows runs the batch again.
+    """
+    if missed is not None:
+        ends = {**queries.interrupt(), **ends}
+    quiet = missed is None and all(end.quiet for end in ends.values())
+    return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED, ends
 
 
 def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str], Heartbeat | None]) -> dict[str, Seen]:

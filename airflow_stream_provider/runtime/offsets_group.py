@@ -27,6 +27,8 @@ PACE_SECONDS = 1.0
 AGAIN_SECONDS = 3600.0
 # Pause between two tries while Kafka is unavailable or refuses: doubled from PACE_SECONDS up to this.
 LONGEST_PAUSE_SECONDS = 60.0
+# How long a driver that nobody follows waits for its last commit.
+FLUSH_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +90,7 @@ class OffsetsGroup:
         with self._lock:
             self._queries = queries
 
-    def flush(self, queries: Callable[[], Sequence[QueryProgress]], seconds: float) -> None:
+    def flush(self, queries: Callable[[], Sequence[QueryProgress]], seconds: float = FLUSH_SECONDS) -> None:
         """Commit the present progress of the queries, and wait for that no longer than so many seconds."""
         if self._group is None:
             return

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_stream_provider import checkpoint as checkpoints
@@ -25,10 +25,8 @@ from airflow_stream_provider.runtime.log_starts import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
-from airflow_stream_provider.runtime.query_starts import QueryStarts
+from airflow_stream_provider.runtime.query_starts import QueryStarts, by_place
 from airflow_stream_provider.runtime.side_by_side import side_by_side
-
-T = TypeVar("T")
 
 # How long the end of queries that are cut off inside a batch is waited for; whatever runs on then is fenced.
 CUT_SECONDS = 10.0
@@ -80,7 +78,7 @@ class QueryGroup:
         :raises CheckpointError: one is another one or an older copy, or cannot be read. Of one whose storage is away
             nothing is known, and its query waits for that.
         """
-        known = _by_place(seen)
+        known = by_place(seen)
 
         def check(query: ManagedQuery) -> None:
             place = checkpoints.real_form(query.checkpoint)
@@ -201,29 +199,10 @@ class QueryGroup:
         :raises StreamError: one of them cannot, its checkpoint is not the one in `seen`, the log does not say where it
             stood, or the storage fails: then some may have gone back.
         """
-        known, stood = _by_place(seen), _by_place(due.stood)
-        plans = []
-        for query in _named(queries, due.wanted, all_of_them=not due.owed):
-            place, to = checkpoints.real_form(query.checkpoint), due.wanted.queries[query.label]
-            after = stood.get(place)
-            if after is None and due.owed and stood:
-                continue
-            if after is None:
-                raise StreamError(
-                    f"The control log does not say after which batch {query.label} stood when {due.mark} came to hold: "
-                    "the driver before it was lost.",
-                    next_step="See that the stream runs, and look how far it is (`airflow streams lag`). Then give the "
-                    "command again.",
-                )
-            checkpoints.check_rewindable(query.checkpoint, sources_of(query))
-            plan = self._starts.plan_rewind(
-                query, to, due.mark, after, known.get(place, Seen()).and_then(Seen("", after))
-            )
-            if plan.files:
-                check_still_there(query, to)
-                plans.append((query.label, plan))
         said = []
-        for label, plan in plans:
+        for label, plan in self._starts.plan_rewinds(
+            _named(queries, due.wanted, all_of_them=not due.owed), due, by_place(seen)
+        ):
             said.append(f"{label} goes back after batch {plan.batch}, and reads {plan.records} records again.")
             log.warning("%s", said[-1])
             checkpoints.apply_rewind(plan)
@@ -396,10 +375,6 @@ class QueryGroup:
 def _why(query: ManagedQuery, failures: QueryFailures) -> str:
     batch = "" if failures.batch is None else f" in batch {failures.batch}"
     return f"The query {query.label} failed{batch} and no restart cures it"
-
-
-def _by_place(found: Mapping[str, T]) -> dict[str, T]:
-    return {checkpoints.real_form(location): each for location, each in found.items()}
 
 
 def _named(queries: Sequence[ManagedQuery], wanted: WantedRewind, *, all_of_them: bool = True) -> list[ManagedQuery]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.checkpoint.visible import STALE_SECONDS
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import (
     CheckpointAway,
     CheckpointBroken,
@@ -19,14 +21,16 @@ from airflow_stream_provider.lifecycle.errors import (
     StreamError,
 )
 from airflow_stream_provider.lifecycle.rewind import Offsets
-from airflow_stream_provider.runtime.describe import progress
+from airflow_stream_provider.runtime.describe import progress, sources_of
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
-from airflow_stream_provider.runtime.log_starts import put_back
+from airflow_stream_provider.runtime.log_starts import check_still_there, put_back
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +82,7 @@ class QueryStarts:
 
     def expect(self, seen: Mapping[str, Seen]) -> None:
         """Let no query start in this hold on a checkpoint that is not the one that was seen."""
-        self._seen = {checkpoints.real_form(location): each for location, each in seen.items()}
+        self._seen = by_place(seen)
 
     def seen(self, query: ManagedQuery) -> Seen:
         """Return what the stream has seen of the query's checkpoint, as far as this driver knows."""
@@ -115,12 +119,38 @@ class QueryStarts:
         else:
             self._waiting.discard(query.label)
 
-    def plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, after: int, seen: Seen) -> checkpoints.Rewind:
-        """Return how a query goes back before it starts on its real checkpoint.
+    def plan_rewinds(
+        self, queries: Sequence[ManagedQuery], due: DueRewind, known: Mapping[str, Seen]
+    ) -> list[tuple[str, checkpoints.Rewind]]:
+        """Return by label how queries go back before they start; without those that have gone back already.
 
-        :param seen: must be there first, as in `start`.
-        :raises StreamError: it cannot, or its checkpoint is not the one that was seen; see `checkpoint.plan_rewind`.
+        Where it is owed, those are left out that have other checkpoints by now.
+
+        :param known: by place, what must be there first.
+        :raises StreamError: one of them cannot, its checkpoint is not the one that was seen, or the log does not say
+            where it stood; see `checkpoint.plan_rewind`.
         """
+        stood, plans = by_place(due.stood), []
+        for query in queries:
+            place, to = checkpoints.real_form(query.checkpoint), due.wanted.queries[query.label]
+            after = stood.get(place)
+            if after is None and due.owed and stood:
+                continue
+            if after is None:
+                raise StreamError(
+                    f"The control log does not say after which batch {query.label} stood when {due.mark} came to hold: "
+                    "the driver before it was lost.",
+                    next_step="See that the stream runs, and look how far it is (`airflow streams lag`). Then give the "
+                    "command again.",
+                )
+            checkpoints.check_rewindable(query.checkpoint, sources_of(query))
+            plan = self._plan_rewind(query, to, due.mark, after, known.get(place, Seen()).and_then(Seen("", after)))
+            if plan.files:
+                check_still_there(query, to)
+                plans.append((query.label, plan))
+        return plans
+
+    def _plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, after: int, seen: Seen) -> checkpoints.Rewind:
         checkpoints.await_seen(query.checkpoint, seen)
         self._claim(query.checkpoint)
         checkpoints.list_anew(query.checkpoint)
@@ -229,6 +259,11 @@ class QueryStarts:
             failures.notes(put_back(query), time.monotonic())
         query.start_real()
         self._begun[place] = query
+
+
+def by_place(found: Mapping[str, T]) -> dict[str, T]:
+    """Return what is known by checkpoint location, by their real places."""
+    return {checkpoints.real_form(location): each for location, each in found.items()}
 
 
 def _away(query: ManagedQuery) -> CheckpointAway | None:

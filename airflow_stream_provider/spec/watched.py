@@ -31,10 +31,12 @@ class Watched:
 
     :param spec: as its YAML says; if that cannot be used, or is gone, its last good declaration.
     :param problem: why its YAML cannot be used, or that it is gone; empty: it can be used.
+    :param last: whether it is looked at for the last time, as it need not be watched any more: its incidents end.
     """
 
     spec: StreamSpec
     problem: str = ""
+    last: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class Folder:
         # Those that are not looked at, as their schedule has not come round.
         self.seldom: set[str] = set()
         self.problems: dict[str, str] = {}
+        # Those that are looked at for the last time.
+        self.last: set[str] = set()
         # What the YAML of a stream says besides, by its name.
         self.more: dict[str, dict[str, Any]] = {}
         self.memory: Mapping[str, Any] = {}
@@ -86,7 +88,11 @@ class Folder:
         # Whatever the test takes, a look is so many seconds after the first.
         self.beat(self.began + after)
         specs = [self.spec(each, **self.more.get(each.name, {})) for each in self.streams]
-        watched = [Watched(each, self.problems.get(each.name, "")) for each in specs if each.name not in self.seldom]
+        watched = [
+            Watched(each, self.problems.get(each.name, ""), each.name in self.last)
+            for each in specs
+            if each.name not in self.seldom
+        ]
         others = [each for each in specs if each.name in self.seldom]
         found = look_at_all(watched, self.memory, {}, others=others, clock=lambda: self.began + after)
         self.memory = found.memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 @pytest.fixture
 def orders(stack: LocalStack, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StackStream]:
     """A stream of the test's own, its producer running, no driver yet."""
-    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:40].rstrip("-")
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:32].rstrip("-")
+    # Names that are cut are alike in two cases of one test, and so would be their topics.
+    name = f"{words}-{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:7]}"
     with stack_stream(tmp_path, stack, name) as opened:
         yield opened
         for record in opened.log.records():  # shown when the test fails

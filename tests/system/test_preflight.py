@@ -472,4 +472,4 @@ def test_records_that_kafka_deletes_before_they_are_read(stopped: GuardedStream)
         f"Kafka has deleted 60 records that the query out has not read: of {topic}-0 it needs offset {end - 100} next, "
         f"and the log begins at {end - 40}."
     )
-    assert "Restore the topic, or deploy a release with failOnDataLoss=false and name the query's checkpoint" in refused
+    assert "Restore the topic, or deploy a release with failOnDataLoss=false and write `PATH: source`, with" in refused

@@ -2,6 +2,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
+from airflow_stream_provider.lifecycle.errors import StreamError
 from devstack.stack import LocalStack
 
 
@@ -20,6 +21,14 @@ def test_records_go_in_and_come_out(stack: LocalStack) -> None:
     ) as consumer:
         records = [next(consumer) for _ in range(2)]
     assert {(record.partition, record.value) for record in records} == {(0, b"hello"), (1, b"hello")}
+
+
+def test_a_topic_that_is_there_is_nobody_elses(stack: LocalStack) -> None:
+    stack.broker.create_topics({"taken": 1})
+    with pytest.raises(StreamError, match="topics of these names already: taken"):
+        stack.broker.create_topics({"free": 1, "taken": 1})
+    with KafkaAdminClient(bootstrap_servers=stack.bootstrap_servers) as admin:
+        assert "free" not in admin.list_topics()
 
 
 def test_a_topic_that_nobody_created_is_an_error(stack: LocalStack) -> None:

@@ -20,7 +20,7 @@ from airflow_stream_provider.planning.foreseen import Foreseen
 from devstack.airflow import Airflow
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
-from tests.support.browser import MILLISECONDS, asks_for, needs_chromium, person_at
+from tests.support.browser import asks_for, needs_chromium, person_at
 from tests.support.control_root import new_log
 from tests.support.story import HANDED_OVER, NEW, RUNNING, write
 
@@ -166,7 +166,7 @@ def test_a_form_is_submitted_with_the_mouse(site: Site) -> None:
         # As far as the button: nothing runs here that could be upgraded.
         button = person.open_form("bert.orders__upgrade")
         person.fill_in({"version": "3"})
-        expect(button).to_be_enabled(timeout=MILLISECONDS)
+        expect(button).to_be_enabled()
         fence = person.trigger(operate, operation="fence", reason="it hangs")
     assert asks_for(api, fence, operation="fence", reason="it hangs"), fence["conf"]
     ids = operate, fence["dag_run_id"]

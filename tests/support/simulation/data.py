@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from tests.support.simulation.invariants import Broken, expect
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 PARTITIONS = 2
 # How old a machine's listing of the checkpoint may be, where the product counts on a bound (a minute in NFS).
 LISTING_SECONDS = 15.0
+# Spark's id of the query.
+ID = "query-1"
 Offsets = tuple[int, ...]
 
 
@@ -51,6 +54,8 @@ class Data:
         self.batches: list[Batch] = []
         self.committed = 0
         self.doubled = 0
+        # What is in the checkpoint's place until somebody puts it back; None: the checkpoint itself.
+        self.copy: Seen | None = None
         # Deployments that have set the stream back.
         self.rewound: set[str] = set()
         # The last one that has come to hold and was to; None once it has failed. By the log; set by the oracle.
@@ -60,6 +65,13 @@ class Data:
         """How many committed batches a driver's machine sees: not fewer than it has seen."""
         driver.saw = max(driver.saw, self._visible(driver))
         return driver.saw
+
+    def shows(self, driver: Driver) -> Seen:
+        """What is at the checkpoint's place, as a driver's machine sees it."""
+        if self.copy is not None:
+            return self.copy
+        seen = self.seen(driver)
+        return Seen(ID if self.batches else "", seen - 1 if seen else None)
 
     def _visible(self, driver: Driver) -> int:
         late = driver.world.now - min(driver.sees_late, self.listing_seconds)
@@ -76,7 +88,9 @@ class Data:
         """Begin a batch: the one that the checkpoint has planned, or a new one up to what Kafka has now."""
         if number == len(self.batches):
             self._check_rewound(driver)
-            begins = self.batches[-1].ends if self.batches else (0,) * PARTITIONS
+            # What has another id knows nothing of this stream's offsets.
+            mine = self.batches and (self.copy is None or self.copy.id == ID)
+            begins = self.batches[-1].ends if mine else (0,) * PARTITIONS
             self.batches.append(Batch(begins, self.end_of(begins, now)))
         batch = self.batches[number]
         for earlier in batch.runs:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.runtime.ends import HOLDERS
 from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
-from tests.support.simulation.data import LISTING_SECONDS
+from tests.support.simulation.data import ID, LISTING_SECONDS
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER
 from tests.support.simulation.watching import Runs
@@ -168,6 +170,30 @@ def slow_checkpoint(sim: Simulation) -> Heal | None:
     return sim.nothing
 
 
+def checkpoint_replaced(sim: Simulation) -> Heal | None:
+    """The checkpoint is moved away: nothing, an older copy or another one is there until a person puts it back.
+
+    The copy is older than what the last holders have told in records, when they were rehearsed or let go: nobody can
+    see what nobody has told.
+    """
+    data, state = sim.world.data, sim.oracle.state
+    held = sorted((each for each in state.incarnations.values() if each.epoch), key=lambda each: -each.epoch)[:HOLDERS]
+    said = [each.get("batch") for driver in held for each in driver.queries]
+    told = max((batch for batch in said if batch is not None), default=0)
+    if data is None or data.copy is not None or not told:
+        return None
+    older, another = sim.seldom.randrange(told), sim.seldom.randrange(data.committed)
+    data.copy = sim.seldom.choice((Seen(), Seen(ID, older), Seen("query-2", another)))
+    for driver in sim.world.drivers.values():  # what runs there finds its files no more, and is tried again
+        if driver.queries.started and not driver.mishap:
+            driver.mishap = "curable"
+
+    def heal() -> None:
+        data.copy = None
+
+    return heal
+
+
 def _everywhere(name: str, value: object, well: object) -> Callable[[Simulation], Heal | None]:
     def befall(sim: Simulation) -> Heal | None:
         if getattr(sim.world, name) != well:
@@ -297,6 +323,7 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "store full": _everywhere("store_full", True, False),
     "store slow": _everywhere("store_slow", 0.7, 0.0),
     "checkpoint away": _everywhere("checkpoint_down", True, False),
+    "checkpoint replaced": checkpoint_replaced,
     "cluster away": _everywhere("cluster_down", True, False),
     **{name: _at_write(fault) for fault, name in AT_WRITE.items()},
     "torn heartbeat": torn_heartbeat,
@@ -312,5 +339,7 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "person gives up": person_gives_up,
     "person errs": person_errs,
 }
+SELDOM = ("checkpoint replaced",)
+"""Those that come in some seeds only, by a chance of their own: the other seeds are what they were without them."""
 STRIKE_LATER = frozenset(AT_WRITE.values())
 """Those that wait for what somebody does next, and may wait in vain."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.checkpoint import Seen
+from airflow_stream_provider.checkpoint import Seen, visible
 from airflow_stream_provider.lifecycle import fold as folding
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
@@ -17,13 +17,13 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.runtime import acts, agent
+from airflow_stream_provider.runtime import acts, agent, ends
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.ports import QueryEnd
 from tests.support.simulation.data import Batch, Data, Run
 from tests.support.simulation.driver import Driver
-from tests.support.simulation.mutants import Mutants
+from tests.support.simulation.mutants import Mutants, everywhere
 from tests.support.simulation.queries import CHECKPOINT, Queries
 
 MUTANTS = Mutants()
@@ -138,6 +138,34 @@ def a_stale_checkpoint_believed(patch: pytest.MonkeyPatch) -> None:
         start(self, queries, {})
 
     patch.setattr(Queries, "start", at_once)
+
+
+@MUTANTS.found_as("no-double", "no-gap")
+def any_checkpoint_is_started_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(visible, "is_another", lambda expected, found: False)
+
+
+@MUTANTS.found_as("no-double", "no-gap")
+def another_query_is_not_told_by_its_id(patch: pytest.MonkeyPatch) -> None:
+    is_another = visible.is_another
+    patch.setattr(
+        visible, "is_another", lambda expected, found: is_another(expected._replace(id=""), found._replace(id=""))
+    )
+
+
+@MUTANTS.found_as("no-double", "no-gap")
+def a_driver_that_restarts_in_place_looks_at_no_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    def restart(self: Queries, queries: Sequence[Queries]) -> None:
+        if not self.waits:
+            self.expected = Seen()
+        self._start()
+
+    patch.setattr(Queries, "restart", restart)
+
+
+@MUTANTS.found_as("no-double", "no-gap")
+def what_earlier_drivers_have_seen_of_the_checkpoint_does_not_count(patch: pytest.MonkeyPatch) -> None:
+    everywhere(patch, ends.seen_before, lambda state, incarnation, heartbeat: {})
 
 
 @MUTANTS.found_as("no-double")

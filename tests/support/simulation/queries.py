@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.checkpoint import Seen
+from airflow_stream_provider.checkpoint import Seen, visible
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
-from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
-from tests.support.simulation.data import LISTING_SECONDS, Run
+from tests.support.simulation.data import ID, LISTING_SECONDS, Data, Run
 
 if TYPE_CHECKING:
     from tests.support.simulation.driver import Driver
@@ -23,12 +24,6 @@ BATCH_SECONDS = 1.0
 BAD = "release-bad"
 # How long the last commit is waited for (a minute in a driver).
 SEEN_SECONDS = LISTING_SECONDS + 1.0
-
-
-def _batch(seen: Mapping[str, Seen]) -> int:
-    """Return the last batch that was seen; -1: none was."""
-    batch = seen.get(CHECKPOINT, Seen()).batch
-    return -1 if batch is None else batch
 
 
 class Luck(IntEnum):
@@ -57,20 +52,26 @@ class Queries:
         self.proven = False
         self.run: Run | None = None
         self.batch: int | None = None
-        # What a start that waits for the checkpoint must see there.
-        self.waits: Mapping[str, Seen] | None = None
+        # What the stream has seen of the checkpoint, as far as this driver knows in this hold.
+        self.expected = Seen()
+        # Whether it has started in this hold, and whether a start waits for the storage.
+        self.begun = self.waits = False
+        # What the checkpoint has shown when it was looked at last before this driver held.
+        self._shown = Seen()
         self.stopped_at = 0.0
         self._loop: Any = None
         self._driver = driver
 
     def describe(self) -> list[dict[str, Any]]:
-        return [{"name": self.label, "checkpoint": CHECKPOINT}] if self._driver.world.data else []
+        shown = {"id": self._shown.id, "batch": self._shown.batch}
+        return [{"name": self.label, "checkpoint": CHECKPOINT, **shown}] if self._driver.world.data else []
 
     def progress(self) -> tuple[QueryProgress, ...]:
         if self._driver.world.data is None:
             return ()
         # When it was committed matters to nobody here, but that this driver knows it.
         seconds, at = (None, "") if self.batch is None else (1.0, "1970-01-01T00:00:00.000Z")
+        # It names no checkpoint: what was seen of that, records tell alone.
         return (QueryProgress(self.label, "", batch=self.batch, batch_seconds=seconds, triggered_at=at),)
 
     def ended(self) -> dict[str, QueryEnd]:
@@ -78,14 +79,14 @@ class Queries:
         if self._away:
             return {}
         data = self._driver.world.data
-        seen = 0 if data is None else data.seen(self._driver)
-        return {self.label: QueryEnd(True, seen - 1, checkpoint=CHECKPOINT)} if seen else {}
+        return {} if data is None else self._end_at(data.shows(self._driver))
 
     def has_committed(self) -> bool:
         return self.proven
 
     def hold(self) -> Sequence[Queries]:
         self.batch = None
+        self.expected, self.begun = Seen(), False
         return [self]
 
     def follow(self, progress: Sequence[QueryProgress]) -> None:
@@ -95,25 +96,32 @@ class Queries:
         return
 
     def check_seen(self, seen: Mapping[str, Seen]) -> None:
-        return
+        data = self._driver.world.data
+        if data is not None and not self._away:
+            self._shown = data.shows(self._driver)
+            if data.copy is not None:  # an old listing is waited for when it starts
+                self._shown = self._await_seen(data, seen.get(CHECKPOINT, Seen()), SEEN_SECONDS) or Seen()
 
     def start(self, queries: Sequence[Queries], seen: Mapping[str, Seen]) -> None:
+        self.expected = seen.get(CHECKPOINT, Seen())
+        self._start()
+
+    def _start(self) -> None:
         driver = self._driver
         driver.here.point()
         if self.over:
             return
-        self.waits = seen
+        self.waits = True
         data = driver.world.data
         if data is not None:
-            shown = self._sees(_batch(seen))
-            if self._away:
+            found = self._await_seen(data, self.expected, 0.0 if self.begun else SEEN_SECONDS)
+            if found is None:
                 return
-            if not shown:
-                raise CheckpointError("The last commit has not appeared.")
-        self.started, self.waits, driver.writing = True, None, True
-        if data is not None:
             self.stopping, self.batch, self.run = False, None, None
-            self._loop = driver.spawn(self._batches)
+            # Spark begins where the logs end.
+            self._loop = driver.spawn(partial(self._batches, 0 if found.batch is None else found.batch + 1))
+        self.begun = self.started = driver.writing = True
+        self.waits = False
 
     def check_rewind(self, wanted: WantedRewind) -> None:
         self._driver.here.point()
@@ -126,29 +134,32 @@ class Queries:
         after = due.stood.get(CHECKPOINT)
         if after is None:
             raise StreamError("The log does not say where it stood.")
-        if not self._sees(max(after, _batch(seen))):
-            raise CheckpointError("The last commit has not appeared, or the storage is away.")
+        if self._await_seen(data, seen.get(CHECKPOINT, Seen()).and_then(Seen("", after)), SEEN_SECONDS) is None:
+            raise CheckpointError("The storage is away.")
         if not data.is_rewound(driver, due.mark, after):
             driver.here.point()
             data.rewind(driver, due.mark, after)
             driver.here.point()
         return ""
 
-    def _sees(self, batch: int) -> bool:
-        """Wait for the last commit that was seen; not for a storage that is away."""
-        driver, data = self._driver, self._driver.world.data
-        assert data is not None
-        until = driver.clock + SEEN_SECONDS
-        while not self._away and data.seen(driver) <= batch and driver.clock < until:
+    def _await_seen(self, data: Data, expected: Seen, seconds: float) -> Seen | None:
+        """As `checkpoint.await_seen`, by the product's own decision; None: the storage is away."""
+        driver = self._driver
+        until = driver.clock + seconds
+        while not self._away:
+            found = data.shows(driver)
+            if not visible.is_another(expected, found):
+                return found
+            if driver.clock >= until:
+                raise CheckpointBroken(f"It has {found}, and {expected} was seen before.")
             driver.here.point(0.5)
-        return not self._away and data.seen(driver) > batch
+        return None
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         driver = self._driver
         driver.here.point()
         if not self.started:
-            stood = _batch(self.waits or {})
-            return {} if stood < 0 else {self.label: QueryEnd(True, stood, checkpoint=CHECKPOINT)}, None
+            return self._end_at(Seen()) if self.waits else {}, None
         if self.paused:
             return {}, BoundaryMissed("Its lock is held.")
         if self._away and self._loop is not None:
@@ -172,14 +183,14 @@ class Queries:
         self.started, driver.writing = False, torn and driver.writing
         self.stopped_at = driver.clock
         driver.here.point()
-        end = QueryEnd(not broken and not torn, self._last(), running_tasks=int(torn), checkpoint=CHECKPOINT)
+        end = QueryEnd(not broken and not torn, self._last(), int(torn), CHECKPOINT, self.expected.id)
         return {self.label: end}, None
 
     def interrupt(self) -> dict[str, QueryEnd]:
         self._driver.here.point()
         self._end(cut=True)
         self.started = False  # what its last batch writes may still arrive
-        return {} if self._away else {self.label: QueryEnd(False, self._last(), checkpoint=CHECKPOINT)}
+        return {} if self._away else {self.label: QueryEnd(False, self._last(), 0, CHECKPOINT, self.expected.id)}
 
     def restart_in_place(self) -> None:
         if self.started and self._loop is not None:
@@ -200,7 +211,7 @@ class Queries:
 
     def tend(self) -> tuple[Sequence[Queries], tuple[str, Exception] | None]:
         driver = self._driver
-        if self.waits is not None:
+        if self.waits:
             return [self], None
         if not self.started or not driver.mishap:
             return [], None
@@ -216,13 +227,18 @@ class Queries:
         return [], ("The query orders failed and no restart cures it", Mishap("It broke."))
 
     def restart(self, queries: Sequence[Queries]) -> None:
-        self.start(queries, self.waits or {})
+        self._start()
 
     # -- the batches -----------------------------------------------------------------------------------------------
 
     @property
     def _away(self) -> bool:
         return self._driver.world.checkpoint_down
+
+    def _end_at(self, found: Seen) -> dict[str, QueryEnd]:
+        """Where it stands by the checkpoint and by what was seen, which may have been removed meanwhile."""
+        seen = self.expected.and_then(found)
+        return {} if seen.batch is None else {self.label: QueryEnd(True, seen.batch, 0, CHECKPOINT, seen.id)}
 
     def _last(self) -> int | None:
         data = self._driver.world.data
@@ -252,11 +268,10 @@ class Queries:
         data, driver = self._driver.world.data, self._driver
         return driver.excused and data is not None and data.holder != driver.incarnation
 
-    def _batches(self) -> None:
+    def _batches(self, number: int) -> None:
         driver = self._driver
         data, here = driver.world.data, driver.here
         assert data is not None
-        number = data.seen(driver)
         while True:
             while self._rests():
                 here.point(0.2)
@@ -277,5 +292,6 @@ class Queries:
                 here.point(0.2)
             data.commit(run)
             self.run, self.batch, self.proven = None, number, True
+            self.expected = self.expected.and_then(Seen(ID, number))
             number += 1
             here.point(BATCH_SECONDS)

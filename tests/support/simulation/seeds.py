@@ -24,7 +24,7 @@ from tests.support.simulation.bounds import (
     WHEN,
 )
 from tests.support.simulation.data import Data
-from tests.support.simulation.faults import FAULTS, STRIKE_LATER, Heal
+from tests.support.simulation.faults import FAULTS, SELDOM, STRIKE_LATER, Heal
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.liveness import Liveness
 from tests.support.simulation.memory_store import MemoryStore
@@ -57,6 +57,8 @@ class Simulation:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.rng = Random(seed)
+        self.seldom = Random(f"seldom {seed}")
+        self._has_seldom = seed % 5 == 1
         self.world = self.new_world(seed)
         self.oracle = Oracle(self.world)
         self.people = People(self)
@@ -94,8 +96,8 @@ class Simulation:
         return World(MemoryStore(), Data(), POLICY, PATIENT)
 
     def draw_fault(self) -> str:
-        """Return any fault."""
-        return self.rng.choice(list(self.faults))
+        """Return any fault that may come in every seed."""
+        return self.rng.choice([name for name in self.faults if name not in SELDOM])
 
     def last_phase(self) -> None:
         """What comes after all others."""
@@ -128,6 +130,9 @@ class Simulation:
         for _ in range(rng.randint(2, 6)):
             at = now + rng.uniform(0.0, length)
             self._planned.append(Planned(self.draw_fault(), rng.choice(WHEN), at))
+        for name in SELDOM if self._has_seldom else ():
+            at = now + self.seldom.uniform(0.0, length)
+            self._planned.append(Planned(name, self.seldom.choice(WHEN), at))
         acts = [rng.choice(ACTS) for _ in range(rng.randint(0, 3))]
         for act in ["upgrade", *acts] if rng.random() < 0.6 else acts:
             self.later(rng.uniform(0.0, length), self._acting(act))

@@ -33,7 +33,7 @@ class TopicSimulation(Simulation):
         return TopicWorld(seed, Data(), POLICY, PATIENT)
 
     def draw_fault(self) -> str:
-        return self.rng.choice(list(OF_TOPICS if self.rng.random() < 0.4 else TOPIC_FAULTS))
+        return self.rng.choice(list(OF_TOPICS)) if self.rng.random() < 0.4 else super().draw_fault()
 
     def run(self) -> Result:
         assert isinstance(self.world, TopicWorld)

@@ -100,6 +100,24 @@ def test_a_broken_yaml_is_watched_all_the_same_and_told_of(folder: Folder) -> No
     assert folder.told()[1:] == [("s0000", "watch", False)]
 
 
+@pytest.mark.parametrize("log", ["stopped", "gone"])
+def test_the_last_look_at_a_stream_whose_yaml_is_gone_ends_its_incident(folder: Folder, log: str) -> None:
+    """Found by a reader: a stream that is given up was never looked at again, so its incident never ended."""
+    folder.look(0.0)
+    folder.problems = {"s0000": "orders.yaml is gone."}
+    if log == "gone":
+        shutil.rmtree(home(folder, 0))
+    folder.look(60.0)
+    folder.look(120.0)
+    assert folder.told() == [("s0000", "watch", True)]
+    text = RECEIVED[""][0].text
+    assert "orders.yaml is gone." in text
+    assert ("The control log of s0000 has gone" in text) is (log == "gone")
+    folder.problems, folder.last = {}, {"s0000"}
+    folder.look(180.0)
+    assert folder.told()[1:] == [("s0000", "watch", False)]
+
+
 def test_a_look_without_time_for_a_stream_says_nothing_of_it_and_the_next_begins_with_it(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

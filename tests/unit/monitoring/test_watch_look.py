@@ -119,6 +119,18 @@ def test_nobody_is_told_of_one_ill_query_again_though_a_look_in_between_could_no
     assert incident.stage == 0
 
 
+def test_that_a_log_ended_earlier_between_two_looks_is_told_however_far_they_are_apart() -> None:
+    """Found by a reader: with `watch.schedule: 30 min` nobody was told of a log that ended earlier for a moment."""
+    known = None
+    for at, seconds, opens in ((1000.0, None, False), (2800.0, 1500.0, True), (4600.0, 3300.0, False)):
+        health = QueryHealth() if seconds is None else QueryHealth(note="It ended earlier.", noted_seconds=seconds)
+        beat = Heartbeat(counter=6, queries=(QueryProgress("a", batch=1, health=health),))
+        known = judged(replace(snapshot(*RUNNING, at=at), heartbeats={OLD: beat}), None, known)
+        assert ("query" in known.open_incidents) is opens
+    assert known is not None
+    assert known.incidents["query"].description == "It ended earlier."
+
+
 def test_who_knows_of_one_ill_query_is_told_again_of_the_next_one() -> None:
     def look(before: LagSample | None, *ill: str) -> LagSample:
         health = {name: QueryHealth("retrying", 90.0, 6, "x") if name in ill else QueryHealth() for name in "ab"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +146,16 @@ def test_a_stream_that_runs_and_whose_yaml_is_gone_is_watched_until_it_is_stoppe
         (airflow.folder / "a.yaml").unlink()
     else:
         declare("aa", "a.yaml")
-    for _ in range(3):
+    for number in range(3):
         airflow.look()
         assert [each.problem for each in airflow.asked if each.spec.name == "a"] != [""]
-        assert "b" not in airflow.names
+        assert [each.last for each in airflow.asked if each.spec.name == "b"] == [True] * (number == 0)
     write(log, *STOPPED[len(RUNNING) :])
     airflow.look()
+    assert [(each.problem, each.last) for each in airflow.asked if each.spec.name == "a"] == [("", True)]
+    airflow.look()
     assert "a" not in airflow.names
-    assert not any("/a" in key or (key == "a.yaml" and how == "lost") for key in airflow.pushed["declared"])
+    assert not any("/a" in key or (key == "a.yaml" and how == "lost") for key in airflow.xcom["declared"])
 
 
 def test_a_stream_whose_yaml_is_in_another_folder_now_is_left_to_the_watch_of_that_one(roots: tuple[str, str]) -> None:
@@ -162,6 +165,18 @@ def test_a_stream_whose_yaml_is_in_another_folder_now_is_left_to_the_watch_of_th
     for by, given in [("", set()), ("x__watch", set()), ("other__watch", {"a"})]:
         samples.append(hook.samples, LagSample(1.0 + len(by), by=by))
         assert given_up(left, "x__watch") == given
+
+
+def test_a_stream_whose_log_was_removed_with_its_yaml_is_given_up_once_people_know(roots: tuple[str, str]) -> None:
+    left = [spec("a", roots[0])]
+    StreamHook("a", roots[0], "c").create()
+    root = control_root(roots[0])
+    root.note("a")
+    shutil.rmtree(Path(roots[0].removeprefix("file://")) / "a")
+    assert given_up(left, "x__watch") == set()
+    for told in ("a", roots[0]):
+        assert given_up(left, "x__watch", {told}) == {"a"}
+    assert given_up([spec("b", roots[0])], "x__watch") == {"b"}, "it was never there"
 
 
 def test_a_stream_whose_log_cannot_be_read_is_not_given_up(roots: tuple[str, str], tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.health import symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind
-from airflow_stream_provider.planning.begun import BY_ITSELF_SECONDS, RESTART_SECONDS, TELL_SECONDS
+from airflow_stream_provider.planning.begun import (
+    ADOPT_SECONDS,
+    BY_ITSELF_SECONDS,
+    RESTART_SECONDS,
+    TELL_SECONDS,
+    left_to_its_run,
+)
 from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.revival import revival_is_due
@@ -206,6 +212,19 @@ def test_a_release_that_comes_up_since_is_left_to_its_run_and_people_are_told_wh
     assert (step.action, step.subject) == (RecoveryAction.DECLARE, OLD_DEPLOYMENT), "never what nobody has seen to hold"
     ended = look(*both, retired(NEW_DEPLOYMENT), at=301.0)
     assert recovery_step(ended.state, {}, ended.at).action is RecoveryAction.DECLARE, "at once, if it is given up"
+
+
+def test_a_restart_that_dies_between_declared_and_submitted_is_soon_nobodys() -> None:
+    lost = [*RESTARTING, retired(OLD_DEPLOYMENT), next(record for record in up(NEW) if record.kind == "declared")]
+    submits = replace(look(*lost), at=100.0 + ADOPT_SECONDS - 1)
+    assert left_to_its_run(submits.state, submits.at), "its task submits it"
+    late = look(*lost, at=301.0)
+    assert down(late)[0] is Health.FAIL
+    step = recovery_step(late.state, {}, late.at)
+    assert (step.action, step.subject) == (RecoveryAction.DECLARE, OLD_DEPLOYMENT)
+    assert revival_is_due(late, {}, cluster_answers=True)
+    unheard = look(*lost, *(record for record in up(NEW) if record.kind == "standby"), at=301.0)
+    assert left_to_its_run(unheard.state, unheard.at), "it is up, and only its submission was not written down"
 
 
 def test_what_a_person_had_stopped_stays_so_when_an_upgrade_that_would_have_stopped_it_is_cut_off() -> None:

@@ -174,6 +174,23 @@ def test_rows_that_are_not_known_and_no_batch_in_common_are_compared_by_time(exa
     assert one(summary, holder(rows_exact=exact[1])).verdict is Compared.PASS
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_a_slower_release_beside_a_driver_of_an_earlier_version_asks_with_the_true_reason(again: bool) -> None:
+    """Found by a reader: it said that a foreachBatch function reads another source than Kafka, of a stream of Kafka."""
+    earlier = holder(rows_exact=None)
+    summary = standby(seconds=9.0)
+    if not again:
+        del summary["again"]
+    found = one(summary, earlier)
+    assert (found.verdict, found.slower) == (Compared.INCONCLUSIVE, 9.0)
+    assert found.sentence == (
+        "a: the new release is 9.0 times slower than the old one, by the time of its batches alone: a driver of an "
+        "earlier version does not tell whether each of its rows counts once."
+    )
+    del summary["rows_exact"]
+    assert "other than Kafka" in one(summary, holder(rows_exact=False)).sentence, "what is known comes first"
+
+
 def test_a_rehearsal_whose_time_was_over_asks_a_person() -> None:
     found = one({**standby(), "doubt": "Only 1 of 3 batches of a ran within 180 s."}, holder())
     assert (found.verdict, found.sentence) == (Compared.INCONCLUSIVE, "a: Only 1 of 3 batches of a ran within 180 s.")

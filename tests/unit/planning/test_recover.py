@@ -10,9 +10,10 @@ import pytest
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.begun import ADOPT_SECONDS
 from airflow_stream_provider.planning.conditions import RequestOver, StandbyUp
 from airflow_stream_provider.planning.deaths import Dead
-from airflow_stream_provider.planning.recover import ADOPT_SECONDS, drivers_of_interest
+from airflow_stream_provider.planning.recover import drivers_of_interest
 from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import DriverFacts

@@ -50,6 +50,7 @@ def test_only_what_says_so_has_to_be_filled_in(dags: dict[str, DAG]) -> None:
         to_fill_in = TO_FILL_IN.get(dag_id.rpartition("__")[2], set())
         assert {name for name, param in form.items() if grey(param)} == to_fill_in, dag_id
         for name, param in form.items():
+            assert "`" not in (param.description or ""), f"the UI shows the marks of {name} of {dag_id}"
             about = param.description or param.schema.get("description_md") or ""
             assert about.startswith(REQUIRED) == (name in to_fill_in)
             if name in to_fill_in:

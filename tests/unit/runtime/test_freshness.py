@@ -15,7 +15,7 @@ def lasts(found: Freshness) -> bool:
 
 def test_a_look_that_finds_nothing_makes_it_last_and_only_a_rehearsal_makes_it_young() -> None:
     clock, looks = FakeClock(), ["", "other executors"]
-    found = Freshness(lambda: looks.pop(0), clock)
+    found = Freshness(lambda: looks.pop(0), lambda former: None, clock)
     assert lasts(found) is True
     clock.now += FRESH_SECONDS
     assert lasts(found) is False
@@ -26,7 +26,7 @@ def test_a_look_that_finds_nothing_makes_it_last_and_only_a_rehearsal_makes_it_y
     assert lasts(found) is False
     clock.now += STALE_SECONDS - 2 * FRESH_SECONDS
     assert found.why_again() == f"its rehearsal is {STALE_SECONDS:.0f} s old"
-    found.rehearsed()
+    found.rehearsed("a")
     assert lasts(found) is True
     clock.now += STALE_SECONDS - 1
     looks.append("")
@@ -38,8 +38,17 @@ def test_an_error_of_the_look_is_not_taken_for_fresh() -> None:
         raise CheckpointError("It is broken.")
 
     clock = FakeClock()
-    found = Freshness(stale, clock)
+    found = Freshness(stale, lambda former: None, clock)
     clock.now += FRESH_SECONDS
     with pytest.raises(CheckpointError):
         found.why_again()
     assert lasts(found) is False
+
+
+def test_it_is_compared_once_with_each_last_holder_that_it_has_not_rehearsed_against() -> None:
+    compared: list[object] = []
+    found = Freshness(lambda: "", compared.append, FakeClock())
+    found.rehearsed("a")
+    for holder in ("a", "b", "b"):
+        found.check_fits(holder, lambda: [{"name": "orders"}])
+    assert compared == [[{"name": "orders"}]]

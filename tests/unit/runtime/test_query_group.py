@@ -16,7 +16,7 @@ from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.runtime import query_group
+from airflow_stream_provider.runtime import query_group, query_starts
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
@@ -354,8 +354,9 @@ def due(query: Query, *, owed: bool = False) -> DueRewind:
 @pytest.fixture
 def rewindable(query: Query, monkeypatch: pytest.MonkeyPatch) -> Query:
     """The query has committed batches up to offset 9; Kafka has all of it."""
-    monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: None)
-    monkeypatch.setattr(query_group, "sources_of", lambda query: ["kafka:subscribe=orders"])
+    for module in (query_group, query_starts):
+        monkeypatch.setattr(module, "check_still_there", lambda query, wanted: None)
+        monkeypatch.setattr(module, "sources_of", lambda query: ["kafka:subscribe=orders"])
     root = trees.new(Path(query.checkpoint))
     for number in (0, 1):
         trees.plan(root, number, trees.kafka(orders={0: 8 + number}))
@@ -375,7 +376,7 @@ def test_a_query_goes_back_once_its_former_holder_is_seen_and_the_checkpoint_is_
     assert said == "orders goes back after batch 1, and reads 6 records again."
     assert (checkpoint.read(rewindable.checkpoint).committed, claimed) == ({"orders": {0: 3}}, [rewindable.checkpoint])
     assert rewindable.starts == 0
-    monkeypatch.setattr(query_group, "check_still_there", lambda query, wanted: pytest.fail("nobody reads them again"))
+    monkeypatch.setattr(query_starts, "check_still_there", lambda query, wanted: pytest.fail("nobody reads them again"))
     assert group.rewind(queries, due(rewindable, owed=True), {}) == "", "it was done before"
     group.start(queries, {rewindable.checkpoint: Seen(batch=1)})
     assert rewindable.starts == 1
@@ -413,7 +414,8 @@ def test_nothing_is_changed_where_one_query_cannot_go_back(
     def deleted(query: object, wanted: object) -> None:
         raise StreamError("Kafka has deleted it.")
 
-    monkeypatch.setattr(query_group, "check_still_there", deleted)
+    for module in (query_group, query_starts):
+        monkeypatch.setattr(module, "check_still_there", deleted)
     with pytest.raises(StreamError, match="Kafka has deleted it"):
         group.check_rewind(WANTED)  # while it rehearses: the stream runs on
     with pytest.raises(StreamError, match="Kafka has deleted it"):
