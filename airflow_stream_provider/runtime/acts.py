@@ -157,8 +157,7 @@ class Acts:
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
         self._check_seen()
-        why = self._freshness.why_again()
-        if why:
+        if why := self._freshness.why_again():
             log.warning("Rehearsing again before the hand-over: %s", why)
             self._rehearse(state, again=why)
             self._heartbeat.phase = DriverPhase.STANDBY
@@ -293,13 +292,11 @@ class Acts:
         """A boundary was missed: what is stopped restarts in place, in the same epoch (rule 3)."""
         self._queries.restart_in_place()
         self._heartbeat.phase = DriverPhase.RUNNING
+        fields = {"request": request, "incarnation": self._incarnation, "reason": missed.message}
 
         def build(state: StreamState) -> Record | None:
-            if state.open_request is None or state.open_request.id != request:
-                return None
-            return self._control.record(
-                Kind.ABORTED, request=request, incarnation=self._incarnation, reason=missed.message
-            )
+            is_open = state.open_request is not None and state.open_request.id == request
+            return self._control.record(Kind.ABORTED, **fields) if is_open else None
 
         self._control.append_patiently(build)
 

@@ -220,7 +220,10 @@ class Driver(Actor):
             except ControlUnavailable:
                 self.point(1.0)
 
-    def _rehearse(self, former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> Mapping[str, Any]:
+    def _rehearse(
+        self, former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], say: Callable[[str], None]
+    ) -> Mapping[str, Any]:
+        check()
         self.here.point(REHEARSAL_SECONDS, "rehearse")
         if self.world_says(Luck.REFUSED):
             raise RehearsalRefused("Spark refuses the plan.")
