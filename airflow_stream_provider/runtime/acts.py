@@ -156,8 +156,9 @@ class Acts:
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
-        self._check_seen()
-        if why := self._freshness.why_again():
+        if not (why := self._freshness.why_again()):  # first: it names the file that is missing
+            self._check_seen()
+        else:
             log.warning("Rehearsing again before the hand-over: %s", why)
             self._rehearse(state, again=why)
             self._heartbeat.phase = DriverPhase.STANDBY
@@ -255,9 +256,8 @@ class Acts:
             self.background.begin(lambda: self._stop_and_release(wanted, to))
 
     def _stop_and_release(self, request: str | None, to: str | None) -> None:
-        seconds = TERMINATE_SECONDS if request is None else self._policy.boundary_seconds
         self._queries.let_go()
-        ends, missed = self._queries.stop(seconds)
+        ends, missed = self._queries.stop(TERMINATE_SECONDS if request is None else self._policy.boundary_seconds)
         # A query whose engine has no boundary runs on for ever if a stop waits for one.
         cut = request is None or (to is None and missed is not None and missed.fields.get("never", False))
         if missed is not None and request is not None and not cut:

@@ -76,7 +76,7 @@ def test_other_dags_follow_each_hand_over_once_and_the_note_says_what_was_done(f
     fleet.trigger(member, "upgrade", version="2")
     fleet.wait_for_runs([member])
     assert fleet.state(member) == "success"
-    wait_for("the follower", lambda: follower_runs(fleet) == ["success"], 120)
+    wait_for("the follower", lambda: follower_runs(fleet) == ["success"])
     events = fleet.api.call("GET", "assets/events")["asset_events"]
     [event] = events
     state = member.world.state
@@ -90,7 +90,7 @@ def test_other_dags_follow_each_hand_over_once_and_the_note_says_what_was_done(f
         "epoch": 2,
     }
     assert event["extra"]["gap_seconds"].keys() == {"enrich", "totals"}
-    wait_for("the note", lambda: note(fleet, member).startswith("Outcome: "), 60)
+    wait_for("the note", lambda: note(fleet, member).startswith("Outcome: "))
     text = note(fleet, member)
     assert "Release 2 has taken over from release 1. Gap: enrich " in text
     assert "Nothing lost, nothing doubled" in text
@@ -99,7 +99,7 @@ def test_other_dags_follow_each_hand_over_once_and_the_note_says_what_was_done(f
     # A task that is cleared finds its work done: it succeeds, and no event says so again.
     before = fleet.tasks()[member.dag, member.run, "hand_over"].tries
     fleet.api.clear(member.dag, member.run, ["hand_over"], downstream=False)
-    wait_for("another try", lambda: fleet.tasks()[member.dag, member.run, "hand_over"].tries > before, 60)
+    wait_for("another try", lambda: fleet.tasks()[member.dag, member.run, "hand_over"].tries > before)
     fleet.wait_for_runs([member])
     assert fleet.state(member) == "success"
     assert len(fleet.api.call("GET", "assets/events")["asset_events"]) == 1
@@ -108,7 +108,7 @@ def test_other_dags_follow_each_hand_over_once_and_the_note_says_what_was_done(f
     fleet.wait_for_runs([member])
     assert fleet.state(member) == "success"
     assert "Rolled back: to see." in note(fleet, member)
-    wait_for("the follower", lambda: follower_runs(fleet) == ["success"] * 2, 120)
+    wait_for("the follower", lambda: follower_runs(fleet) == ["success"] * 2)
     assert member.world.version == "1"
     member.world.assert_sound()
 
@@ -136,6 +136,6 @@ def test_a_run_that_is_cancelled_leaves_no_standby(fleet: Fleet, moment: str) ->
     held = member.world.version
     # A release that holds by then stays, and the one before it is warm for a roll-back.
     left = 1 if held == "1" else 2
-    wait_for("the standby's end", lambda: len(member.world.drivers()) == left, 120)
+    wait_for("the standby's end", lambda: len(member.world.drivers()) == left)
     assert held == "1" or moment in ("hands-over", "soaks")
     member.world.assert_sound()

@@ -67,11 +67,21 @@ def test_one_that_cannot_take_over_any_more_says_so_instead_of_an_answer(seconds
     assert (driver.record()["reason"], driver.record()["incarnation"]) == ("A file of the checkpoint is missing.", NEW)
 
 
-def test_one_whose_checkpoint_was_replaced_meanwhile_says_so_instead_of_an_answer() -> None:
-    driver = asked_after(FRESH_SECONDS + 1)
+@pytest.mark.parametrize("changed", ["", "other topics"])
+def test_one_whose_checkpoint_was_replaced_meanwhile_says_so_instead_of_an_answer(changed: str) -> None:
+    driver = asked_after(FRESH_SECONDS + 1, changed)
     driver.queries.another = CheckpointBroken("It is not the one.")
     work(driver)
     assert (driver.did[-2:], driver.record()["reason"]) == (["failed", "halt"], "It is not the one.")
+
+
+def test_one_whose_checkpoint_lacks_a_file_names_it() -> None:
+    """Without the file that has the id of the query, it is none that was seen, either."""
+    driver = asked_after(FRESH_SECONDS + 1)
+    driver.refusal = CheckpointBroken("Its file metadata is missing.")
+    driver.queries.another = CheckpointBroken("It is not the one.")
+    work(driver)
+    assert (driver.did[-2:], driver.record()["reason"]) == (["failed", "halt"], "Its file metadata is missing.")
 
 
 def test_one_that_has_held_answers_at_once() -> None:
