@@ -156,8 +156,7 @@ class Acts:
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
-        why = self._freshness.why_again()  # first: it names the file that is missing
-        if not why:
+        if not (why := self._freshness.why_again()):  # first: it names the file that is missing
             self._check_seen()
         else:
             log.warning("Rehearsing again before the hand-over: %s", why)
@@ -257,9 +256,8 @@ class Acts:
             self.background.begin(lambda: self._stop_and_release(wanted, to))
 
     def _stop_and_release(self, request: str | None, to: str | None) -> None:
-        seconds = TERMINATE_SECONDS if request is None else self._policy.boundary_seconds
         self._queries.let_go()
-        ends, missed = self._queries.stop(seconds)
+        ends, missed = self._queries.stop(TERMINATE_SECONDS if request is None else self._policy.boundary_seconds)
         # A query whose engine has no boundary runs on for ever if a stop waits for one.
         cut = request is None or (to is None and missed is not None and missed.fields.get("never", False))
         if missed is not None and request is not None and not cut:
@@ -294,13 +292,11 @@ class Acts:
         """A boundary was missed: what is stopped restarts in place, in the same epoch (rule 3)."""
         self._queries.restart_in_place()
         self._heartbeat.phase = DriverPhase.RUNNING
+        fields = {"request": request, "incarnation": self._incarnation, "reason": missed.message}
 
         def build(state: StreamState) -> Record | None:
-            if state.open_request is None or state.open_request.id != request:
-                return None
-            return self._control.record(
-                Kind.ABORTED, request=request, incarnation=self._incarnation, reason=missed.message
-            )
+            is_open = state.open_request is not None and state.open_request.id == request
+            return self._control.record(Kind.ABORTED, **fields) if is_open else None
 
         self._control.append_patiently(build)
 

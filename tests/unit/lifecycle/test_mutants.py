@@ -43,6 +43,7 @@ HINTS = {
     "a_stop_of_what_is_down_changes_nothing": 11,
     "a_submission_that_nobody_has_recorded": 460,
     "an_abort_is_ignored": 198,
+    "another_query_is_not_told_by_its_id": 436,
     "never_takes_back": 16,
     "records_share_a_key": 29,
     "released_to_a_driver_that_is_lost": 149,
