@@ -178,7 +178,7 @@ class Driver:
         ports = Ports(
             queries=Queries(7),
             process=Process(),
-            rehearse=lambda former, *, check, say: {"seconds": 1.5, "notes": [], "queries": {"out": {}}},
+            rehearse=lambda former, **of_its_version: {"seconds": 1.5, "notes": [], "queries": {"out": {}}},
             compare=lambda former: None,
             spawn=self._spawn,
             clock=self._clock,
