@@ -79,13 +79,15 @@ def test_a_fault_of_a_write_counts_when_it_strikes(world: World) -> None:
 @pytest.mark.parametrize("store", [FILE, TOPIC])
 def test_a_fault_that_waits_may_wait_in_vain(store: str) -> None:
     waited, struck = Counter[str](), Counter[str]()
-    for seed in range(10):
+    for seed in range(100):  # as many as it takes: which ones do changes with each new fault
         trace: list[str] = []
         result = simulate(seed, store, trace.append)
         waited.update(name for line in trace for name in STRIKE_LATER if f"!! {name} waits" in line)
         struck.update(name for (_, name), count in result.cells.items() for _ in range(count) if name in STRIKE_LATER)
-    assert struck <= waited
-    assert 0 < struck.total() < waited.total()
+        assert struck <= waited
+        if 0 < struck.total() < waited.total():
+            return
+    pytest.fail(f"no fault of {struck} waited in vain, or none struck")
 
 
 @pytest.mark.parametrize("store", [FILE, TOPIC])
