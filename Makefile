@@ -60,7 +60,7 @@ $(CLASSES): $(READY)
 
 # Beside each other, the longest first: most of them wait for a process most of the time.
 .PHONY: test
-test: $(READY) ## lint, types, unit, integration, a hand-over, two faults on the real stack, four cells of the kill matrix (15 min)
+test: $(READY) ## lint, types, unit, integration, a hand-over, two faults on the real stack, four cells of the kill matrix (15 to 45 min)
 	$(MAKE) -j 2 lint $(CLASSES)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
 		-m "demo or not (system or matrix)"
