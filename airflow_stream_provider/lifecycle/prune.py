@@ -70,7 +70,7 @@ def _needed(state: StreamState) -> list[Incarnation]:
     ]
     by_release: dict[str, Incarnation] = {}
     sound: list[Incarnation] = []
-    for held in sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: -i.epoch):
+    for held in state.held:
         deployment = state.deployments[held.deployment]
         by_release.setdefault(deployment.release.hash, held)
         if not sound and deployment.ended not in (None, DeploymentEnd.FAILED):  # one that lives may fail yet

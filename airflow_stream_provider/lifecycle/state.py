@@ -307,6 +307,11 @@ class StreamState:
         """Incarnations that stopped inside a batch and are not yet confirmed dead (rule 6)."""
         return tuple(i.id for i in self.incarnations.values() if i.state is IncarnationState.INTERRUPTED)
 
+    @property
+    def held(self) -> list[Incarnation]:
+        """Incarnations that hold or have held, the newest holder first."""
+        return sorted((i for i in self.incarnations.values() if i.epoch), key=lambda i: -i.epoch)
+
     def may_write(self, incarnation: str) -> bool:
         """Whether something of an incarnation may still write: it holds, or it stopped inside a batch."""
         return incarnation == self.holder or incarnation in self.must_fence

@@ -96,7 +96,7 @@ def _comes_by_itself(state: StreamState, now: float, seconds: float) -> bool:
 
 
 def _is_left(state: StreamState, deployment: Deployment, now: float) -> bool:
-    """Whether nobody has submitted it, as far as anybody knows, nor does whoever was to: nothing of it comes up."""
+    """Whether a deployment is orphaned and no driver of it has announced itself: it does not come up by itself."""
     return orphaned(deployment, now) and not state.of_deployment(deployment.id)
 
 

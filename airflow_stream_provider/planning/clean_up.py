@@ -34,8 +34,7 @@ def expendable(state: StreamState, idle: Stored) -> Stored:
     running = {state.incarnations[name].deployment for name in needed & state.incarnations.keys()}
     kept = {d.release.hash for d in state.deployments.values() if not d.ended or d.id in running}
     kept.update(_last(d.release.hash for d in reversed(list(state.deployments.values()))))
-    held = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: i.epoch, reverse=True)
-    kept.update(_last(state.deployments[i.deployment].release.hash for i in held))
+    kept.update(_last(state.deployments[i.deployment].release.hash for i in state.held))
     return Stored(idle.heartbeats - needed, idle.releases - kept)
 
 

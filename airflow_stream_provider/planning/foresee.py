@@ -141,7 +141,7 @@ def _bring_up(asked: Asked) -> Foreseen:
     held = asked.held
     if asked.beside_a_job:
         return asked.refused(asked.beside_a_job)
-    proven = {state.deployments[i.deployment].release.hash for i in state.incarnations.values() if i.epoch}
+    proven = {state.deployments[i.deployment].release.hash for i in state.held}
     if wanted.approval and wanted.hash not in proven:
         return asked.refused(
             f"The YAML's {wanted} has never held the stream, and it wants a person's approval for a new one "

@@ -203,7 +203,7 @@ def _hash(state: StreamState, deployment: str) -> str:
 def _proven(state: StreamState) -> set[str]:
     """Return the releases that have held, and that which is to follow a job: a person has asked for it."""
     followed = {_hash(state, state.job.deployment)} if state.job is not None else set()
-    return followed | {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
+    return followed | {_hash(state, i.deployment) for i in state.held}
 
 
 class _Choice(NamedTuple):
@@ -227,7 +227,7 @@ def _choose(state: StreamState, now: float) -> _Choice:
     chosen = wanted_instead(state)
     if chosen is not None:
         return _Choice(chosen.id, chosen.declared["instead_of"], "which is rolled back")
-    newest = {_hash(state, i.deployment): i for i in sorted(state.incarnations.values(), key=_epoch) if i.epoch}
+    newest = {_hash(state, i.deployment): i for i in reversed(state.held)}
     sound = [i for i in newest.values() if not i.proof.never]
     first = max(sound or newest.values(), key=_epoch)
     later = max((i for i in newest.values() if i is not first and _is_open(state, i, now)), key=_epoch, default=None)

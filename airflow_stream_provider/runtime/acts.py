@@ -156,12 +156,12 @@ class Acts:
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
-        if not (why := self._freshness.why_again()):  # first: it names the file that is missing
-            self._check_seen()
-        else:
+        if why := self._freshness.why_again():  # first: it names the file that is missing
             log.warning("Rehearsing again before the hand-over: %s", why)
             self._rehearse(state, again=why)
             self._heartbeat.phase = DriverPhase.STANDBY
+        else:
+            self._check_seen()
 
     def _check_seen(self) -> None:
         self._queries.check_seen(self._control.seen())

@@ -44,8 +44,7 @@ def cut_off(queries: Queries, seconds: float) -> tuple[Boundary, Mapping[str, Qu
     queries.let_go()
     try:
         return all_ended(queries, *queries.stop(seconds))
-    except Exception:
-        # Such as with a SparkContext that was stopped. `failed` must be written all the same.
+    except Exception:  # such as with a SparkContext that was stopped; `failed` must be written all the same
         log.exception("The queries could not be stopped")
         return Boundary.INTERRUPTED, queries.ended()
 
@@ -55,8 +54,8 @@ def all_ended(
 ) -> tuple[Boundary, Mapping[str, QueryEnd]]:
     """Interrupt what has missed its boundary; return where all have ended, and whether anything may still write.
 
-    A query that has failed and waits to be tried again is inside a batch by its logs, but nothing of it can still
-    write, and whoever follows runs the batch again.
+    A failed query that waits for its next try is inside a batch by its logs. It writes nothing any more, and the next
+    holder runs that batch again.
     """
     if missed is not None:
         ends = {**queries.interrupt(), **ends}
@@ -81,7 +80,7 @@ def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str],
         # Whoever hands over has just seen it.
         found.update(_in_record(request.ends.values()))
         told.update(place for place, seen in found.items() if seen.batch is not None)
-    held = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: -i.epoch)[:HOLDERS]
+    held = state.held[:HOLDERS]
     # Whose hold ended last, and who holds now.
     ended, holds = [driver.id for driver in (held if state.holder is None else held[1:])[:1]], state.holder
     me = state.incarnations.get(incarnation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from airflow_stream_provider.runtime.ports import Clock
+from airflow_stream_provider.runtime.ports import Clock, Compare
 
 # What was rehearsed, or looked at, within so many seconds is taken for true.
 FRESH_SECONDS = 60.0
@@ -20,9 +20,7 @@ class Freshness:
     :param compare: see `Ports.compare`.
     """
 
-    def __init__(
-        self, stale: Callable[[], str], compare: Callable[[Sequence[Mapping[str, Any]]], None], clock: Clock
-    ) -> None:
+    def __init__(self, stale: Callable[[], str], compare: Compare, clock: Clock) -> None:
         self._stale = stale
         self._compare = compare
         self._clock = clock

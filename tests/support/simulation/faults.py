@@ -177,8 +177,7 @@ def checkpoint_replaced(sim: Simulation) -> Heal | None:
     see what nobody has told.
     """
     data, state = sim.world.data, sim.oracle.state
-    held = sorted((each for each in state.incarnations.values() if each.epoch), key=lambda each: -each.epoch)[:HOLDERS]
-    said = [each.get("batch") for driver in held for each in driver.queries]
+    said = [each.get("batch") for driver in state.held[:HOLDERS] for each in driver.queries]
     told = max((batch for batch in said if batch is not None), default=0)
     if data is None or data.copy is not None or not told:
         return None
