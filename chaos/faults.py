@@ -16,10 +16,10 @@ from airflow_stream_provider.control import ControlLog
 from chaos.clock import Clocks
 from chaos.events import Events
 from chaos.journal import Journal
-from chaos.plan import Cell, PlannedFault
+from chaos.plan import CHECKPOINT, CHECKPOINT_EXTRAS, Cell, PlannedFault
 from chaos.states import REQUESTED
 from chaos.stillness import stops_commits
-from chaos.store_faults import ControlFolder
+from chaos.store_faults import Checkpoints, ControlFolder
 from chaos.targets import Targets, send
 from devstack.stack import LocalStack
 
@@ -61,6 +61,7 @@ class Nemesis:
     :param journal: gets an entry for each fault that happens, heals or is skipped.
     :param say: called with a line for a person.
     :param storage: the process that is the storage; None: the disk is.
+    :param checkpoints: those on the disk; None: there are none, and no fault of them is planned.
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class Nemesis:
         journal: Journal,
         say: Callable[[str], None],
         storage: psutil.Process | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.events = Events(log)
         self.last_healed = 0.0
         self.last_fault = ""
         self._stack = stack
         self._control = control
+        self._checkpoints = checkpoints
         self._clocks = clocks
         self._journal = journal
         self._say = say
@@ -197,7 +200,7 @@ class Nemesis:
         plan, events = armed.plan, self.events
         if plan.trigger.with_standby and "standby" not in self._drivers():
             return
-        if plan.target != "control":
+        if plan.target not in ("control", CHECKPOINT):
             armed.processes = self._targets.find(plan.target, events)
             if not armed.processes:
                 return  # not there yet; the event may come again
@@ -244,6 +247,8 @@ class Nemesis:
             self._clocks.jump([process.pid for process in armed.processes], plan.jump)
         elif plan.kind in STORE:
             self._folder.fail(plan.kind)
+        elif plan.kind in CHECKPOINT_EXTRAS:
+            self._all_checkpoints.fail(plan.kind)
 
     def _end_what_is_due(self) -> None:
         for armed in list(self._lasting):
@@ -261,6 +266,11 @@ class Nemesis:
     def _folder(self) -> ControlFolder:
         assert self._control is not None, "a fault of the control folder was planned, and there is none"
         return self._control
+
+    @property
+    def _all_checkpoints(self) -> Checkpoints:
+        assert self._checkpoints is not None, "a fault of the checkpoints was planned, and there are none here"
+        return self._checkpoints
 
     @property
     def _folder_fails(self) -> bool:
@@ -300,6 +310,8 @@ class Nemesis:
             self._clocks.set_right([process.pid for process in armed.processes])
         elif plan.kind in STORE:
             self._folder.heal(plan.kind)
+        elif plan.kind in CHECKPOINT_EXTRAS:
+            self._all_checkpoints.heal()
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[Events]:

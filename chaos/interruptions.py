@@ -8,20 +8,21 @@ from typing import Any
 
 from chaos.batches import Batch
 from chaos.holds import Hold
+from chaos.plan import CHECKPOINT, CHECKPOINT_EXTRAS
 
 # A fault is noted when it has happened.
 NOTED_WITHIN = 1.0
 # How long the cluster reacts after one of its parts is back: a master has executors killed that it does not know, a
 # worker that was given up is told to kill its own. A broker or storage only takes what waited for it.
-SETTLE_SECONDS = {"worker": 30.0, "master": 30.0, "broker": 10.0, "storage": 10.0}
+SETTLE_SECONDS = {"worker": 30.0, "master": 30.0, "broker": 10.0, "storage": 10.0, CHECKPOINT: 10.0}
 
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
 """Targets that are one driver; the fault's `incarnation` says which. Of an executor it says whose that was."""
-CLUSTER = ("worker", "master", "broker", "storage")
+CLUSTER = ("worker", "master", "broker", "storage", CHECKPOINT)
 """Targets of which the tasks or writes of any driver may die or time out, until they are back and for some time after.
 """
-STOPS_PROCESSES = ("kill", "freeze", "clock_jump")
-"""Kinds of faults that end or stop a process. Faults of the control folder show as a hold that ended, or not at all."""
+CUTS_OFF = ("kill", "freeze", "clock_jump", *CHECKPOINT_EXTRAS)
+"""Kinds of faults that can cut off a batch. Those of the control folder show as a hold that ended, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def explanations(batch: Batch, among: Sequence[Interruption], found: Sequence[Ho
 
 def _of_fault(fault: Mapping[str, Any], healed: float | None) -> Interruption | None:
     kind, target, at = fault["kind"], fault["target"], fault["at"]
-    if kind not in STOPS_PROCESSES or target not in (*DRIVERS, *CLUSTER, "executor"):
+    if kind not in CUTS_OFF or target not in (*DRIVERS, *CLUSTER, "executor"):
         return None
     if target not in CLUSTER and not fault["incarnation"]:
         return None  # it may have been any driver, so it explains nothing

@@ -38,6 +38,7 @@ TASKS = ("check", "submit", "hand_over", "soak")
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
 PARTS = ("worker", "master", "broker", "scheduler", "triggerer")
 PROCESSES = (*DRIVERS, "executor", *PARTS, "task")
+CHECKPOINT = "checkpoint"
 # The processes that are the storage; the disk is none. Who kills them loses what they have.
 STORAGE = "storage"
 # In which states there is such a driver. The other processes are there in all of them.
@@ -45,8 +46,9 @@ HOLDS = (RUNNING, SUBMITTED, REHEARSING, READY, REQUESTED, RELEASED, ACQUIRED)
 STANDS_BY = (SUBMITTED, REHEARSING, READY, REQUESTED, RELEASED, ACQUIRED, DOWN)
 
 FOLDER_EXTRAS = ("away", "read_only")
+CHECKPOINT_EXTRAS = ("checkpoint_away", "checkpoint_older")
 # The faults that are no cells of the walk.
-EXTRAS = ("torn_heartbeat", "clock_jump", *FOLDER_EXTRAS)
+EXTRAS = ("torn_heartbeat", "clock_jump", *FOLDER_EXTRAS, *CHECKPOINT_EXTRAS)
 FILES = Pair()
 
 
@@ -130,8 +132,15 @@ def log_target(pair: Pair) -> str:
 
 
 def extras(pair: Pair) -> tuple[str, ...]:
-    """Return the faults that are no cells of the walk. A topic is never torn, read-only or moved away."""
-    return EXTRAS if pair.control == FILE else ("clock_jump",)
+    """Return the faults that are no cells of the walk.
+
+    A topic is never torn, read-only or moved away; checkpoints are moved away in a folder of this machine only.
+    """
+    left_out = {
+        *(("torn_heartbeat", *FOLDER_EXTRAS) if pair.control != FILE else ()),
+        *(CHECKPOINT_EXTRAS if pair.storage != FILE else ()),
+    }
+    return tuple(each for each in EXTRAS if each not in left_out)
 
 
 def cells(pair: Pair = FILES) -> list[Cell]:

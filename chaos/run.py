@@ -101,7 +101,14 @@ class Run:
         producer = SurvivingProducer(found.brokers, "orders", self.rate, self.folder / PRODUCED)
         evidence = Evidence(found.brokers, found.checkpoints, found.releases, found.log, self.folder)
         nemesis = Nemesis(
-            found.stack, found.open_log(), found.control, found.clocks, journal, self.say, found.storage.server
+            found.stack,
+            found.open_log(),
+            found.control,
+            found.clocks,
+            journal,
+            self.say,
+            found.storage.server,
+            found.moved_checkpoints(),
         )
         with producer, evidence:
             self._prepare(found)

@@ -1,14 +1,18 @@
-"""Let the control folder fail for every process of the run, but not for who reads it by the second path.
+"""Let the control folder, or the checkpoints, fail for every process of the run.
 
-The folder is a small tmpfs in the run's own mount namespace, mounted at two places. Faults are made at the first.
+Who reads the control folder by the second path is spared: the folder is a small tmpfs in the run's own mount namespace,
+mounted at two places, and faults are made at the first.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shutil
 import subprocess
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +23,8 @@ from devstack.errors import StackError
 
 FILLER = "filler"
 BUSY_SECONDS = 5.0
+# So many batches does a copy lack that is put in the place of a checkpoint.
+OLDER_BY = 3
 
 
 @dataclass
@@ -103,6 +109,61 @@ class ControlFolder:
 
     def _move(self) -> None:
         _mount("--move", str(self.folder), str(self.elsewhere))
+
+
+class Checkpoints:
+    """The queries' checkpoints, in folders of this machine; they are moved away, or replaced by older copies.
+
+    :param folders: those of the queries. One that is not there yet stays as it is.
+    :param aside: a folder on the same disk, for what is moved away; made when it is needed.
+    """
+
+    def __init__(self, folders: Iterable[Path], aside: Path) -> None:
+        self._folders = tuple(folders)
+        self._aside = aside
+
+    def fail(self, kind: str) -> None:
+        """Begin a fault: checkpoint_away or checkpoint_older."""
+        self._aside.mkdir(parents=True, exist_ok=True)
+        for folder in self._folders:
+            if not folder.is_dir():
+                continue
+            kept, copy = self._aside / folder.name, self._aside / f"{folder.name}.older"
+            if kind == "checkpoint_older":
+                _copy_of_before(folder, copy)
+            folder.rename(kept)
+            if kind == "checkpoint_older":
+                copy.rename(folder)
+
+    def heal(self) -> None:
+        """Put back what was moved away; what a driver has written in its place since is added to it."""
+        for folder in self._folders:
+            kept, since = self._aside / folder.name, self._aside / f"{folder.name}.since"
+            if not kept.is_dir():
+                continue
+            if folder.is_dir():
+                folder.rename(since)
+            kept.rename(folder)
+            for path in [each for each in since.rglob("*") if each.is_file()]:
+                target = folder / path.relative_to(since)
+                if not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    path.rename(target)
+            shutil.rmtree(since, ignore_errors=True)
+
+
+def _copy_of_before(folder: Path, copy: Path) -> None:
+    """Copy a checkpoint without its last batches, as a back-up has it, while somebody may write it."""
+    shutil.rmtree(copy, ignore_errors=True)
+    commits = sorted(int(path.name) for path in (folder / "commits").glob("[0-9]*"))
+    last = commits[-OLDER_BY - 1] if len(commits) > OLDER_BY else -1
+
+    def left_out(parent: str, names: list[str]) -> set[str]:
+        log = Path(parent).name in ("offsets", "commits")
+        return {name for name in names if name.startswith(".") or (log and name.isdigit() and int(name) > last)}
+
+    with contextlib.suppress(shutil.Error):  # of files that were removed meanwhile
+        shutil.copytree(folder, copy, ignore=left_out)
 
 
 def _mount(*arguments: str) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from chaos.plan import (
     ABORT,
     BAD,
+    CHECKPOINT,
+    CHECKPOINT_EXTRAS,
     CLEARED_TASK,
     DRIVERS,
     FENCE,
@@ -45,6 +47,7 @@ KILLED_SECONDS = (1.0, 3.0, 8.0, 15.0)
 # Long enough to meet a task, too: the watch of a run looks every 20 s.
 STORE_SECONDS = (20.0, 25.0, 35.0, 50.0)
 TORN_SECONDS = (5.0, 12.0, 20.0)
+CHECKPOINT_SECONDS = (5.0, 15.0, 30.0)
 JUMP_SECONDS = (-3600.0, -60.0, 45.0, 3600.0)
 # The clock of a driver's JVM is not moved with that of its Python, and its timer would halt the driver whenever the two
 # are further apart than the lease is long: a kill, and no jump. So it survives these, and the last one ends its lease.
@@ -161,6 +164,8 @@ class Walk:
             self._extras.remove(kind)
         if kind in FOLDER_EXTRAS:
             return PlannedFault(_trigger(state, draw, folder=True), "control", kind, draw.choice(STORE_SECONDS))
+        if kind in CHECKPOINT_EXTRAS:
+            return PlannedFault(_trigger(state, draw), CHECKPOINT, kind, draw.choice(CHECKPOINT_SECONDS))
         standby = state in (REHEARSING, READY)
         if kind == "torn_heartbeat":
             target = "standby" if standby else "holder"

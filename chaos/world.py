@@ -20,7 +20,7 @@ from airflow_stream_provider.releases.address import StorageAddress
 from chaos.clock import Clocks
 from chaos.folder_log import FolderLog
 from chaos.plan import FILES
-from chaos.store_faults import ControlFolder
+from chaos.store_faults import Checkpoints, ControlFolder
 from chaos.topic_copy import TopicCopy
 from chaos.topic_log import TopicLog
 from demo.environment import QUERIES, DemoEnvironment, create_topics, lay_out
@@ -84,6 +84,11 @@ class World:
     def api(self) -> AirflowApi:
         """Airflow's API."""
         return self.site.airflow
+
+    def moved_checkpoints(self) -> Checkpoints | None:
+        """Return the checkpoints that can be moved away; None: they are not on this machine's disk."""
+        here = [folder for folder in self.checkpoints.values() if isinstance(folder, Path)]
+        return Checkpoints(here, self.folder / "aside") if here else None
 
     def open_log(self) -> ControlLog:
         """Return the control log for one thread, whom no fault of it lets wait."""

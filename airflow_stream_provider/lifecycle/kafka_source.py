@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 # What Kafka's own client takes for an address (Utils.getHost). It has no place for a password.
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 _READ = ("subscribe", "subscribePattern", "assign")
+
+
+class KafkaIds(NamedTuple):
+    """What Kafka says of itself: the id of the cluster, empty if it has none, and those of topics by name."""
+
+    cluster: str = ""
+    topics: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -22,6 +29,7 @@ class KafkaSource:
     :param servers: the bootstrap servers, see `addresses`.
     :param read_committed: whether it reads committed records only (Kafka's isolation level).
     :param cluster: Kafka's id of the cluster that the driver has asked; empty: it is not known.
+    :param topic_ids: by topic, Kafka's id of it, as far as it is known. One that is made anew has another one.
     """
 
     option: str = "subscribe"
@@ -29,6 +37,7 @@ class KafkaSource:
     servers: tuple[str, ...] = ()
     read_committed: bool = False
     cluster: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -73,13 +82,14 @@ def kafka_sources(query: Mapping[str, Any]) -> tuple[KafkaSource, ...]:
 
 
 def _source(said: Mapping[str, Any]) -> KafkaSource:
-    servers = said.get("servers")
+    servers, ids = said.get("servers"), said.get("topic_ids")
     return KafkaSource(
         str(said.get("option", "")),
         str(said.get("topics", "")),
         addresses(",".join(map(str, servers))) if isinstance(servers, (list, tuple)) else (),
         said.get("read_committed") is True,
         str(said.get("cluster") or ""),
+        {str(topic): str(each) for topic, each in ids.items()} if isinstance(ids, Mapping) else {},
     )
 
 

@@ -97,11 +97,9 @@ def may_abort(state: StreamState, record: Record) -> bool:
     return lost or by_holder or record.at >= request.expires or record.by == request.by
 
 
-def beside_a_follower(state: StreamState, deployment: str) -> bool:
-    """Whether a deployment follows no job, and another one is to follow one that is not confirmed gone."""
-    found = state.deployments.get(deployment)
-    gone = state.job is not None and bool(state.job.gone)
-    return bool(state.follower) and not gone and not (found is not None and found.adopts)
+def job_may_write(state: StreamState) -> bool:
+    """Whether a job without a stream, which a deployment is to follow, is not confirmed gone."""
+    return bool(state.follower) and not (state.job is not None and state.job.gone)
 
 
 def _known(state: StreamState, deployment: str) -> bool:
@@ -144,12 +142,6 @@ def _failable(state: StreamState, record: Record) -> bool:
         return all(i.state.terminal for i in state.of_deployment(record["deployment"]))
     found = state.incarnations.get(name)
     return found is None or not found.state.terminal
-
-
-def _not_beside_a_follower(state: StreamState, record: Record) -> bool:
-    """Whether a driver may be appointed: not one that follows no job while another is to follow one that may run."""
-    to = record.get("to")
-    return to is None or bool(evidence_of(record)) or not beside_a_follower(state, deployment_of(to))
 
 
 def _adopts(record: Record) -> bool:
@@ -224,9 +216,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: r.get("to") is None or live_standby(s, r["to"]),
         ),
         Rule(
-            "not-beside-a-follower",
-            "a job that is not confirmed gone may write, and another driver is to follow it",
-            _not_beside_a_follower,
+            "job-gone-first",
+            "a job that a driver is to follow may write, and nobody has confirmed that it is gone",
+            lambda s, r: r.get("to") is None or bool(evidence_of(r)) or not job_may_write(s),
         ),
     ),
     Kind.READY: (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_stream_provider.clusters import UnmanagedView
-from airflow_stream_provider.lifecycle.rules import beside_a_follower
+from airflow_stream_provider.lifecycle.rules import job_may_write
 from airflow_stream_provider.lifecycle.state import Deployment, StreamState
 
 # The time between two records that a run has which stops a stream to start it again.
@@ -75,9 +75,9 @@ def follows_a_job(deployment: str) -> str:
     return f"{deployment} is to follow a job that may write its checkpoints still."
 
 
-def other_follows(state: StreamState, deployment: str) -> str:
-    """Return why a deployment is not brought up or appointed now: another one is to follow a job; empty: it may be."""
-    return follows_a_job(state.follower) if beside_a_follower(state, deployment) else ""
+def job_first(state: StreamState) -> str:
+    """Return why no driver is brought up or appointed now but by an adoption; empty: one may be."""
+    return follows_a_job(state.follower) if job_may_write(state) else ""
 
 
 def orphaned(deployment: Deployment, now: float) -> bool:

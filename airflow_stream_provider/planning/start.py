@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import RequestStage
-from airflow_stream_provider.planning.begun import FOLLOW_FIRST, other_follows
+from airflow_stream_provider.planning.begun import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.own_tries import end_lost, own_tries
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -36,9 +36,9 @@ def start(snapshot: Snapshot, identity: TaskIdentity, version: str, outcome: Wai
                 holder=held.id,
             )
         )
-    beside = "" if asked else other_follows(state, deployment)
-    if beside:
-        return GiveUp(HandOverFailed(beside, next_step=FOLLOW_FIRST, deployment=deployment))
+    job = "" if asked else job_first(state)
+    if job:
+        return GiveUp(HandOverFailed(job, next_step=FOLLOW_FIRST, deployment=deployment))
     if not asked and not snapshot.candidate(deployment):
         return end_lost(snapshot, own, outcome) or bring_up(snapshot, deployment, outcome, reason)
     step = take_over(snapshot, identity, deployment, outcome, reason)

@@ -6,7 +6,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed, StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Request, RequestStage
-from airflow_stream_provider.planning.begun import FOLLOW_FIRST, other_follows
+from airflow_stream_provider.planning.begun import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.conditions import FirstCommits
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.requests import ask, follow
@@ -63,9 +63,9 @@ def take_over(
                 deployment=deployment,
             )
         )
-    beside = other_follows(state, deployment)
-    if beside:
-        return GiveUp(HandOverFailed(beside, next_step=FOLLOW_FIRST, deployment=deployment))
+    job = job_first(state)
+    if job:
+        return GiveUp(HandOverFailed(job, next_step=FOLLOW_FIRST, deployment=deployment))
     # An appointment that was aborted while nobody held is made again, by an id of its own.
     tries = sum(request.to == standby.id and request.source == state.holder for request in mine)
     request = identity.request(standby.id, state.holder or "", *((tries,) if tries else ()))

@@ -165,7 +165,7 @@ def _differences(old: QueryFacts, new: QueryFacts) -> list[tuple[Change | None, 
             )
         )
     others, unknown = _other_clusters(old, new)
-    found += [(Change.SOURCE, text) for text in others]
+    found += [(Change.SOURCE, text) for text in [*others, *_topics_made_anew(old, new)]]
     found += [(None, text) for text in unknown]
     files = _is_file_sink(new)
     if _is_file_sink(old) != files or _target_form(old, files) != _target_form(new, files):
@@ -198,6 +198,23 @@ def _other_clusters(old: QueryFacts, new: QueryFacts) -> tuple[list[str], list[s
                 "checkpoint are those of other records there."
             )
     return others, unknown
+
+
+def _topics_made_anew(old: QueryFacts, new: QueryFacts) -> list[str]:
+    """Return a sentence for each Kafka source with topics that were deleted and made again since the old driver asked.
+
+    A release before could go on there as well: it is the log that was lost.
+    """
+    found = []
+    for was, now in zip(kafka_sources(old), kafka_sources(new)):
+        anew = [topic for topic, each in now.topic_ids.items() if was.topic_ids.get(topic, each) != each]
+        if anew and was.cluster == now.cluster:
+            found.append(
+                f"The query {new['name']} reads {_list(sorted(anew))}, deleted and made anew since the driver before "
+                "has asked: the offsets in its checkpoint are those of other records. A new checkpoint begins in the "
+                "new log."
+            )
+    return found
 
 
 def _computes_otherwise(old: QueryFacts, new: QueryFacts) -> list[str]:

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-from airflow_stream_provider.lifecycle.kafka_source import KafkaSource, kafka_source
+from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, kafka_source
 from airflow_stream_provider.runtime.batch_numbers import counts_once, rows_of, state_of
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.spark_progress import told_of
@@ -57,7 +57,7 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "sources": _sources(plan),
         "file_sink": is_file_sink(query),
         "read_committed": _reads_committed(plan),
-        "kafka_sources": [_kafka_source(each, query.clusters).to_json() for each in _kafka(plan)],
+        "kafka_sources": [_kafka_source(each, query.kafka_ids).to_json() for each in _kafka(plan)],
         "source_options": [_options(each.extraOptions().get, (*_AUDITED_SOURCE, *_WAITING)) for each in _kafka(plan)],
         "trigger": dict(query.writer_spec.trigger),
         "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
@@ -87,9 +87,11 @@ def quiet_seconds(query: ManagedQuery) -> float:
     return found + max(milliseconds, default=0) / 1000  # once its delay is over, a source is asked at the next trigger
 
 
-def _kafka_source(relation: Any, clusters: Mapping[tuple[str, ...], str]) -> KafkaSource:
+def _kafka_source(relation: Any, said: Mapping[tuple[str, ...], KafkaIds]) -> KafkaSource:
     found = kafka_source(dict(relation.extraOptions()))
-    return replace(found, cluster=clusters.get(found.servers, ""))
+    ids = said.get(found.servers, KafkaIds())
+    topics = {topic: each for topic, each in ids.topics.items() if found.may_read(topic)}
+    return replace(found, cluster=ids.cluster, topic_ids=topics)
 
 
 def is_file_sink(query: ManagedQuery) -> bool | None:

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import KafkaOffsets
-from airflow_stream_provider.lifecycle.kafka_source import KafkaSource, kafka_source, kafka_sources
+from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, kafka_source, kafka_sources
 from airflow_stream_provider.runtime.consumer_group import GIVE_UP_SECONDS, connection_options, open_admin, root_cause
 from airflow_stream_provider.runtime.describe import kafka_relations
 from airflow_stream_provider.runtime.jvm import jvm
@@ -25,6 +25,8 @@ from airflow_stream_provider.runtime.managed_query import ManagedQuery
 Place = tuple[str, int]
 # What `startingOffsets` says for the first and for the next record of a partition.
 _EARLIEST, _LATEST = -2, -1
+# Kafka's `Uuid.ZERO_UUID`.
+_NO_ID = "A" * 22
 
 log = logging.getLogger(__name__)
 
@@ -37,18 +39,25 @@ class Log:
     end: int
 
 
-def ask_clusters(query: ManagedQuery) -> None:
-    """Ask for the ids of the clusters that a query reads; one that does not answer is left out, and logged."""
+def ask_kafka(query: ManagedQuery) -> None:
+    """Ask for the ids of the clusters that a query reads, and of its topics there.
+
+    A cluster that does not answer is left out, and logged; so are topics that are not there.
+    """
+    query.kafka_ids.clear()
+    new = checkpoints.boundary(query.checkpoint).offsets is None
+    committed = {} if new else checkpoints.read(query.checkpoint).committed
     for relation in kafka_relations(query):
-        servers = kafka_source(dict(relation.extraOptions())).servers
-        query.clusters.pop(servers, None)
+        source = kafka_source(dict(relation.extraOptions()))
+        topics = [*dict.fromkeys((*source.names, *filter(source.may_read, committed)))]
         try:
-            found = _asked(relation, lambda admin: _wait(admin.describeCluster().clusterId()))
+            found = _asked(relation, partial(_read_ids, topics))
         except Py4JError as error:
-            log.warning("Which Kafka %s reads at %s is not known: %s", query.label, ",".join(servers), _why(error))
+            where = ",".join(source.servers)
+            log.warning("Which Kafka %s reads at %s is not known: %s", query.label, where, _why(error))
             continue
-        if found:
-            query.clusters[servers] = str(found)
+        before = query.kafka_ids.get(source.servers, KafkaIds())
+        query.kafka_ids[source.servers] = KafkaIds(found.cluster, {**before.topics, **found.topics})
 
 
 def goes_on(query: ManagedQuery) -> list[str]:
@@ -88,7 +97,7 @@ def begins(query: ManagedQuery, former: Mapping[str, Any]) -> list[str]:
     relations = kafka_relations(query)
     for relation, (source, logs) in zip(relations, _logs(query, committed)):
         where = _starting(dict(relation.extraOptions()))
-        cluster = query.clusters.get(source.servers, "")
+        cluster = query.kafka_ids.get(source.servers, KafkaIds()).cluster
         why = "Kafka did not say" if logs is None else "it begins by a time" if where is None else ""
         if clusters and cluster and cluster not in clusters:
             why = "it is in another Kafka than before"
@@ -147,6 +156,21 @@ def _logs(query: ManagedQuery, committed: KafkaOffsets) -> list[tuple[KafkaSourc
             log.warning("What Kafka has of %s is not known: %s", source.topics, _why(error))
             found.append((source, None))
     return found
+
+
+def _read_ids(topics: Sequence[str], admin: Any) -> KafkaIds:
+    names = jvm().java.util.ArrayList()
+    for topic in topics:
+        names.add(topic)
+    cluster, asked = _wait(admin.describeCluster().clusterId()), admin.describeTopics(names).topicNameValues()
+    ids = {}
+    for topic in topics:
+        try:
+            ids[topic] = str(_wait(asked.get(topic)).topicId())
+        except Py4JError as error:
+            log.debug("The id of the topic %s is not known: %s", topic, _why(error))
+    # A broker of before Kafka 2.8 gives them all the same id.
+    return KafkaIds(str(cluster or ""), {topic: each for topic, each in ids.items() if each != _NO_ID})
 
 
 def _read_logs(topics: Sequence[str], admin: Any) -> dict[Place, Log]:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_stream_provider.checkpoint.location import locate, qualified
 from airflow_stream_provider.checkpoint.read import query_id
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.kafka_source import KafkaIds
 from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.spark_progress import SeenProgress
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
@@ -60,8 +61,8 @@ class ManagedQuery(StreamingQuery):
         self.begun_at: float | None = None
         # Whether the script started it so long after the one before that it had seemed to have started all.
         self.late = False
-        # By the addresses of a Kafka source, the id of the cluster; of those that answered when they were asked last.
-        self.clusters: dict[tuple[str, ...], str] = {}
+        # By the addresses of a Kafka source, what Kafka said when it was asked last: the cluster's id, and its topics'.
+        self.kafka_ids: dict[tuple[str, ...], KafkaIds] = {}
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
         self._run_id = str(uuid.uuid4())

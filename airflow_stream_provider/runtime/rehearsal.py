@@ -27,7 +27,7 @@ from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate
-from airflow_stream_provider.runtime.kafka_positions import ask_clusters, begins, goes_on
+from airflow_stream_provider.runtime.kafka_positions import ask_kafka, begins, goes_on
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 from airflow_stream_provider.runtime.remembered import check_remembered
@@ -113,7 +113,7 @@ class Rehearsal:
             self._process.check_checkpoint(query.checkpoint)
             checkpoints.check_whole(query.checkpoint)
             self._sweep(query)
-            ask_clusters(query)
+            ask_kafka(query)
         check()
         started = time.monotonic()
         self._queries = [describe(query) for query in queries]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from chaos.store_faults import ControlFolder
+from chaos.store_faults import OLDER_BY, Checkpoints, ControlFolder
 from tests.support.control_root import new_log
 from tests.support.namespaces import COMMAND, needs_fuse
 
@@ -33,3 +33,42 @@ def test_a_torn_heartbeat_is_unknown_until_the_next_one(tmp_path: Path) -> None:
     assert set(log.heartbeats()) == {"orders-2.00000002"}
     log.beat("orders-1.00000001", Heartbeat(counter=2))
     assert set(log.heartbeats()) == {"orders-1.00000001", "orders-2.00000002"}
+
+
+def a_checkpoint(folder: Path, batches: int) -> Path:
+    for log in ("offsets", "commits"):
+        (folder / log).mkdir(parents=True)
+        for number in range(batches):
+            (folder / log / str(number)).write_text(f"{log} of {number}")
+    (folder / "metadata").write_text("its id")
+    return folder
+
+
+def committed(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "commits").iterdir()}
+
+
+def test_a_checkpoint_is_away_and_is_put_back_with_what_was_written_since(tmp_path: Path) -> None:
+    folder = a_checkpoint(tmp_path / "enrich", 5)
+    checkpoints = Checkpoints([folder, tmp_path / "not there yet"], tmp_path / "aside")
+    checkpoints.fail("checkpoint_away")
+    assert not folder.exists()
+    (folder / "commits").mkdir(parents=True)
+    (folder / "commits" / "5").write_text("commits of 5")
+    (folder / "metadata").write_text("another id")
+    checkpoints.heal()
+    assert committed(folder) == {"0", "1", "2", "3", "4", "5"}
+    assert (folder / "metadata").read_text() == "its id"
+    checkpoints.heal()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "aside"] == ["enrich"]
+
+
+def test_an_older_copy_lacks_the_last_batches_and_the_real_one_comes_back(tmp_path: Path) -> None:
+    folder = a_checkpoint(tmp_path / "enrich", 5)
+    checkpoints = Checkpoints([folder], tmp_path / "aside")
+    checkpoints.fail("checkpoint_older")
+    assert len(committed(folder)) == 5 - OLDER_BY
+    assert (folder / "metadata").read_text() == "its id"
+    checkpoints.heal()
+    assert len(committed(folder)) == 5
+    assert list((tmp_path / "aside").iterdir()) == []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
 
 from airflow_stream_provider.checkpoint import boundary, read
 from devstack.drivers import HandRunStream, wait_for
@@ -121,6 +121,36 @@ def test_another_kafka_is_refused_and_named_as_changed_exactly_what_was_announce
         wait_for("what came later", lambda: sum(delivered(target).values()) == 310)
         assert delivered(target) == Counter([*range(200), *range(1200, 1310)])
         wait_for("the commit", lambda: read(checkpoint).committed == {"orders": {0: 155, 1: 155}})
+
+
+def test_a_topic_that_was_made_anew_is_refused_though_its_log_is_long_enough(
+    stream: HandRunStream, brokers: KafkaCluster, tmp_path: Path
+) -> None:
+    checkpoint, target = str(tmp_path / "checkpoints" / "lines"), tmp_path / "lines"
+    make_topic(brokers)
+    send(brokers, range(20))
+    stream.deploy("orders-1", APP, brokers.servers, "earliest", checkpoint, str(target))
+    stream.hand_over(stream.standby("orders-1"))
+    wait_for("the records", lambda: len(delivered(target)) == 20)
+    wait_for("the commit", lambda: read(checkpoint).committed == {"orders": {0: 10, 1: 10}})
+    stream.request(None)
+    wait_for("the stop", lambda: stream.state.holder is None)
+    admin = KafkaAdminClient(bootstrap_servers=brokers.servers)
+    admin.delete_topics(["orders"])
+    wait_for("the end of the topic", lambda: "orders" not in admin.list_topics())
+    admin.close()
+    make_topic(brokers)
+    send(brokers, range(1000, 1030))  # the offsets of the checkpoint are there, and nothing of Spark's fails
+
+    stream.deploy("orders-2", APP, brokers.servers, "earliest", checkpoint, str(target))
+    assert "The query lines reads orders, deleted and made anew since" in refused(stream, "orders-2")
+    named = [f"{checkpoint}: source"]
+    stream.deploy("orders-3", APP, brokers.servers, "earliest", checkpoint, str(target), changed_checkpoints=named)
+    three = stream.standby("orders-3")
+    notes = " ".join(stream.state.incarnations[three].rehearsal["notes"])
+    assert "20 records lie before them and are not read, and 10 are read" in notes
+    stream.hand_over(three)
+    wait_for("what was announced", lambda: delivered(target) == Counter([*range(20), *range(1020, 1030)]))
 
 
 def test_a_file_sink_on_a_new_checkpoint_is_refused_and_in_a_new_folder_it_reads_what_was_announced(

@@ -29,6 +29,8 @@ from tests.support.simulation.world import LONG, World
 JOB = "driver-of-somebody"
 # For which the logs have to stand still.
 PATIENCE_SECONDS = 5.0
+# How a job is adopted: the cluster ends it, a person says that it is gone, or its follower stands by until one of them.
+ways = st.sampled_from(["by its id", "by a person's word", "not yet"])
 
 
 class OldJob:
@@ -64,24 +66,29 @@ class OldJob:
 class Adopts(Task):
     """As AdoptOperator.
 
-    :param person: by whose word the job is gone, who may err; empty: the cluster ends it.
+    :param job: which the cluster ends.
+    :param person: by whose word the job is gone, who may err. With neither, the deployment only stands by.
     """
 
-    def __init__(self, world: World, identity: TaskIdentity, deployment: str, person: str = "") -> None:
+    def __init__(
+        self, world: World, identity: TaskIdentity, deployment: str, *, job: str = "", person: str = ""
+    ) -> None:
         self.deployment = deployment
         self.person = person
-        self._job = "" if person else JOB
+        self._job = job
         super().__init__(world, identity, Wish(self._plan, self._met))
 
     def again(self) -> Adopts:
-        return Adopts(self.world, self.identity, self.deployment, self.person)
+        return Adopts(self.world, self.identity, self.deployment, job=self._job, person=self.person)
 
     def _plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         who = {"job": self._job, "confirmed_by": self.person}
         return adopt(snapshot, identity, self.deployment, outcome, "our first step", **who)
 
     def _met(self, ended: Ended) -> bool:
-        """Done: somebody has asked this driver to take over, and it has."""
+        """Done: somebody has asked this driver to take over, and it has; or it stands by, and that was all."""
+        if not self._job and not self.person:
+            return True
         asked = (r for r in ended.state.requests.values() if deployment_of(r.to or "") == self.deployment)
         return any(r.stage is RequestStage.DONE for r in asked) or not isinstance(ended.step, Done)
 
@@ -111,22 +118,23 @@ class StreamsAdopting(Streams):
         assert self.world.old_job is not None
         return self.world.old_job
 
-    @initialize(idle=st.booleans(), errs=st.booleans())
-    def begin(self, idle: bool, errs: bool) -> None:
+    @initialize(idle=st.booleans(), how=ways)
+    def begin(self, idle: bool, how: str) -> None:
         self.world.policies = (replace(LONG, adopts=True),)
         self.world.old_job = OldJob(self.world, idle=idle)
-        self.adopt(0, errs)
+        self.adopt(0, how)
 
-    @rule(which=some, errs=st.booleans(), schedule=st.binary(max_size=48))
-    def adopt(self, which: int, errs: bool = False, schedule: bytes = b"") -> None:
-        """By its id; or a person says that it is gone, and errs: that is safe where the job writes on."""
-        name = f"orders-{which % 2 + 1}"
+    @rule(which=some, how=ways, schedule=st.binary(max_size=48))
+    def adopt(self, which: int, how: str, schedule: bytes = b"") -> None:
+        """A person may err who says that it is gone: that is safe where the job writes on."""
+        name = f"orders-adopted-{which % 2 + 1}"
         if name not in self.deployments:
             self.deployments.append(name)
         self.tasks += 1
         identity = TaskIdentity("orders__operate", f"run-{self.tasks}", "adopt")
-        may_err = errs and not self.old_job.idle
-        Adopts(self.world, identity, name, PERSON if may_err else "")
+        errs = how == "by a person's word" and not self.old_job.idle
+        job = "" if errs or how == "not yet" else JOB
+        Adopts(self.world, identity, name, job=job, person=PERSON if errs else "")
         self._go_on(self.world.awake, schedule)
         self.recovery.settle(36 if not schedule else 8)
 

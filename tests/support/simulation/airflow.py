@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from airflow_stream_provider.clusters import Cluster, DriverState, Job, UnmanagedView, Whose
-from airflow_stream_provider.hooks.drivers import may_be_unsent
+from airflow_stream_provider.hooks.drivers import kill_drivers, may_be_unsent
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
 from airflow_stream_provider.lifecycle.formats import FORMAT
@@ -201,12 +201,7 @@ class Task(Airflow):
         return True
 
     def _kill(self, deployment: str) -> None:
-        known = {
-            self.log.refresh().deployments[deployment].submission,
-            *self.cluster.find(Whose(deployment), 0.0).alive,
-        }
-        for submission in sorted(known - {""}):
-            self.cluster.kill(submission)
+        kill_drivers(self.log, cast("Cluster", self.cluster), Whose(deployment))
 
     def _wait(self, condition: Condition, deadline: float) -> WaitOutcome | None:
         seen = self._observations()

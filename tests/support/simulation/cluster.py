@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear, Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -88,7 +88,7 @@ class Reach:
         drivers = [d for name, d in self._world.drivers.items() if deployment_of(name) == deployment]
         return not self._world.cluster_down and not any(d.lost or d.writing or not d.over for d in drivers)
 
-    def kill(self, submission: str) -> None:
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         self._actor.point()
         self._answer()
         for driver in self._world.drivers.values():

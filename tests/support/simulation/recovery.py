@@ -58,9 +58,15 @@ class Recovery:
             actor.cut = False
 
     def heal(self) -> None:
-        """No more trouble; what is frozen stays so, and every Airflow process dies."""
+        """No more trouble; what is frozen stays so, and every Airflow process dies.
+
+        The one thing that the docs leave to a person is done: a driver ends that hangs before it announces itself.
+        """
         self.reconnect()
         self.world.late.clear()
+        for name, driver in self.world.drivers.items():
+            if driver.frozen and not driver.over and name not in self.oracle.state.incarnations:
+                driver.kill()
         for actor in self.world.living():
             if not isinstance(actor.process, Driver):
                 actor.crash()

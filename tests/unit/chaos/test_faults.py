@@ -22,7 +22,7 @@ from chaos.clock import Clocks
 from chaos.faults import Nemesis
 from chaos.journal import Journal
 from chaos.plan import PlannedFault, Trigger
-from chaos.store_faults import ControlFolder
+from chaos.store_faults import Checkpoints, ControlFolder
 from chaos.topic_copy import TopicCopy
 from chaos.topic_log import TopicLog
 from devstack.drivers import wait_for
@@ -76,6 +76,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         Clocks(tmp_path / "clocks"),
         journal,
         lambda line: None,
+        checkpoints=Checkpoints([tmp_path / "enrich"], tmp_path / "aside"),
     )
     write(log, *story.RUNNING)
     log.beat(OLD, COMMITS)
@@ -104,6 +105,17 @@ def undone_once_seen(nemesis: Nemesis, monkeypatch: pytest.MonkeyPatch) -> threa
 
     monkeypatch.setattr(nemesis, "_undo", wait_and_undo)
     return seen
+
+
+def test_a_checkpoint_is_moved_away_and_put_back(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, seen = site.folder / "enrich", undone_once_seen(site.nemesis, monkeypatch)
+    checkpoint.mkdir()
+    site.nemesis.arm(1, [fault("checkpoint", "checkpoint_away")])
+    wait_for("the fault", lambda: site.noted("fault"))
+    assert not checkpoint.exists()
+    seen.set()
+    wait_for("the end of it", lambda: site.noted("healed"))
+    assert checkpoint.is_dir()
 
 
 def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:

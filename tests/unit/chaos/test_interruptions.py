@@ -21,6 +21,12 @@ HEALED = {"at": 130.0, "what": "healed", "id": "f1"}
         (fault(110.0, target="executor"), 110.0, 110.0, OLD),
         (fault(110.0, target="broker", incarnation=""), 110.0, 130.0 + SETTLE_SECONDS["broker"], ""),
         (fault(110.0, kind="freeze", target="storage", incarnation=""), 110.0, 130.0 + SETTLE_SECONDS["storage"], ""),
+        (
+            fault(110.0, "checkpoint_away", "checkpoint", incarnation=""),
+            110.0,
+            130.0 + SETTLE_SECONDS["checkpoint"],
+            "",
+        ),
         (fault(110.0, kind="freeze", target="worker", seconds=60.0), 110.0, 170.0 + SETTLE_SECONDS["worker"], ""),
     ],
 )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.plan import Trigger, cells, extras, log_target
+from chaos.plan import CHECKPOINT_EXTRAS, Trigger, cells, extras, log_target
 from chaos.states import STATES
 from devstack.places import Pair
 
@@ -25,8 +25,9 @@ def test_a_control_folder_can_fail_and_a_topic_fails_with_its_broker(storage: st
     assert (log_target(files), log_target(kafka)) == ("control", "broker")
     assert {cell.kind for cell in cells(files) if cell.target == "control"} == {"hang", "full"}
     assert [cell for cell in cells(kafka) if cell.target == "control"] == []
-    assert set(extras(files)) == {"torn_heartbeat", "clock_jump", "away", "read_only"}
-    assert set(extras(kafka)) == {"clock_jump"}
+    moved = set(CHECKPOINT_EXTRAS) if storage == "file" else set()
+    assert set(extras(files)) == {"torn_heartbeat", "clock_jump", "away", "read_only", *moved}
+    assert set(extras(kafka)) == {"clock_jump", *moved}
 
 
 @pytest.mark.parametrize("control", ["file", "kafka"])

@@ -30,6 +30,7 @@ from airflow_stream_provider.lag.topic_ids import note
 from airflow_stream_provider.lifecycle import saved_state
 from airflow_stream_provider.lifecycle.formats import FORMAT_OF
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.kafka_source import KafkaIds
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
@@ -217,7 +218,7 @@ def test_a_query_as_its_standby_describes_it(loss: Mapping[str, str], monkeypatc
         writer=SimpleNamespace(_df=frame),
         writer_spec=spec,
         late=False,
-        clusters={("kafka.example:9092",): "an-id"},
+        kafka_ids={("kafka.example:9092",): KafkaIds("an-id")},
     )
     said = describe(query)
     assert said["fingerprint"] == ["Aggregate(sum)"]

@@ -137,8 +137,8 @@ def test_the_model_check_finds_a_stream_that_rests_after_its_job_was_ended(monke
     model_check_says(StreamsAdopting, "it stands still")
 
 
-def test_the_model_check_finds_another_driver_that_is_appointed_beside_a_follower(
+def test_the_model_check_finds_a_driver_that_is_appointed_before_the_job_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    everywhere(monkeypatch, rules.beside_a_follower, lambda state, deployment: False)
+    everywhere(monkeypatch, rules.job_may_write, lambda state: False)
     model_check_says(StreamsAdopting, "after-the-job")

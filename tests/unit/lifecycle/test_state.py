@@ -121,7 +121,8 @@ def test_a_deployment_follows_a_job_until_it_has_held() -> None:
     )
     up = [first, submitted(OLD_DEPLOYMENT), standby(OLD)]
     assert play(up).deployments[OLD_DEPLOYMENT].adopts
-    held = play([*up, requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)])
+    gone = {"job": "driver-1"}
+    held = play([*up, requested("start", OLD, evidence=gone), ready("start", OLD), acquired(OLD, "start", 1)])
     assert not held.deployments[OLD_DEPLOYMENT].adopts
     again = replace(first, fields={**first.fields, "deployment": NEW_DEPLOYMENT, "again": OLD_DEPLOYMENT})
     assert not play([again], held).deployments[NEW_DEPLOYMENT].adopts

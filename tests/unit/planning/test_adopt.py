@@ -48,7 +48,7 @@ SAID = [*STARTED, ending(OLD_DEPLOYMENT, JOB)]
 INTENT = Append(
     "ending", {"deployment": OLD_DEPLOYMENT, "job": JOB, "expires": 110.0 + ENDING_SECONDS, "reason": "first step"}
 )
-MINE = requested("mine", OLD, by=ME.by)
+MINE = requested("mine", OLD, by=ME.by, evidence={"job": "driver-1"})
 SIGN = Wait(SignsOfLife({OLD: 0}, 30.0))
 LIVES = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: True})
 SILENT = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: False}, counters={OLD: 0})
@@ -177,7 +177,7 @@ def test_what_somebody_else_has_started_is_left_alone() -> None:
     step = plan([*PREPARED], RUNS, deployment="orders-2-bbbb")
     assert isinstance(step, GiveUp)
     assert "Somebody has started the stream meanwhile" in str(step.error)
-    other = plan([*STARTED, requested("theirs", OLD)], RUNS, deployment="orders-9-cccc")
+    other = plan([*STARTED, requested("theirs", OLD, evidence={"job": "driver-1"})], RUNS, deployment="orders-9-cccc")
     assert other == Wait(RequestOver("theirs", 200.0, (OLD,), 30.0))
 
 

@@ -56,6 +56,11 @@ def test_a_job_that_is_about_to_be_adopted_refuses_until_that_is_over() -> None:
     [found] = job_beside(snapshot(*follows).state)
     assert found.refuses
     assert found.text == f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still."
-    followed = [*follows, requested("mine", OLD), ready("mine", OLD), acquired(OLD, "mine", 1)]
+    followed = [
+        *follows,
+        requested("mine", OLD, evidence={"job": "driver-1"}),
+        ready("mine", OLD),
+        acquired(OLD, "mine", 1),
+    ]
     for over in ([], [*follows, retired(OLD_DEPLOYMENT)], followed):
         assert job_beside(snapshot(*over).state) == []

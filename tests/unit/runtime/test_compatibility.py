@@ -119,6 +119,21 @@ def test_another_kafka_is_known_by_its_id_however_its_addresses_are_spelt() -> N
     assert changes_position([query(kafka_sources=[ONE])], query(kafka_sources=[ONE])) == []
 
 
+def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
+    first, anew = ({**ONE, "topic_ids": {"orders": each, "same": "s"}} for each in ("first", "second"))
+    (refusal,), notes = compare_queries([query(kafka_sources=[first])], [query(kafka_sources=[anew])], ())
+    assert "The query totals reads orders, deleted and made anew since the driver before has asked" in refusal
+    assert notes == []
+    accepted = compare_queries([query(kafka_sources=[first])], [query(kafka_sources=[anew])], ["/data/totals: source"])
+    assert accepted == ([], [refusal])
+    assert changes_position([query(kafka_sources=[first])], query(kafka_sources=[anew])) == [], "there is a way back"
+    for unknown in (ONE, {**ONE, "topic_ids": {}}, {**ONE, "topic_ids": None}):
+        assert compare_queries([query(kafka_sources=[unknown])], [query(kafka_sources=[anew])], ()) == ([], [])
+    # In another Kafka it is another topic anyway, and that is said once.
+    others = compare_queries([query(kafka_sources=[first])], [query(kafka_sources=[{**anew, "cluster": "two-id"}])], ())
+    assert len(others[0]) == 1
+
+
 def test_a_kafka_whose_id_is_not_known_is_said_and_not_refused() -> None:
     """Also of a driver of an earlier version, whose record has no such field."""
     without = {key: value for key, value in ONE.items() if key != "cluster"}

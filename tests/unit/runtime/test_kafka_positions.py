@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
+from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource
 from airflow_stream_provider.runtime import kafka_positions as module
 from airflow_stream_provider.runtime.kafka_positions import Log, begins, goes_on
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
@@ -29,7 +29,10 @@ def query(
     monkeypatch.setattr(module, "kafka_relations", lambda query: [SimpleNamespace(extraOptions=lambda: options)])
     monkeypatch.setattr(module, "_logs", lambda query, committed: [(SOURCE, logs)])
     return SimpleNamespace(
-        label="q", checkpoint=str(root), clusters={SOURCE.servers: "one-id"}, writer_spec=WriterSpec()
+        label="q",
+        checkpoint=str(root),
+        kafka_ids={SOURCE.servers: KafkaIds("one-id")},
+        writer_spec=WriterSpec(),
     )
 
 

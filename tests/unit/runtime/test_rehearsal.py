@@ -61,7 +61,7 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(module, "cleans_input", lambda query: query.label in found)
     monkeypatch.setattr(module, "check_jvm", lambda queries, own: None)
     monkeypatch.setattr(module, "check_sources", lambda writer: None)
-    monkeypatch.setattr(module, "ask_clusters", lambda query: None)
+    monkeypatch.setattr(module, "ask_kafka", lambda query: None)
     monkeypatch.setattr(module, "check_remembered", lambda query, accepted: [])
     monkeypatch.setattr(module, "surroundings", lambda queries, facts: {})
     monkeypatch.setattr(module, "executors", lambda queries: {})
