@@ -139,13 +139,17 @@ class Checkpoints:
         """Put back what was moved away; what a driver has written in its place since is added to it."""
         for folder in self._folders:
             kept, since = self._aside / folder.name, self._aside / f"{folder.name}.since"
-            if not kept.is_dir():
-                continue
-            if folder.is_dir():
-                folder.rename(since)
-            kept.rename(folder)
-            for path in [each for each in since.rglob("*") if each.is_file()]:
-                target = folder / path.relative_to(since)
+            while kept.is_dir():
+                if folder.is_dir():
+                    since.mkdir(exist_ok=True)
+                    folder.rename(since / str(time.time_ns()))
+                try:
+                    kept.rename(folder)
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:  # a driver has just made it anew
+                        raise
+            for path in [each for each in since.glob("*/**/*") if each.is_file()]:
+                target = folder.joinpath(*path.relative_to(since).parts[1:])
                 if not target.exists():
                     target.parent.mkdir(parents=True, exist_ok=True)
                     path.rename(target)
