@@ -42,13 +42,15 @@ RETRY_SECONDS = 0.5
 SETTLE_SECONDS = 30.0
 
 
-def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd:
+def stop_at_boundary(query: StreamingQuery, deadline_seconds: float, committed: int | None = None) -> QueryEnd:
     """End a query between two batches and return where it stopped.
 
     A query that has ended by itself, failed or was stopped is judged as it is. Safe to call for several queries
     from several threads.
 
     :param deadline_seconds: how long to wait for the boundary; a batch that takes longer is not cut off.
+    :param committed: a batch that is known to be committed; None: none is. Logs that show less were removed or
+        replaced, and do not tell whether a batch was cut off: then it counts as one that was.
     :raises BoundaryMissed: no boundary within the deadline, the query's engine has none (asynchronous progress
         tracking, continuous and real-time mode), or its logs cannot be read. The query goes on running as before.
     :raises CheckpointError: the query has ended, and its logs cannot be read, also not at the deadline.
@@ -64,8 +66,9 @@ def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd
                 stopping = stream.stop_under_lock(deadline)
         stream.join(SETTLE_SECONDS)
     ends = _ends_of(stream.checkpoint, deadline)
-    tasks = 0 if ends.completed else stream.cancel_tasks(SETTLE_SECONDS) + int(stream.alive)
-    return QueryEnd(ends.completed, ends.commit, tasks)
+    completed = ends.completed and (committed is None or (ends.commit is not None and ends.commit >= committed))
+    tasks = 0 if completed else stream.cancel_tasks(SETTLE_SECONDS) + int(stream.alive)
+    return QueryEnd(completed, ends.commit, tasks)
 
 
 @contextlib.contextmanager

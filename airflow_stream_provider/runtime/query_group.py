@@ -91,10 +91,10 @@ class QueryGroup:
 
     def progress(self) -> tuple[QueryProgress, ...]:
         """Ask Spark how far each query is, and say how it does."""
-        found = [(query, self._starts.failures_of(query), progress(query)) for query in self._gate.queries]
-        for query, failures, said in found:
-            if said.batch is not None:
-                failures.prove(said.batch)
+        found = [(q, self._starts.failures_of(q), q.real, progress(q)) for q in self._gate.queries]
+        for query, failures, run, said in found:
+            if said.batch is not None and query.real is run:  # it is no word of a hold before
+                failures.has_run(query.label, said.batch)
             # What it says of a run that has failed is older than the failure.
             if failures.since is not None and query.real is not failures.run and query.has_got_on:
                 failures.gets_on()
@@ -108,7 +108,7 @@ class QueryGroup:
                 begun_at=q.begun_at,
                 quiet_seconds=self._quiet_seconds(q),
             )
-            for q, failures, p in found
+            for q, failures, _, p in found
         )
 
     def _quiet_seconds(self, query: ManagedQuery) -> float | None:
@@ -221,7 +221,7 @@ class QueryGroup:
             if run.isActive:  # one that has failed is not ended by this stop
                 self._gate.hide_end(run)
             try:
-                return self._starts.end_of(query, stop_at_boundary(run, seconds))
+                return self._starts.end_of(query, stop_at_boundary(run, seconds, self._starts.seen(query).batch))
             except BoundaryMissed as missed:
                 if run.isActive:
                     self._gate.show_end(run)
@@ -335,6 +335,8 @@ class QueryGroup:
         )
         for query in live:
             failures = self._starts.failures_of(query)
+            if failures.lost is not None:
+                return [], (_why(query, failures), failures.lost)
             if query.real is None or query.real.isActive:
                 if not self._starts.waits(query):
                     continue
@@ -346,8 +348,6 @@ class QueryGroup:
                 if not failures.retry_at:
                     self._starts.note_soon(query, error)
                     continue
-                if failures.lost is not None:
-                    return [], (_why(query, failures), failures.lost)
                 if failures.loss is not None and (failures.gone or (failures.loses and not one_runs)):
                     gone.append((_why(query, failures), failures.loss))
                     continue

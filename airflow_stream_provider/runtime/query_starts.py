@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint import Seen
-from airflow_stream_provider.checkpoint.visible import STALE_SECONDS
+from airflow_stream_provider.checkpoint.visible import STALE_SECONDS, is_another
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import (
     CheckpointAway,
@@ -99,9 +99,14 @@ class QueryStarts:
         return found.and_then(Seen(last.id, last.batch))
 
     def end_of(self, query: ManagedQuery, end: QueryEnd) -> QueryEnd:
-        """Return where a query stopped, by its logs and by what was seen: they may have been removed meanwhile."""
-        seen = self.seen(query).and_then(Seen(batch=end.batch))
-        return replace(end, batch=seen.batch, id=seen.id, checkpoint=query.checkpoint)
+        """Return where a query stopped, by its logs and by what was seen: they may have been removed meanwhile.
+
+        Logs that show less than was seen do not tell whether a batch was cut off: then it counts as one that was.
+        """
+        seen = self.seen(query)
+        completed = end.completed and not is_another(seen, Seen(seen.id, end.batch))
+        batch = seen.and_then(Seen(batch=end.batch)).batch
+        return replace(end, completed=completed, batch=batch, id=seen.id, checkpoint=query.checkpoint)
 
     def start(self, query: ManagedQuery) -> None:
         """Start a query on its real checkpoint, or note that it waits for its storage or its claim.
@@ -165,8 +170,8 @@ class QueryStarts:
 
         Whoever follows would not know any more what the former holder committed.
         """
-        end = self.end_of(query, QueryEnd(True, None)) if query.label in self._waiting else None
-        return end if end is not None and end.batch is not None else None
+        batch = self.seen(query).batch if query.label in self._waiting else None
+        return None if batch is None else self.end_of(query, QueryEnd(True, batch))
 
     def again(self, query: ManagedQuery) -> None:
         """Start a query that has failed, or one that has waited.

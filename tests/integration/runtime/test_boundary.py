@@ -258,6 +258,22 @@ def test_a_query_that_fails_is_interrupted_and_keeps_its_error(streams: Streams)
     assert "broken on purpose" in str(query.exception())
 
 
+def test_a_batch_whose_checkpoint_was_moved_away_under_it_does_not_count_as_whole(streams: Streams) -> None:
+    entered, going = threading.Event(), threading.Event()
+
+    def slow(batch: DataFrame, number: int) -> None:
+        if number >= 1:
+            entered.set()
+            going.wait(DEADLINE)
+
+    query = streams.start("moved", streams.rate(), slow)
+    assert entered.wait(DEADLINE)
+    streams.checkpoint("moved").rename(streams.folder / "aside")
+    threading.Timer(1.0, going.set).start()
+    assert stop_at_boundary(query, DEADLINE, committed=0) == QueryEnd(completed=False, batch=None)
+    assert "commits does not exist" in str(query.exception())  # it was written, and could not be committed
+
+
 def test_a_batch_that_the_script_cut_off_is_interrupted_and_no_task_of_it_runs(streams: Streams) -> None:
     from pyspark.sql.functions import udf
 

@@ -111,7 +111,7 @@ def test_nobody_follows_a_query_of_which_nobody_can_say_where_it_stopped(
     query = Query(tmp_path / "orders")
     group = group_of(query)
 
-    def stop(run: Run, seconds: float) -> QueryEnd:
+    def stop(run: Run, seconds: float, committed: int | None) -> QueryEnd:
         run.stop()
         raise CheckpointError("hdfs://n/commits cannot be read: its storage has not answered for 10 s.")
 

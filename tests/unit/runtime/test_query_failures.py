@@ -22,7 +22,7 @@ from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS, QueryFailures
 from airflow_stream_provider.runtime.query_group import QueryGroup
-from tests.support.fake_queries import Query, group_of, started, tended
+from tests.support.fake_queries import Query, Run, group_of, started, tended
 
 
 class Time:
@@ -323,7 +323,9 @@ def test_a_driver_that_takes_the_stream_back_has_proven_itself_before(
 ) -> None:
     group = started(query)
     query.commits(0)
-    monkeypatch.setattr(query_group, "stop_at_boundary", lambda real, seconds: QueryEnd(completed=True, batch=0))
+    monkeypatch.setattr(
+        query_group, "stop_at_boundary", lambda real, seconds, committed: QueryEnd(completed=True, batch=0)
+    )
     assert group.stop(1.0) == ({"orders": QueryEnd(completed=True, batch=0, checkpoint=query.checkpoint)}, None)
     group.start(group.hold(), {})
     assert len(attempts(group, query, clock, "The sink does not answer", 3600)) > 10
@@ -424,7 +426,8 @@ def test_a_query_does_not_start_again_on_another_checkpoint(
     assert query.starts == 1
     # What people, and the next driver, are told is what was committed.
     assert not group.has_committed()
-    assert group.ended()["orders"] == QueryEnd(True, 7, checkpoint=query.checkpoint, id="the first")
+    whole = change in (begun_anew, without_id)  # logs that show less do not tell whether a batch was cut off
+    assert group.ended()["orders"] == QueryEnd(whole, 7, checkpoint=query.checkpoint, id="the first")
 
 
 def test_what_spark_has_said_counts_too(query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,6 +440,22 @@ def test_what_spark_has_said_counts_too(query: Query, clock: Time, monkeypatch: 
     clock.now += 2.0
     with pytest.raises(CheckpointBroken, match="batch 3 committed, of the query id the first was seen before"):
         group.restart(tended(group)[0])
+
+
+def test_a_query_that_runs_again_what_was_committed_ends_its_driver(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos: its driver froze between the look at the checkpoint and the start, and an older copy came."""
+    query.commits(7)
+    group = started(query)
+    for batch, why in ((7, None), (8, None), (5, "ran batch 5 again: its checkpoint showed batch 7 committed")):
+        monkeypatch.setattr(query_group, "progress", lambda run, n=batch: QueryProgress("orders", batch=n))
+        group.progress()
+        due, lost = tended(group)
+        assert due == []
+        assert (lost is None) if why is None else (lost is not None and why in str(lost[1]))
+    assert isinstance(query.real, Run)
+    assert query.real.isActive, "whoever ends the driver cuts it off"
 
 
 def test_a_query_that_the_script_runs_once_more_needs_the_same_checkpoint(query: Query) -> None:

@@ -52,7 +52,7 @@ def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_call
     """Found by a review: by label, the end of a namesake stood for it, and `released` was written while it ran."""
     missed = BoundaryMissed("It is still running a batch.")
 
-    def stop(real: Any, seconds: float) -> QueryEnd:
+    def stop(real: Any, seconds: float, committed: int | None) -> QueryEnd:
         if real is runs[0]:
             raise missed
         return QueryEnd(completed=True, batch=7)
@@ -66,7 +66,7 @@ def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_call
 def test_of_two_that_miss_their_boundary_the_one_that_could_reach_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     misses = [BoundaryMissed("It has none.", never=True), BoundaryMissed("It is still running a batch.")]
 
-    def stop(real: Any, seconds: float) -> QueryEnd:
+    def stop(real: Any, seconds: float, committed: int | None) -> QueryEnd:
         raise misses[runs.index(real)]
 
     monkeypatch.setattr(query_group, "stop_at_boundary", stop)
@@ -90,7 +90,7 @@ def test_a_query_that_stopped_while_its_storage_is_silent_has_missed_its_boundar
     tended(group)
     first = [query.real for query in queries]
 
-    def stop(run: Run, seconds: float) -> QueryEnd:
+    def stop(run: Run, seconds: float, committed: int | None) -> QueryEnd:
         run.stop()
         if run is not first[0]:
             raise AWAY
@@ -134,7 +134,7 @@ def test_a_query_that_the_script_has_cut_off_counts_at_the_boundary(monkeypatch:
         query.real.stop()
         query.over = True
     ends = [QueryEnd(completed=end != 1, batch=7, running_tasks=int(end == 1)) for end in range(3)]
-    monkeypatch.setattr(query_group, "stop_at_boundary", lambda run, seconds: ends[runs.index(run)])
+    monkeypatch.setattr(query_group, "stop_at_boundary", lambda run, seconds, committed: ends[runs.index(run)])
     found, missed = QueryGroup(gate, lambda location: None).stop(1.0)
     assert ({label: end.quiet for label, end in found.items()}, missed) == ({"a": True, "b": False}, None)
 
@@ -144,7 +144,7 @@ def test_listeners_do_not_hear_of_the_ends_that_the_runtime_makes(monkeypatch: p
     stopped, misses, failed, ends_itself = runs = [Run(), Run(), Run(), Run()]
     failed.isActive = ends_itself.isActive = False
 
-    def stop(run: Any, seconds: float) -> QueryEnd:
+    def stop(run: Any, seconds: float, committed: int | None) -> QueryEnd:
         if run is misses:
             raise BoundaryMissed("It is still running a batch.")
         run.stop()

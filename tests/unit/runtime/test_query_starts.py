@@ -296,7 +296,7 @@ def test_the_next_hold_begins_with_its_own_batches(
     group = group_of(query)
     storage.away = SILENT
     group.start(group.hold(), {query.checkpoint: Seen(batch=99)})
-    monkeypatch.setattr(query_group, "stop_at_boundary", lambda run, seconds: QueryEnd(True, 7))
+    monkeypatch.setattr(query_group, "stop_at_boundary", lambda run, seconds, committed: QueryEnd(True, 7))
     # Whoever follows must still see what the holder before has committed.
     assert group.stop(1.0) == ({"orders": QueryEnd(True, 99, checkpoint=query.checkpoint)}, None)
     assert not group.has_committed()
