@@ -1,7 +1,7 @@
 """Let the control folder, or the checkpoints, fail for every process of the run.
 
-Who reads the control folder by the second path is spared: the folder is a small tmpfs in the run's own mount namespace,
-mounted at two places, and faults are made at the first.
+The control folder is a small tmpfs in the run's own mount namespace, mounted at two places. Faults are made at the
+first; the checker reads it at the second.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_stream_provider.checkpoint.logs import numeric_names
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.dead_mount import FUSE, mount_dead, unmount_dead
@@ -159,7 +160,7 @@ class Checkpoints:
 def _copy_of_before(folder: Path, copy: Path) -> None:
     """Copy a checkpoint without its last batches, as a back-up has it, while somebody may write it."""
     shutil.rmtree(copy, ignore_errors=True)
-    commits = sorted(int(path.name) for path in (folder / "commits").glob("[0-9]*"))
+    commits = numeric_names(folder / "commits")
     last = commits[-OLDER_BY - 1] if len(commits) > OLDER_BY else -1
 
     def left_out(parent: str, names: list[str]) -> set[str]:

@@ -28,6 +28,7 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
+from airflow_stream_provider.checkpoint.visible import Seen, is_another
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
@@ -66,7 +67,7 @@ def stop_at_boundary(query: StreamingQuery, deadline_seconds: float, committed: 
                 stopping = stream.stop_under_lock(deadline)
         stream.join(SETTLE_SECONDS)
     ends = _ends_of(stream.checkpoint, deadline)
-    completed = ends.completed and (committed is None or (ends.commit is not None and ends.commit >= committed))
+    completed = ends.completed and not is_another(Seen(batch=committed), Seen(batch=ends.commit))
     tasks = 0 if completed else stream.cancel_tasks(SETTLE_SECONDS) + int(stream.alive)
     return QueryEnd(completed, ends.commit, tasks)
 

@@ -455,7 +455,7 @@ def test_a_query_that_runs_again_what_was_committed_ends_its_driver(
         assert due == []
         assert (lost is None) if why is None else (lost is not None and why in str(lost[1]))
     assert isinstance(query.real, Run)
-    assert query.real.isActive, "whoever ends the driver cuts it off"
+    assert query.real.isActive, "the query runs until its driver ends"
 
 
 def test_a_query_that_the_script_runs_once_more_needs_the_same_checkpoint(query: Query) -> None:
