@@ -18,7 +18,6 @@ from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
-from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
@@ -168,7 +167,7 @@ def read_status(spec: StreamSpec) -> StreamStatus:
     if queries.ill:
         code = Code.BAD
     beat = found.holder_heartbeat
-    late, left, notes = _late(found, sign), undone(state, beat), _notes(beat)
+    late, left, notes = _late(found, sign), beat.left_undone if beat else "", _notes(beat)
     # Of one that holds: what goes wrong in it. A standby says there what it does.
     ill = " ".join(map(str, queries.ill)) or (beat.message if beat else "")
     said = (unreadable, late, ill, notes, illegal_records(state), left, last.problem if last else "", stale)

@@ -251,6 +251,11 @@ class Heartbeat:
                 incarnation=incarnation,
             ) from error
 
+    @property
+    def left_undone(self) -> str:
+        """What people are told of a rewind that nobody does any more; empty: there is none."""
+        return self.rewind if self.rewind_undone else ""
+
     def query(self, name: str) -> QueryProgress | None:
         """Return the progress of a query, or None when the heartbeat does not mention it."""
         return next((query for query in self.queries if query.name == name), None)
