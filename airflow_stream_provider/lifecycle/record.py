@@ -159,6 +159,6 @@ def evidence_of(record: Record) -> Mapping[str, Any]:
 
 def by_checkpoint(ends: Mapping[str, Any]) -> dict[str, int]:
     """Return the last committed batch in each checkpoint, as far as the ends of a record tell."""
-    # Drivers of older versions do not name the checkpoint, and what others wrote may be anything.
+    # What others wrote may be anything.
     named = (end for end in ends.values() if isinstance(end, Mapping) and isinstance(end.get("checkpoint"), str))
     return {end["checkpoint"]: end["batch"] for end in named if isinstance(end.get("batch"), int)}

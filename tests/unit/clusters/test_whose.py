@@ -104,7 +104,7 @@ def test_what_the_script_is_given_says_nothing() -> None:
         ((), None),
     ],
 )
-def test_a_driver_of_an_earlier_version_is_ours_by_the_url_of_its_log(way: tuple[str, ...], found: bool | None) -> None:
+def test_a_driver_that_says_no_log_is_ours_by_the_url_of_its_log(way: tuple[str, ...], found: bool | None) -> None:
     assert Whose(DEPLOYMENT, MINE, FOLDER).runs(command(way=way)) is found
     assert Whose(DEPLOYMENT, "", FOLDER).runs(command(MINE, way)) is found, "the first record cannot be read now"
 

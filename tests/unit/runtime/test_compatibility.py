@@ -135,7 +135,6 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
 
 
 def test_a_kafka_whose_id_is_not_known_is_said_and_not_refused() -> None:
-    """Also of a driver of an earlier version, whose record has no such field."""
     without = {key: value for key, value in ONE.items() if key != "cluster"}
     for old, new, who in ((ONE, without, "its driver could not"), (without, ONE, "the driver before could not")):
         refusals, (note,) = compare_queries([query(kafka_sources=[old])], [query(kafka_sources=[new])], ())
@@ -269,7 +268,6 @@ def test_a_checkpoint_on_another_file_system_than_before_is_said_to_be_there(
         ("file:///", "/data/totals", "file:///data/totals/"),
         ("hdfs://nn:8020", "hdfs://nn/data/totals", "/data//totals"),
         ("hdfs://nn:9820", "hdfs://nn:9820/data/totals", "hdfs:///data/totals"),
-        # As earlier versions recorded it.
         ("hdfs://nn:9820", "hdfs:///data/totals", "hdfs:///data/totals"),
         ("hdfs://nn:9820", "file:/data/totals", "file:/data/totals"),
         ("hdfs://nn:9820", "/data/totals", "file:/data/totals"),
