@@ -56,7 +56,7 @@ class Remembered:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         bad_at = None if data["bad_at"] is None else float(check_time(data["bad_at"]))
-        down = tuple(map(str, data.get("down", ())))
+        down = tuple(map(str, data["down"]))
         return cls(IncidentState.from_json(data["state"]), float(check_time(data["at"])), bad_at, down)
 
 
