@@ -1,4 +1,4 @@
-"""docs/architecture.md is true: its rules and the files that it names; and so are the state tables of docs/concepts.md."""
+"""docs/architecture.md names every rule and room, and only files that there are; docs/concepts.md has the states."""
 
 from __future__ import annotations
 
