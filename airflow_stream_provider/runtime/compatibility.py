@@ -165,7 +165,10 @@ def _differences(old: QueryFacts, new: QueryFacts) -> list[tuple[Change | None, 
             )
         )
     others, unknown = _other_clusters(old, new)
-    found += [(Change.SOURCE, text) for text in [*others, *_topics_made_anew(old, new)]]
+    found += [(Change.SOURCE, text) for text in others]
+    # A driver that is brought back goes on where the one before was, which may have read the new log for long.
+    refused = None if old.get("same_script") else Change.SOURCE
+    found += [(refused, text) for text in _topics_made_anew(old, new)]
     found += [(None, text) for text in unknown]
     files = _is_file_sink(new)
     if _is_file_sink(old) != files or _target_form(old, files) != _target_form(new, files):
@@ -201,7 +204,7 @@ def _other_clusters(old: QueryFacts, new: QueryFacts) -> tuple[list[str], list[s
 
 
 def _topics_made_anew(old: QueryFacts, new: QueryFacts) -> list[str]:
-    """Return a sentence for each Kafka source with topics that were deleted and made again since the old driver asked.
+    """Return a sentence for each Kafka source with topics that were made anew since the old driver came up.
 
     A release before could go on there as well: it is the log that was lost.
     """
@@ -211,8 +214,8 @@ def _topics_made_anew(old: QueryFacts, new: QueryFacts) -> list[str]:
         if anew and was.cluster == now.cluster:
             found.append(
                 f"The query {new['name']} reads {_list(sorted(anew))}, deleted and made anew since the driver before "
-                "has asked: the offsets in its checkpoint are those of other records. A new checkpoint begins in the "
-                "new log."
+                "came up. If that driver has read on in the new log, going on loses nothing; if not, the offsets in "
+                "the checkpoint are those of other records."
             )
     return found
 
