@@ -11,7 +11,8 @@ import pytest
 
 from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource
 from airflow_stream_provider.runtime import kafka_positions as module
-from airflow_stream_provider.runtime.kafka_positions import Log, begins, goes_on
+from airflow_stream_provider.runtime.describe import _kafka_source
+from airflow_stream_provider.runtime.kafka_positions import Log, ask_kafka, begins, goes_on
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 from devstack import checkpoint_trees as trees
 
@@ -34,6 +35,46 @@ def query(
         kafka_ids={SOURCE.servers: KafkaIds("one-id")},
         writer_spec=WriterSpec(),
     )
+
+
+def asked(
+    root: Path, monkeypatch: pytest.MonkeyPatch, *topics: str, batches: bool = True, **options: str
+) -> tuple[list[str], Any]:
+    """Ask a Kafka that has these topics for the ids of a query, which has read them; return what was asked for."""
+    trees.new(root)
+    if batches:
+        trees.plan(root, 0, trees.kafka(**{topic: {0: 1} for topic in topics}))
+        trees.commit(root, 0)
+    wanted: list[str] = []
+    given = {"kafka.bootstrap.servers": "a:9092", **options}
+    relation = SimpleNamespace(extraOptions=lambda: given)
+
+    def read(names: Any, admin: Any) -> KafkaIds:
+        wanted.extend(names)
+        return KafkaIds("one-id", {topic: "x" * 22 for topic in names if topic in topics})
+
+    monkeypatch.setattr(module, "kafka_relations", lambda query: [relation])
+    monkeypatch.setattr(module, "_asked", lambda relation, ask: ask(None))
+    monkeypatch.setattr(module, "_read_ids", read)
+    made: Any = SimpleNamespace(label="q", checkpoint=str(root), kafka_ids={})
+    ask_kafka(made)
+    return wanted, _kafka_source(relation, made.kafka_ids)
+
+
+def test_kafka_is_asked_for_topics_and_not_for_pieces_of_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, (options, new, begun) in enumerate(
+        (
+            ({"subscribe": "orders, added"}, ["orders", "added"], ["orders", "added"]),
+            ({"assign": '{"orders":[0,1],"added":[0]}'}, ["orders", "added"], ["orders", "added"]),
+            # What a pattern will read nobody knows before its first batch.
+            ({"subscribePattern": "orders|a{1,2}"}, [], ["orders", "returns"]),
+        )
+    ):
+        read, root = ("orders", "returns"), tmp_path / str(number)
+        assert asked(root / "new", monkeypatch, *read, batches=False, **options)[0] == new
+        assert asked(root / "begun", monkeypatch, *read, **options)[0] == begun
 
 
 def test_what_lies_before_the_offsets_of_a_checkpoint_is_not_read(
