@@ -16,7 +16,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import KafkaOffsets
-from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, kafka_source, kafka_sources
+from airflow_stream_provider.lifecycle.kafka_source import (
+    MAX_TOPIC_IDS,
+    KafkaIds,
+    KafkaSource,
+    kafka_source,
+    kafka_sources,
+)
 from airflow_stream_provider.runtime.consumer_group import GIVE_UP_SECONDS, connection_options, open_admin, root_cause
 from airflow_stream_provider.runtime.describe import kafka_relations
 from airflow_stream_provider.runtime.jvm import jvm
@@ -42,7 +48,8 @@ class Log:
 def ask_kafka(query: ManagedQuery) -> None:
     """Ask for the ids of the clusters that a query reads, and of its topics there.
 
-    A cluster that does not answer is left out, and logged; so are topics that are not there.
+    A cluster that does not answer is left out, and logged; so are topics that are not there. Of a source with more than
+    MAX_TOPIC_IDS topics no ids are asked for.
     """
     query.kafka_ids.clear()
     new = checkpoints.boundary(query.checkpoint).offsets is None
@@ -51,7 +58,7 @@ def ask_kafka(query: ManagedQuery) -> None:
         source = kafka_source(dict(relation.extraOptions()))
         topics = [*dict.fromkeys((*source.names, *filter(source.may_read, committed)))]
         try:
-            found = _asked(relation, partial(_read_ids, topics))
+            found = _asked(relation, partial(_read_ids, topics if len(topics) <= MAX_TOPIC_IDS else ()))
         except Py4JError as error:
             where = ",".join(source.servers)
             log.warning("Which Kafka %s reads at %s is not known: %s", query.label, where, _why(error))
@@ -162,8 +169,8 @@ def _read_ids(topics: Sequence[str], admin: Any) -> KafkaIds:
     names = jvm().java.util.ArrayList()
     for topic in topics:
         names.add(topic)
-    cluster, asked = _wait(admin.describeCluster().clusterId()), admin.describeTopics(names).topicNameValues()
-    ids = {}
+    cluster, ids = _wait(admin.describeCluster().clusterId()), {}
+    asked = admin.describeTopics(names).topicNameValues() if topics else {}
     for topic in topics:
         try:
             ids[topic] = str(_wait(asked.get(topic)).topicId())

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource
+from airflow_stream_provider.lifecycle.kafka_source import MAX_TOPIC_IDS, KafkaIds, KafkaSource
+from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.runtime import kafka_positions as module
 from airflow_stream_provider.runtime.describe import _kafka_source
 from airflow_stream_provider.runtime.kafka_positions import Log, ask_kafka, begins, goes_on
@@ -75,6 +76,17 @@ def test_kafka_is_asked_for_topics_and_not_for_pieces_of_an_option(
         read, root = ("orders", "returns"), tmp_path / str(number)
         assert asked(root / "new", monkeypatch, *read, batches=False, **options)[0] == new
         assert asked(root / "begun", monkeypatch, *read, **options)[0] == begun
+
+
+def test_a_source_of_very_many_topics_does_not_make_the_record_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count, known in ((MAX_TOPIC_IDS, MAX_TOPIC_IDS), (3000, 0)):
+        topics = [f"{number:0249d}" for number in range(count)]
+        wanted, source = asked(tmp_path / str(count), monkeypatch, *topics, subscribePattern=".*")
+        assert (len(wanted), len(source.topic_ids), source.cluster) == (known, known, "one-id")
+        record = Record(Kind.STANDBY, {"queries": [{"kafka_sources": [source.to_json()]}] * 6})
+        assert Record.from_json(record.to_json(), 1).kind == Kind.STANDBY
 
 
 def test_what_lies_before_the_offsets_of_a_checkpoint_is_not_read(
