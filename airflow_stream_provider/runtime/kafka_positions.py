@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -45,16 +45,19 @@ class Log:
     end: int
 
 
-def ask_kafka(query: ManagedQuery) -> None:
+def ask_kafka(query: ManagedQuery) -> Collection[str]:
     """Ask for the ids of the clusters that a query reads, and of its topics there.
 
     A cluster that does not answer is left out, and logged; so are topics that are not there. Of a source with more than
     MAX_TOPIC_IDS topics no ids are asked for.
+
+    :return: the topics that its checkpoint has offsets of.
     """
     query.kafka_ids.clear()
-    new = checkpoints.boundary(query.checkpoint).offsets is None
+    relations = kafka_relations(query)
+    new = not relations or checkpoints.boundary(query.checkpoint).offsets is None
     committed = {} if new else checkpoints.read(query.checkpoint).committed
-    for relation in kafka_relations(query):
+    for relation in relations:
         source = kafka_source(dict(relation.extraOptions()))
         topics = [*dict.fromkeys((*source.names, *filter(source.may_read, committed)))]
         try:
@@ -65,6 +68,7 @@ def ask_kafka(query: ManagedQuery) -> None:
             continue
         before = query.kafka_ids.get(source.servers, KafkaIds())
         query.kafka_ids[source.servers] = KafkaIds(found.cluster, {**before.topics, **found.topics})
+    return committed.keys()
 
 
 def goes_on(query: ManagedQuery) -> list[str]:

@@ -58,7 +58,7 @@ def asked(
     monkeypatch.setattr(module, "_asked", lambda relation, ask: ask(None))
     monkeypatch.setattr(module, "_read_ids", read)
     made: Any = SimpleNamespace(label="q", checkpoint=str(root), kafka_ids={})
-    ask_kafka(made)
+    assert set(ask_kafka(made)) == set(topics if batches else ())
     return wanted, _kafka_source(relation, made.kafka_ids)
 
 
@@ -76,6 +76,16 @@ def test_kafka_is_asked_for_topics_and_not_for_pieces_of_an_option(
         read, root = ("orders", "returns"), tmp_path / str(number)
         assert asked(root / "new", monkeypatch, *read, batches=False, **options)[0] == new
         assert asked(root / "begun", monkeypatch, *read, **options)[0] == begun
+
+
+def test_the_checkpoint_of_a_query_without_kafka_is_not_read_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "kafka_relations", lambda query: [])
+    made: Any = SimpleNamespace(label="q", checkpoint=str(tmp_path / "q"), kafka_ids={})
+    trees.plan(trees.new(tmp_path / "q"), 0, "no offsets")
+    (tmp_path / "q" / "offsets" / "0").write_text("damaged")
+    assert not ask_kafka(made)
 
 
 def test_a_source_of_very_many_topics_does_not_make_the_record_unreadable(
