@@ -22,7 +22,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
 from airflow_stream_provider.lifecycle.state import Deployment, Incarnation, IncarnationState, StreamState
-from airflow_stream_provider.monitoring import stream_reading
+from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.stream_reading import keep
 from tests.support.control_root import new_log
 from tests.support.kafka_logs import KafkaLogs
@@ -79,7 +79,7 @@ def test_it_ends_when_a_driver_comes_up_whose_form_names_the_source_as_changed(
     store: FilesStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One cure for both memories: the drivers' records, and what the watch notes."""
-    monkeypatch.setattr(stream_reading.samples, "append", lambda *given: None)
+    monkeypatch.setattr(samples, "append", lambda *given: None)
     reading: Any = SimpleNamespace(hook=SimpleNamespace(samples=None, control_log=SimpleNamespace(store=store)))
     progress = QueryProgress("q", id="spark-1", batch=4, committed=({"t": {"0": 1}},))
     anything: Any = None

@@ -39,7 +39,7 @@ def query(
 
 
 def asked(
-    root: Path, monkeypatch: pytest.MonkeyPatch, *topics: str, batches: bool = True, **options: str
+    root: Path, monkeypatch: pytest.MonkeyPatch, topics: list[str], options: dict[str, str], *, batches: bool = True
 ) -> tuple[list[str], Any]:
     """Ask a Kafka that has these topics for the ids of a query, which has read them; return what was asked for."""
     trees.new(root)
@@ -73,9 +73,9 @@ def test_kafka_is_asked_for_topics_and_not_for_pieces_of_an_option(
             ({"subscribePattern": "orders|a{1,2}"}, [], ["orders", "returns"]),
         )
     ):
-        read, root = ("orders", "returns"), tmp_path / str(number)
-        assert asked(root / "new", monkeypatch, *read, batches=False, **options)[0] == new
-        assert asked(root / "begun", monkeypatch, *read, **options)[0] == begun
+        read, root = ["orders", "returns"], tmp_path / str(number)
+        assert asked(root / "new", monkeypatch, read, options, batches=False)[0] == new
+        assert asked(root / "begun", monkeypatch, read, options)[0] == begun
 
 
 def test_the_checkpoint_of_a_query_without_kafka_is_not_read_for_it(
@@ -93,7 +93,7 @@ def test_a_source_of_very_many_topics_does_not_make_the_record_unreadable(
 ) -> None:
     for count, known in ((MAX_TOPIC_IDS, MAX_TOPIC_IDS), (3000, 0)):
         topics = [f"{number:0249d}" for number in range(count)]
-        wanted, source = asked(tmp_path / str(count), monkeypatch, *topics, subscribePattern=".*")
+        wanted, source = asked(tmp_path / str(count), monkeypatch, topics, {"subscribePattern": ".*"})
         assert (len(wanted), len(source.topic_ids), source.cluster) == (known, known, "one-id")
         record = Record(Kind.STANDBY, {"queries": [{"kafka_sources": [source.to_json()]}] * 6})
         assert Record.from_json(record.to_json(), 1).kind == Kind.STANDBY
