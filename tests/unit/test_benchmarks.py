@@ -15,7 +15,6 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from benchmarks import results, runbook, storage_clone
 from benchmarks.consumer import longest
-from benchmarks.gap_picture import around, draw
 from benchmarks.open_log import life
 from benchmarks.results import spread
 from benchmarks.storage_requests import logged
@@ -33,18 +32,6 @@ def test_a_gap_belongs_to_the_window_in_which_it_ends() -> None:
     assert [longest(arrivals, *window) for window in ((0.0, 3.0), (3.0, 6.0), (6.0, 10.0))] == [1.0, 2.5, 4.0]
     with pytest.raises(ValueError, match="empty"):
         longest(arrivals, 5.0, 8.0)
-
-
-def test_the_picture_shows_what_was_written_and_what_was_not(tmp_path: Path) -> None:
-    produced = [100.05 + number / 10 for number in range(100)]
-    written = [at + 0.5 if not 103 <= at < 107 else 107.6 for at in produced]
-    found = around(105.0, -3, 4.9, produced, sorted(written))
-    assert found["since"] == -3
-    assert found["per_second"] == [10, 5, 0, 0, 0, 45, 10]
-    assert (found["behind"][0], max(found["behind"]), len(found["behind"])) == (5, 45, 29)
-    draw(tmp_path / "gap.png", {side: {"gap_seconds": 4.0, **found} for side in ("handover", "restart")})
-    assert (tmp_path / "gap.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "gap.png").stat().st_size < 100_000
 
 
 def test_percentiles_are_by_nearest_rank() -> None:
