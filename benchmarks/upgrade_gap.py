@@ -220,10 +220,10 @@ def main() -> int:
                 latest = {side: round(gaps.sides[side][-1], 2) for side in ("restart", "handover", "rollback")}
                 print(f"round {number + 1}: {latest}", flush=True)
             records = opened.audit()
-            picture = gaps.picture()
         by_keys: dict[int, dict[str, Any]] = {}
         _report(name, gaps, by_keys, before, asdict(records))
-        write("gap_picture", {**picture, "machine": {each: before[each] for each in ("cores", "memory_gib", "spark")}})
+        machine_of = {each: before[each] for each in ("cores", "memory_gib", "spark")}
+        write("gap_picture", {**gaps.picture(), "machine": machine_of})
         for keys in options.keys:
             by_keys[keys] = with_state(Path(root) / str(keys), stack, keys, places)
             show(f"hand-over with {keys} keys of state (s)", by_keys[keys], {})
