@@ -131,7 +131,7 @@ class StreamsAdopting(Streams):
 
     @initialize(idle=st.booleans(), how=ways, given_up=st.booleans())
     def begin(self, idle: bool, how: str, given_up: bool = False) -> None:
-        """Given up: the cluster does not confirm the end of the job, and its follower was ended."""
+        """Given up: nobody confirms the end of the job, its follower was ended, and a start is asked for."""
         self.world.policies = (replace(LONG, adopts=True),)
         self.world.old_job = OldJob(self.world, idle=idle, cut_off=given_up)
         self.adopt(0, "by its id" if given_up else how)
@@ -141,6 +141,8 @@ class StreamsAdopting(Streams):
                     each.crash()
             self.ask("retire", 0)
             self.recovery.settle(36)
+            self.deploy(0)
+            self.hand_over(1)
 
     @rule(which=some, how=ways, schedule=st.binary(max_size=48))
     def adopt(self, which: int, how: str, schedule: bytes = b"") -> None:
