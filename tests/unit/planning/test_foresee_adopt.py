@@ -152,6 +152,14 @@ def test_whoever_stops_a_stream_is_told_that_nothing_asks_any_more_whether_its_j
     assert said not in str(foresee(snapshot(*RUNNING), Operation.STOP))
 
 
+def test_another_job_than_the_one_that_was_to_be_ended_is_refused() -> None:
+    begun = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, "driver-1")]
+    said = f"driver-1 was to be ended for {OLD_DEPLOYMENT}, and nobody has confirmed that it is gone. Adopt that one"
+    for view in (RUNS, replace(RUNS, state=DriverState.KILLED, remains=Remains())):
+        assert said in seen(view, *begun).refused
+    assert not seen(None, *begun, job="", confirmed_by="Ada").refused
+
+
 def test_one_whose_job_has_ended_since_is_adopted_again_by_its_id() -> None:
     ending = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
     assert not seen(replace(RUNS, state=DriverState.KILLED, remains=Remains()), *ending).refused
