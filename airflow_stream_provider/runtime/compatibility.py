@@ -29,7 +29,8 @@ def compare_queries(
 
     :param old: from the holder's `standby` record; of a query that its script started later, only `name` and
         `checkpoint` are known. Such a one, or one that is said to be `late`, may come late again. The same script
-        (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds.
+        (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds. That
+        a topic was made anew is a note then.
     :param accepted: what the deployment's form names as changed on purpose; see `lifecycle.changed_checkpoints`. What a
         query computes, and the settings of its checkpoint, are compared all the same.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
@@ -165,7 +166,9 @@ def _differences(old: QueryFacts, new: QueryFacts) -> list[tuple[Change | None, 
             )
         )
     others, unknown = _other_clusters(old, new)
-    found += [(Change.SOURCE, text) for text in [*others, *_topics_made_anew(old, new)]]
+    found += [(Change.SOURCE, text) for text in others]
+    # The same script may have gone on in the new log itself: then refusing it would keep the stream down for good.
+    found += [(None if old.get("same_script") else Change.SOURCE, text) for text in _topics_made_anew(old, new)]
     found += [(None, text) for text in unknown]
     files = _is_file_sink(new)
     if _is_file_sink(old) != files or _target_form(old, files) != _target_form(new, files):
@@ -211,8 +214,8 @@ def _topics_made_anew(old: QueryFacts, new: QueryFacts) -> list[str]:
         if anew and was.cluster == now.cluster:
             found.append(
                 f"The query {new['name']} reads {_list(sorted(anew))}, deleted and made anew since the driver before "
-                "has asked: the offsets in its checkpoint are those of other records. A new checkpoint begins in the "
-                "new log."
+                "has asked: offsets that were committed before that are those of other records. A new checkpoint "
+                "begins in the new log."
             )
     return found
 

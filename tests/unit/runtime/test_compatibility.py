@@ -134,6 +134,17 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     assert len(others[0]) == 1
 
 
+def test_a_topic_that_was_made_anew_does_not_keep_the_same_script_from_going_on() -> None:
+    """Found by a review: its holder had gone on in the new log for days, and the watch brought nothing back."""
+    first, anew = ({**ONE, "topic_ids": {"orders": each}} for each in ("first", "second"))
+    old = query(kafka_sources=[first], same_script=True)
+    refusals, (note,) = compare_queries([old], [query(kafka_sources=[anew])], ())
+    assert refusals == []
+    assert "deleted and made anew since the driver before has asked: offsets that were committed before that" in note
+    (refusal,), _ = compare_queries([old], [query(kafka_sources=[{**ONE, "cluster": "two-id"}])], ())
+    assert "from another Kafka" in refusal
+
+
 def test_a_kafka_whose_id_is_not_known_is_said_and_not_refused() -> None:
     """Also of a driver of an earlier version, whose record has no such field."""
     without = {key: value for key, value in ONE.items() if key != "cluster"}
