@@ -78,9 +78,8 @@ def follows_a_job(deployment: str) -> str:
 
 def job_first(state: StreamState) -> str:
     """Return why no driver is brought up or appointed now but by an adoption; empty: one may be."""
-    if not job_may_write(state):
-        return ""
-    return follows_a_job(state.follower or (state.job.deployment if state.job is not None else ""))
+    name = state.follower or (state.job.deployment if state.job is not None else "")
+    return follows_a_job(name) if job_may_write(state) else ""
 
 
 def orphaned(deployment: Deployment, now: float) -> bool:

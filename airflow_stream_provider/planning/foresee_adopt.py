@@ -46,7 +46,8 @@ def foresee_adopt(asked: Asked) -> Foreseen:
     lost = asked.lost(snapshot.candidate(follows)) if follows else ""
     if lost:
         return asked.refused(f"{lost} It cannot follow the job. Call it off (`abort`), then adopt the job again.")
-    refused = _refused_job(asked, begun=bool(follows or state.job)) if asked.job else ""
+    ended = state.job is not None and state.job.id == asked.job
+    refused = _refused_job(asked, begun=bool(follows) or ended) if asked.job else ""
     if refused:
         return asked.refused(refused)
     return asked.will(*_will(asked, follows), reads_again=AGAIN, deployment=follows)

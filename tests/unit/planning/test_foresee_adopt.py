@@ -162,7 +162,10 @@ def test_another_job_than_the_one_that_was_to_be_ended_is_refused() -> None:
 
 def test_one_whose_job_has_ended_since_is_adopted_again_by_its_id() -> None:
     ending = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
-    assert not seen(replace(RUNS, state=DriverState.KILLED, remains=Remains()), *ending).refused
+    ended = replace(RUNS, state=DriverState.KILLED, remains=Remains())
+    assert not seen(ended, *ending).refused
+    asked = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, ""), retired(OLD_DEPLOYMENT)]
+    assert "has ended already" in seen(ended, *asked).refused, "nobody has named that one"
 
 
 def test_who_is_to_follow_a_job_is_not_promoted_past_it() -> None:
