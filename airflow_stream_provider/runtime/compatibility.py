@@ -30,7 +30,8 @@ def compare_queries(
 
     :param old: from the holder's `standby` record; of a query that its script started later, only `name` and
         `checkpoint` are known. Such a one, or one that is said to be `late`, may come late again. The same script
-        (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds.
+        (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds. That
+        a topic was made anew is a note then.
     :param accepted: what the deployment's form names as changed on purpose; see `lifecycle.changed_checkpoints`. What a
         query computes, and the settings of its checkpoint, are compared all the same.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
