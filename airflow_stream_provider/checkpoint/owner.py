@@ -32,8 +32,8 @@ class Owner:
     :param stream: name of the stream.
     :param control: control URL of the stream.
     :param log: the first record's nonce in its control log (`Store.origin`), as one URL may lead to another log: a
-        connection to another Kafka, a mount to another disk. Empty: not known, as to whoever
-        only reads, or while that record cannot be read.
+        connection to another Kafka, a mount to another disk. Empty: not known, as to whoever only
+        reads, or while that record cannot be read.
     """
 
     stream: str

@@ -17,7 +17,7 @@ from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import log_label
 
-# Spark conf, which every process of a driver has in its command line.
+# Spark conf, which the JVM of a driver has in its command line.
 LOG_CONF = "spark.airflow.stream.log"
 # What a worker's log has in place of a property that `spark.redaction.regex` of that worker matches.
 _REDACTED = "*********(redacted)"

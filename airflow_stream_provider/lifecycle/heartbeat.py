@@ -93,8 +93,7 @@ class QueryProgress:
         known.
     :param spark: Spark's last progress itself, for the script of a driver that held before; empty: not known.
     :param rows_exact: whether each row counts once: those of a source other than Kafka, Spark counts once for each
-        action of a foreachBatch function. None when it is not known, as before its
-        first progress.
+        action of a foreachBatch function. None when it is not known.
     :param begun_at: when this driver first started what the script calls `start()` for last, seconds since 1970; a loop
         that runs a query again and again starts it anew each time. None before.
     :param quiet_seconds: how long it may commit nothing while records wait, by its trigger and its sources' options;

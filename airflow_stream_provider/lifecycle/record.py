@@ -62,8 +62,8 @@ class Record:
     :param at: when, in seconds since 1970 by the writer's clock.
     :param nonce: random; a writer recognises its own record by it after a lost answer.
     :param seq: number in the log, from 1; 0 until it is written.
-    :param previous: the nonce of the record before it; empty for the first one, and where somebody has written
-        it past the log.
+    :param previous: the nonce of the record before it; empty for the first one, and where somebody has written it past
+        the log.
     """
 
     kind: str

@@ -137,7 +137,7 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     assert changes_position([query(kafka_sources=[first])], query(kafka_sources=[anew])) == [], "there is a way back"
     for unknown in (ONE, {**ONE, "topic_ids": {}}, {**ONE, "topic_ids": None}):
         assert compare_queries([query(kafka_sources=[unknown])], [query(kafka_sources=[anew])], ()) == ([], [])
-    # Nobody can tell: a driver without the right to DESCRIBE it, one of an earlier version, a pattern's first topics.
+    # Nobody can tell: a driver without the right to DESCRIBE it, a pattern's first topics.
     committed = {"/data/totals/": ("orders",)}
     for old, new in ((ONE, anew), (first, ONE), (ONE, ONE), ({**ONE, "topic_ids": {"same": "s"}}, anew)):
         refusals, (note,) = compare_queries(
