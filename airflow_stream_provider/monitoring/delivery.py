@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.control.daemon_thread import in_daemon_thread
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
@@ -133,7 +133,7 @@ async def deliver_async(
             notifier.context = known
             await notifier
         else:
-            await in_daemon_thread(f"alert {alert.incident}", found, alert)
+            await asyncio.wrap_future(start(partial(found, alert), f"alert {alert.incident}"))
 
     waits = (asyncio.wait_for(give(each), seconds) for each in recipients.values())
     results = await asyncio.gather(*waits, return_exceptions=True)
