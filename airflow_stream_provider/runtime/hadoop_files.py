@@ -10,6 +10,7 @@ import contextlib
 import errno
 import gzip
 import io
+import math
 import re
 import threading
 import uuid
@@ -21,8 +22,8 @@ from typing import IO, Any, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
+from airflow_stream_provider.control.bounded import NoAnswer, OnePlace
 from airflow_stream_provider.runtime import jvm
-from airflow_stream_provider.runtime.calls_in_time import CallsInTime
 from airflow_stream_provider.runtime.hadoop_texts import as_os_error, parsed_status, says_closed, says_replaced
 from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
 
@@ -57,7 +58,8 @@ class HadoopFiles:
         self.root = root
         self._connect = connect
         self._system: Any = None
-        self._calls = CallsInTime("airflow-stream-storage")
+        # Its threads are used again: each that is new costs a connection to the JVM.
+        self._calls = OnePlace("storage", math.inf)
         self._server_side: ServerSideCopy | None = None
 
     def names(self, folder: Place, *, large: bool = False) -> list[str]:
@@ -304,8 +306,17 @@ class HadoopFiles:
                 self._system = self._server_side = None
                 return call(self._connected())
 
+        # HDFS's client tries for up to 15 minutes to reach a NameNode that is away, and the thread that waits for it may
+        # be the one that renews the lease. While a call is overdue all others fail at once: they would go as that went.
+        if self._calls.hangs:
+            raise TimeoutError(errno.ETIMEDOUT, "its storage has not answered an earlier question yet", str(place))
         usual = SECONDS if self._system is not None else CONNECT_SECONDS
-        return self._calls.do(translated, str(place), usual if seconds is None else seconds)
+        seconds = usual if seconds is None else seconds
+        try:
+            return self._calls.call(translated, seconds, "Its storage")
+        except NoAnswer:
+            late = f"its storage has not answered for {seconds:.0f} s"
+            raise TimeoutError(errno.ETIMEDOUT, late, str(place)) from None
 
 
 def left_behind(folder: str, probe: str, modified: Mapping[str, float]) -> list[str]:
