@@ -24,7 +24,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
-# How the names of all these threads begin. In a driver it tells them from those of the script.
+# How the names of all these threads begin, and of all others that the runtime has: in a driver, any other thread that
+# begins after the script is the script's.
 OWN_THREADS = "airflow-stream-"
 # Reads that run side by side; one that takes longer than SLOW_SECONDS does not count any more.
 WIDTH, SLOW_SECONDS = 8, 2.0

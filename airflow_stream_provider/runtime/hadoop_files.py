@@ -306,14 +306,22 @@ class HadoopFiles:
                 self._system = self._server_side = None
                 return call(self._connected())
 
-        # HDFS's client tries for up to 15 minutes to reach a NameNode that is away, and the thread that waits for it may
-        # be the one that renews the lease. While a call is overdue all others fail at once: they would go as that went.
+        usual = SECONDS if self._system is not None else CONNECT_SECONDS
+        return self._in_time(place, translated, usual if seconds is None else seconds)
+
+    def _in_time(self, place: Place, call: Callable[[], T], seconds: float) -> T:
+        """Return what the call returns, or raise what it raises.
+
+        HDFS's client tries for up to 15 minutes to reach a NameNode that is away, and the thread that waits for it may
+        be the one that renews the lease. While a call is overdue all others fail at once: they would go as that one
+        went.
+
+        :raises TimeoutError: it has not ended within so many seconds, or an earlier one still has not. Either may yet.
+        """
         if self._calls.hangs:
             raise TimeoutError(errno.ETIMEDOUT, "its storage has not answered an earlier question yet", str(place))
-        usual = SECONDS if self._system is not None else CONNECT_SECONDS
-        seconds = usual if seconds is None else seconds
         try:
-            return self._calls.call(translated, seconds, "Its storage")
+            return self._calls.call(call, seconds, "Its storage")
         except NoAnswer:
             late = f"its storage has not answered for {seconds:.0f} s"
             raise TimeoutError(errno.ETIMEDOUT, late, str(place)) from None
