@@ -199,9 +199,13 @@ class OnePlace:
 
 
 class ManyPlaces:
-    """Calls to many places from one event loop, which must go on: a few of each place at once."""
+    """Calls to many places from one event loop, which must go on: a few of each place at once.
 
-    def __init__(self) -> None:
+    :param no_answer: returns what to raise when there has been no answer for so many seconds.
+    """
+
+    def __init__(self, no_answer: Callable[[float], NoAnswer] | None = None) -> None:
+        self._no_answer = no_answer or _no_answer
         self._slots: dict[Hashable, asyncio.Semaphore] = {}
         self._brisk = asyncio.Semaphore(OF_ALL_PLACES)
         self._running: dict[Hashable, asyncio.Task[Any]] = {}
@@ -220,7 +224,7 @@ class ManyPlaces:
             task.add_done_callback(lambda done: self._forget(key, done))
         done, _ = await asyncio.wait({task}, timeout=seconds)
         if not done:
-            raise _no_answer(seconds)
+            raise self._no_answer(seconds)
         found: T = task.result()
         return found
 
@@ -229,14 +233,14 @@ class ManyPlaces:
         async with self._slots.setdefault(place, asyncio.Semaphore(OF_ONE_PLACE)):
             async with self._brisk:
                 if time.monotonic() - asked > TURN_SECONDS:
-                    raise _no_answer(seconds)  # its askers were told so long ago
+                    raise self._no_answer(seconds)  # its askers were told so long ago
                 began = time.monotonic()
                 reading = asyncio.wrap_future(start(fn, str(place)))
                 await asyncio.wait({reading}, timeout=SLOW_SECONDS)
             found = await reading
         # What was read before a mount came back is of long ago.
         if time.monotonic() - began > seconds:
-            raise _no_answer(seconds)
+            raise self._no_answer(seconds)
         return found
 
     def _forget(self, key: Hashable, done: asyncio.Task[Any]) -> None:
