@@ -148,9 +148,8 @@ class OnePlace:
         self._threads = self._free = 0
         self._left: set[Future[Any]] = set()
 
-    @property
     def hangs(self) -> bool:
-        """Whether a call that was given up is still under way."""
+        """Return whether a call that was given up is still under way."""
         with self._lock:
             self._left = {each for each in self._left if not each.done()}
             return bool(self._left)
@@ -268,7 +267,7 @@ def _answer(future: Future[T], seconds: float, what: str, next_step: str = "") -
     raise _no_answer(seconds, what, next_step)
 
 
-def _found(future: Future[T], hangs: NoAnswer) -> T | Exception:
+def _found(future: Future[Any], hangs: NoAnswer) -> Any:
     if not future.done():
         return hangs
     error = future.exception()

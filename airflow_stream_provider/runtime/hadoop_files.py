@@ -318,7 +318,7 @@ class HadoopFiles:
 
         :raises TimeoutError: it has not ended within so many seconds, or an earlier one still has not. Either may yet.
         """
-        if self._calls.hangs:
+        if self._calls.hangs():
             raise TimeoutError(errno.ETIMEDOUT, "its storage has not answered an earlier question yet", str(place))
         try:
             return self._calls.call(call, seconds, "Its storage")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from types import SimpleNamespace
@@ -151,7 +151,7 @@ def test_what_hangs_delays_no_other_and_is_not_tried_again_before_it_has_ended(
 ) -> None:
     """More than run side by side."""
     left: dict[Any, Future[Any]] = {}
-    places = {number: partial(dead.read, number) for number in range(2 * bounded.WIDTH)}
+    places: dict[int, Callable[[], Any]] = {each: partial(dead.read, each) for each in range(2 * bounded.WIDTH)}
     for _ in range(2):
         found = gather({**places, 99: lambda: 99}, 60.0, left=left)
         assert found[99] == 99
@@ -246,7 +246,7 @@ def test_a_call_that_was_given_up_before_its_turn_is_never_made(dead: Dead) -> N
     first = place.submit(dead.read)
     with pytest.raises(NoAnswer, match=r"^The log has not answered for 0 s\.$"):
         place.call(partial(dead.read, "late"), SOON, "The log")
-    assert not place.hangs, "it has not begun"
+    assert not place.hangs(), "it has not begun"
     dead.mended.set()
     first.result(LONG)
     place.call(partial(dead.read, "next"), LONG, "The log")
@@ -256,7 +256,7 @@ def test_a_call_that_was_given_up_before_its_turn_is_never_made(dead: Dead) -> N
 
 def test_a_place_says_that_a_call_hangs_until_it_has_ended(dead: Dead) -> None:
     place = OnePlace("place", 2)
-    assert not place.hangs
+    assert not place.hangs()
     begun = threading.Event()
 
     def hang() -> None:
@@ -266,10 +266,10 @@ def test_a_place_says_that_a_call_hangs_until_it_has_ended(dead: Dead) -> None:
     while not begun.is_set():
         with pytest.raises(NoAnswer):
             place.call(hang, SOON, "It")
-    assert place.hangs
+    assert place.hangs()
     assert place.call(lambda: 7, LONG, "It") == 7
     dead.mended.set()
-    while place.hangs:
+    while place.hangs():
         time.sleep(0.01)
     place.close()
 
