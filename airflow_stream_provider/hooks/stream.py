@@ -176,7 +176,7 @@ class StreamHook(BaseHook):
     async def aobserve(self, needs: Needs) -> Snapshot:
         """Return a snapshot of the stream, from a trigger's event loop; see `observe`.
 
-        A folder or cluster that does not answer may keep the thread for ever in which it is asked.
+        A folder or cluster that does not answer keeps the thread of this look, and no other one.
         """
         if self._root is None:
             self._root = await acontrol_root(self.control)

@@ -12,17 +12,17 @@ import gzip
 import io
 import math
 import re
-import threading
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import PurePosixPath
 from typing import IO, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
-from airflow_stream_provider.control.bounded import NoAnswer, OnePlace
+from airflow_stream_provider.control.bounded import NoAnswer, OnePlace, start
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.hadoop_texts import as_os_error, parsed_status, says_closed, says_replaced
 from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
@@ -211,7 +211,7 @@ class HadoopFiles:
                 self._delete(probe)
         if written is not None:
             now = {probe.name: written.modified}
-            threading.Thread(target=self._sweep, args=(path, now), name="airflow-stream-sweep", daemon=True).start()
+            start(partial(self._sweep, path, now), "sweep")
 
     def list_anew(self, folder: Place) -> None:
         """See `Files.list_anew`: there is nothing to do, since nothing keeps a listing."""
