@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control.bounded import gather
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
@@ -110,7 +110,7 @@ class StreamStatus:
 def statuses(specs: Sequence[StreamSpec | SpecError]) -> list[StreamStatus]:
     """Return the status of each; of a stream whose control root does not answer in time, that."""
     reads = {number: partial(status_of, spec) for number, spec in enumerate(specs)}
-    found = GuardedReads[int, StreamStatus]().run(reads, ALL_SECONDS, EACH_SECONDS)
+    found = gather(reads, ALL_SECONDS, EACH_SECONDS)
     return [
         each if isinstance(each, StreamStatus) else StreamStatus(_name(specs[number]), problem=str(each))
         for number, each in found.items()
