@@ -39,7 +39,7 @@ def test_what_the_admin_client_is_asked_for() -> None:
 
 
 def test_what_the_manager_is_asked_for(manager: KafkaConnectionManager) -> None:
-    internals = Internals(SimpleNamespace(_manager=manager, config=KafkaAdminClient.DEFAULT_CONFIG))  # type: ignore[arg-type]
+    internals = Internals(SimpleNamespace(_manager=manager, config=KafkaAdminClient.DEFAULT_CONFIG))
 
     async def started() -> None:
         await internals.soon(internals.sleep, 0.0)
@@ -56,7 +56,7 @@ def test_what_the_manager_is_asked_for(manager: KafkaConnectionManager) -> None:
 def test_what_a_throttled_connection_says(manager: KafkaConnectionManager) -> None:
     connection = KafkaConnection(manager._net, node_id=1)
     manager._conns[1] = connection
-    internals = Internals(SimpleNamespace(_manager=manager))  # type: ignore[arg-type]
+    internals = Internals(SimpleNamespace(_manager=manager))
     assert internals._throttled(1) == 0.0
     assert isinstance(connection._throttle_time, (int, float))
     connection.pause("throttle")
