@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS
-from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom, check_time
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,9 @@ class Remembered:
 
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
-        bad_at = None if data["bad_at"] is None else float(check_time(data["bad_at"]))
+        bad_at = None if data["bad_at"] is None else float(data["bad_at"])
         down = tuple(map(str, data.get("down", ())))
-        return cls(IncidentState.from_json(data["state"]), float(check_time(data["at"])), bad_at, down)
+        return cls(IncidentState.from_json(data["state"]), float(data["at"]), bad_at, down)
 
 
 @dataclass
@@ -83,7 +83,7 @@ class FolderMemory:
                 (IncidentKind(kind), str(name)): Remembered.from_json(each) for kind, name, each in data["subjects"]
             }
             # Versions before this one reached all streams, or said that they hang.
-            since = {str(name): float(check_time(at)) for name, at in data.get("not_reached", {}).items()}
+            since = {str(name): float(at) for name, at in data.get("not_reached", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             log.warning("What the last look has left cannot be used; people may be told again: %s", error)
             return cls()

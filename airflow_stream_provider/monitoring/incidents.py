@@ -12,9 +12,6 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.stored import known_fields
 
-# The last second of the year 9999: a later one has no date.
-_LAST_SECOND = 253402300799.0
-
 
 class IncidentKind(StrEnum):
     """What can be wrong; each kind has its own incidents."""
@@ -84,17 +81,7 @@ class Incident:
 
         :raises ValueError, KeyError, TypeError: it is none.
         """
-        return cls(str(data["id"]), float(check_time(data["since"])), int(data.get("stage", 0)))
-
-
-def check_time(seconds: float) -> float:
-    """Return a time that was stored.
-
-    :raises ValueError: people cannot be told it: it is not between the years 1970 and 9999.
-    """
-    if not 0 <= seconds <= _LAST_SECOND:
-        raise ValueError(f"{seconds!r:.50} is no time")
-    return seconds
+        return cls(str(data["id"]), float(data["since"]), int(data.get("stage", 0)))
 
 
 def incident_now(
@@ -166,8 +153,6 @@ class IncidentState:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         streaks = Streaks(**known_fields(Streaks, data["streaks"]))
-        for since in vars(streaks).values():
-            check_time(since or 0.0)
         incident = Incident.from_json(data["incident"]) if data["incident"] else None
         acknowledged = {name: Incident.from_json(known) for name, known in data["acknowledged"].items()}
         return cls(streaks, incident, acknowledged, data["description"])

@@ -14,7 +14,7 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
-from airflow_stream_provider.monitoring.incidents import IncidentState, check_time
+from airflow_stream_provider.monitoring.incidents import IncidentState
 
 log = logging.getLogger(__name__)
 
@@ -140,12 +140,8 @@ class LagSample:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         known = known_fields(cls, data)
-        check_time(known.get("at", 0.0))
         if not all(isinstance(count, int) for count in known.get("counters", {}).values()):
             raise ValueError("a counter is no number")
-        for moments in (known.get("since", {}), known.get("moved", {}), {"": known.get("illegal_at") or 0.0}):
-            for seconds in moments.values():
-                check_time(seconds)
         queries = {name: _query(query) for name, query in data.get("queries", {}).items()}
         earlier = {name: _query(query) for name, query in data.get("earlier", {}).items()}
         incidents = {kind: IncidentState.from_json(state) for kind, state in data.get("incidents", {}).items()}
