@@ -215,11 +215,7 @@ class Acts:
                 self._went_back = None if self._heartbeat.rewind_undone else (due.mark, state.epoch)
             self._queries.start(queries, seen)
 
-        try:
-            self.background.begin(begin)
-        except Exception as error:  # noqa: BLE001 - such as of a machine that has no thread left
-            # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
-            self.fail("The queries could not be started", error)
+        self.background.begin(begin)
 
     def _go_back(self, queries: Sequence[Any], due: DueRewind, seen: Mapping[str, Seen]) -> None:
         """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
@@ -354,11 +350,7 @@ class Acts:
 
     def end_as_failed(self, reason: str, error: BaseException) -> None:
         """`fail` in the background: the agent goes on renewing the lease, however long stop and log take."""
-        try:
-            self.background.begin(lambda: self.fail(reason, error))
-        except RuntimeError:
-            # A machine that has no thread left: rather here, and within the lease, than never.
-            self.fail(reason, error)
+        self.background.begin(lambda: self.fail(reason, error))
 
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
@@ -160,15 +159,14 @@ class DriverProcess:
         """End the process with code 0; executors end first, so that their cores are free when the driver is gone."""
         self._over.set()
         self._watchdog.disarm()
-        if not self._hook.shutting_down:
-            session = SparkSession._instantiatedSession
-            if session is not None:
-                # Nothing ends this process any more if that fails here, or hangs.
+        session = SparkSession._instantiatedSession
+        try:
+            if session is not None and not self._hook.shutting_down:
                 stopping = threading.Thread(target=session.stop, name="airflow-stream-stop", daemon=True)
-                with contextlib.suppress(RuntimeError):  # there is no thread left
-                    stopping.start()
-                    stopping.join(STOP_SECONDS)
-        os._exit(0)
+                stopping.start()
+                stopping.join(STOP_SECONDS)
+        finally:
+            os._exit(0)  # without the watchdog nothing else ends this process
 
     def halt(self) -> None:
         """End the process at once with code 50, as the lease watchdog does; nothing more is written."""

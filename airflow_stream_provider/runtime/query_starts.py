@@ -56,7 +56,7 @@ class QueryStarts:
         self._seen: dict[str, Seen] | None = None
         # By real place, the query that was started there last in this hold.
         self._begun: dict[str, ManagedQuery] = {}
-        # By label the thread that notes a failure, for as long as it does.
+        # By label, the thread that notes a failure, or has noted the last one.
         self._noting: dict[str, threading.Thread] = {}
         self.gaps = Gaps()
 
@@ -194,22 +194,14 @@ class QueryStarts:
 
     def note_soon(self, query: ManagedQuery, error: Exception) -> None:
         """`note` in a thread of its own: whoever looks after the queries renews the lease, and a storage may hang."""
-        if query.label in self._noting:
+        noting = self._noting.get(query.label)
+        if noting is not None and noting.is_alive():
             return
-        run = query.real
-
-        def note() -> None:
-            try:
-                self.note(query, error, run)
-            finally:
-                del self._noting[query.label]
-
-        thread = threading.Thread(target=note, name=f"airflow-stream-{query.label}", daemon=True)
+        thread = threading.Thread(
+            target=self.note, args=(query, error, query.real), name=f"airflow-stream-{query.label}", daemon=True
+        )
         self._noting[query.label] = thread
-        try:
-            thread.start()
-        except RuntimeError:
-            note()  # the machine has no thread left
+        thread.start()
 
     def note(self, query: ManagedQuery, error: Exception, run: object = None) -> None:
         """Remember that a query has failed; its checkpoint says whether it has committed anything before.
