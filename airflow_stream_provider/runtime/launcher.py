@@ -114,25 +114,6 @@ def _log_to_stderr() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
-class _Kept(logging.Logger):
-    """Stays enabled: `logging.config` disables the loggers that there are, unless the script says otherwise."""
-
-    @property
-    def disabled(self) -> bool:
-        return False
-
-    @disabled.setter
-    def disabled(self, value: bool) -> None:
-        pass
-
-
-def _keep_logging() -> None:
-    """Go on logging, however the script sets up its own."""
-    for name, logger in list(logging.root.manager.loggerDict.items()):
-        if name.startswith("airflow_stream_provider") and isinstance(logger, logging.Logger):
-            logger.__class__ = _Kept
-
-
 def _run(
     log: ControlLog,
     origin: str,
@@ -202,7 +183,6 @@ def _run(
     thread.start(agent)
 
     wait_for_answers()
-    _keep_logging()
     run_to_end(folder / release.application, release.arguments, gate, agent, lambda: thread.terminate(agent))
     return 0
 
