@@ -52,7 +52,7 @@ class WantedRewind:
             if not queries:
                 raise ValueError("no query")
             to = float(data["to"])
-            if not 0 <= to:
+            if not to >= 0:
                 raise ValueError(to)
             return cls(to, queries)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
