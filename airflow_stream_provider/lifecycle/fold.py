@@ -37,7 +37,7 @@ def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamS
     """Return the state after these records.
 
     A record that breaks a rule, or cannot be read, is counted and named in the state, and changes nothing else: it is
-    in the log and stays there, but nobody obeys it. Records of unknown kinds are only counted.
+    in the log and stays there, but no process obeys it. Records of unknown kinds are only counted.
 
     :param state: to start from; default: that of an empty log.
     """
@@ -133,7 +133,9 @@ class _Draft:
         self.requests[name] = replace(self.requests[name], stage=stage, **changes)
 
     def free(self, name: str, how: HoldEnd, r: Record, ends: Any = None) -> None:
-        """If `name` held, nobody holds from here on. An open request to stop is then done, whatever ended the hold."""
+        """If `name` held, the stream has no holder from here on. An open request to stop is then done, whatever ended
+        the hold.
+        """
         if self.holder != name:
             return
         found = self.incarnations[name]
@@ -232,7 +234,7 @@ def _acquired(draft: _Draft, r: Record) -> None:
 
 
 def _proof_so_far(draft: _Draft, deployment: str) -> Proof:
-    """What the holders of a deployment's release have shown, which the newest of them tells: `prune` keeps that one."""
+    """The evidence of the holders of a deployment's release, which the newest of them has: `prune` keeps that one."""
     release = draft.deployments[deployment].release.hash
     held = (i for i in draft.incarnations.values() if i.epoch)
     same = [i for i in held if draft.deployments[i.deployment].release.hash == release]

@@ -14,8 +14,8 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain_within
 
-# What is larger or nested deeper is not readable, for every reader alike: without fixed limits one Python could parse
-# what another cannot, and two drivers would read one log differently.
+# A larger or deeper record is not readable, for every reader alike: without fixed limits one Python could parse what
+# another cannot, and two drivers would read one log differently.
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 
@@ -33,14 +33,14 @@ class Kind:
     READY = "ready"
     RELEASED = "released"
     ACQUIRED = "acquired"
-    FENCING = "fencing"  # said before a driver is killed
-    FENCED = "fenced"  # said once it is confirmed dead
+    FENCING = "fencing"  # written before a driver is killed
+    FENCED = "fenced"  # written once it is confirmed dead
     ABORTED = "aborted"
     FAILED = "failed"
     FINISHED = "finished"
     RETIRED = "retired"
-    STOPPED = "stopped"  # while nobody holds; a holder is stopped by `requested` to nobody
-    ENDING = "ending"  # said before a job without a stream is ended, for a deployment to follow it
+    STOPPED = "stopped"  # while no driver holds; a holder is stopped by `requested` to nobody
+    ENDING = "ending"  # written before a job without a stream is ended, for a deployment to follow it
     UNREADABLE = "unreadable"  # never written: what a reader makes of bytes that are no record
 
 
@@ -129,8 +129,8 @@ class Record:
     def read(cls, data: bytes, seq: int) -> Record:
         """Parse a stored record, whatever it is.
 
-        What is no record becomes one of kind `unreadable`, which is legal nowhere. Its nonce is made of its bytes, so
-        that the record after it can name it.
+        Bytes that are no record become one of kind `unreadable`, which is legal nowhere. Its nonce is made of its
+        bytes, so that the record after it can name it.
         """
         try:
             return cls.from_json(data, seq)

@@ -18,7 +18,7 @@ _LAST_SECOND = 253402300799.0
 
 @dataclass(frozen=True)
 class WantedRewind:
-    """What a person has asked for, and where that is in Kafka.
+    """The time that a person has asked for, and where that is in Kafka.
 
     :param to: the time, in seconds since 1970.
     :param queries: by query, the first record of each partition that is read again.

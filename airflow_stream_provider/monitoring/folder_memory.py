@@ -1,4 +1,4 @@
-"""What a look at a folder hands to the next one: incidents that no stream's samples can keep, and who was told."""
+"""The memory that a look at a folder hands to the next one: incidents that no samples can keep, and who was told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentS
 log = logging.getLogger(__name__)
 
 VERSION = 1
-# What was not looked at for so long is forgotten: no stream needs it any more, or it has another name.
+# The memory forgets a subject that was not looked at for so long: no stream needs it any more, or it has another name.
 FORGOTTEN_SECONDS = 86400.0
 # For so long it is remembered that something was bad which is well again.
 LATELY_SECONDS = 600.0
@@ -62,7 +62,7 @@ class Remembered:
 
 @dataclass
 class FolderMemory:
-    """What looks hand to each other. What is well leaves nothing.
+    """The memory that looks hand to each other. A healthy subject leaves nothing in it.
 
     :param subjects: by kind and name, what is, or was lately, wrong.
     :param not_reached: by stream, since when looks have had no time for it.

@@ -72,6 +72,6 @@ class KafkaLook:
         elif isinstance(found, StreamError):
             self.problem = str(found)
         elif isinstance(found, Exception):
-            # The text of a foreign error may hold what nobody should be sent.
+            # The text of a foreign error may hold secrets.
             self.problem = f"The Kafka of the connection {self.conn_id!r} cannot be asked: {type(found).__name__}."
         return found

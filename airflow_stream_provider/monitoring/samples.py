@@ -66,7 +66,7 @@ class LagSample:
     :param illegal_at: the last look that found more of them than the one before; None: none did.
     :param ill: queries that are ill, with their states.
     :param by: id of the DAG whose look it was; empty: not known.
-    :param earlier: queries of which Kafka has deleted records, as they were measured last, where this look could not.
+    :param earlier: queries that have lost records, as they were measured last, where this look could not measure.
     """
 
     at: float
@@ -205,7 +205,7 @@ def read(kept: Samples) -> list[LagSample]:
 
 
 def append(kept: Samples, sample: LagSample) -> None:
-    """Add a sample, or replace that of the same look: who reads them takes the later one of the same moment.
+    """Add a sample, or replace that of the same look: readers take the later one of the same moment.
 
     :raises ControlUnavailable: the sample may not have been written.
     :raises Damaged: something else has the name of the file.
