@@ -118,7 +118,7 @@ def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str)
 def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Foreseen:
     """Refuse what would start a stored release whose files are not there any more."""
     release = next((d.release for d in state.deployments.values() if d.release.hash == found.release), None)
-    # What is redeployed was looked for just now.
+    # The release of a redeploy was looked for just now.
     problem = why_not_stored(hook, release) if release and found.operation is not Operation.REDEPLOY else ""
     if not problem:
         return found

@@ -29,7 +29,7 @@ def ask(
 
     :param request: id of the request.
     :param to: standby that shall hold; None asks for a stop.
-    :param evidence: who has confirmed that the job is gone which it follows; default: it follows none.
+    :param evidence: the witness that the job which it follows is gone; default: it follows none.
     """
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
     standby = snapshot.state.incarnations.get(to or "")
@@ -43,7 +43,7 @@ def ask(
 
 
 def follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
-    """Wait until the open request is over, whoever made it.
+    """Wait until the open request is over, of any author.
 
     A driver that the request needs and that is dead is fenced. The request is aborted when no driver is left that
     could act on it, or when it has expired.
