@@ -45,7 +45,7 @@ class Formats:
 
 
 def formats(location: Location) -> Formats:
-    """Read in which formats a checkpoint is written, by its newest files. Nobody may write to it meanwhile.
+    """Read in which formats a checkpoint is written, by its newest files. No driver may write to it meanwhile.
 
     :raises CheckpointError: a file is damaged, or in a format that is not known.
     :raises OSError: a file cannot be read.

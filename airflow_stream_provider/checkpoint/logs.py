@@ -121,7 +121,7 @@ def check_commit(path: Place) -> int:
     return _read(path, newest=3)[0]
 
 
-# Of Kafka sources: by topic and partition the next offset to read.
+# For Kafka sources: by topic and partition the next offset to read.
 KafkaOffsets = Mapping[str, Mapping[int, int]]
 
 
@@ -172,7 +172,7 @@ def unreadable(path: Place | str, error: OSError) -> CheckpointError:
 
 
 def kind_of(error: OSError) -> type[CheckpointError]:
-    """Return the class for what a storage has said: rights, and a file in place of a folder, are no matter of time."""
+    """Return the class for a storage's error: rights, and a file in place of a folder, are no matter of time."""
     lasting = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
     return CheckpointError if isinstance(error, lasting) else CheckpointAway
 

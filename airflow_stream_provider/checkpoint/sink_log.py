@@ -22,7 +22,7 @@ DELTA_COMMITS = 100
 
 @dataclass(frozen=True)
 class SinkLog:
-    """What a file sink remembers.
+    """The memory of a file sink.
 
     :param newest: the last batch in its log; None: there is no batch.
     :param missing: batches between its last compaction, or the first batch, and the newest one that are not there: the

@@ -26,8 +26,8 @@ from airflow_stream_provider.checkpoint.logs import damaged, numeric_names
 
 FILE = re.compile(r"(\d+)(_[0-9a-f-]{36})?\.(snapshot|zip|delta|changelog)")
 BASES = ("snapshot", "zip")
-# Bytes of a snapshot's list of tables, unpacked: about 100 for each table, of which a store has hundreds at most. A zip
-# of some kilobytes could unpack to gigabytes.
+# Bytes of a snapshot's list of tables, unpacked: about 100 for each table; a store has hundreds at most. A zip of some
+# kilobytes could unpack to gigabytes.
 METADATA_LIMIT = 16 * 2**20
 
 

@@ -1,4 +1,4 @@
-"""Find what nobody has written for long in an open folder, and remove it."""
+"""Find files in an open folder that were not written for long, and remove them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def now(folder: int) -> float:
 
 
 def idle(folder: int, now: float, seconds: float) -> list[str]:
-    """Return the names in an open folder that nobody has written for so many seconds."""
+    """Return the names in an open folder that were not written for so many seconds."""
     names = []
     for name in sorted(os.listdir(folder)):
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What a driver does, one act per decision: announce, answer, acquire, start, release, exit, halt, and failing.
+"""The acts of a driver, one per decision: announce, answer, acquire, start, release, exit, halt, and failing.
 
 Like `agent.py` it knows neither Spark nor threads: `ports.py` says what it needs.
 """
@@ -101,7 +101,7 @@ class Acts:
     def _waits_for_more(self, state: StreamState) -> bool:
         """Whether the script may start a query yet that the running release's script has started late, too.
 
-        Nothing is waited for while nobody holds: the stream is to run again soon.
+        Nothing is waited for without a holder: the stream is to run again soon.
         """
         waits = self._to_come(self._control.former_queries(state)) if state.holder else ""
         self._heartbeat.say(waits)
@@ -146,7 +146,8 @@ class Acts:
             return  # asked again at the next turn, until the request expires
         if self._unable() or not self._still_fits(state):
             return
-        # Whoever has held is rolled back to, and at once; so follows one that adopts, as the job before it has ended.
+        # A driver that has held is rolled back to at once; one that adopts follows at once, as the job before it has
+        # ended.
         at_once = self._heartbeat.started_at is not None or self._policy.adopts
         if not at_once and not self._freshness.lasts:
             # In the background: the storage may take its time. The next turn answers.
@@ -225,7 +226,7 @@ class Acts:
         again that nobody expects.
         """
         try:
-            # Never empty: who asks for another one waits for what became of this.
+            # Never empty: a request for another one waits for the outcome of this.
             said = self._queries.rewind(queries, due, seen)
             self._heartbeat.rewind = said or "No query had to go back any more."
         except ControlLogReplaced:
@@ -324,7 +325,7 @@ class Acts:
             self.fail(str(error), error)
         else:
             if again and (doubts := new_doubts(self.rehearsal or {}, rehearsal)):
-                # Nobody can be asked any more: it tries again until the request expires, and stays a standby.
+                # No person can be asked any more: it tries again until the request expires, and stays a standby.
                 self._heartbeat.say(" ".join(doubts))
                 return
             if again:
@@ -359,7 +360,7 @@ class Acts:
         if may_land(error):
             boundary = Boundary.INTERRUPTED
         self.running = False
-        # Once it has let go, another driver may commit; then it has said in `released` what it had committed.
+        # Once it has let go, another driver may commit; then `released` has what it had committed.
         holds = self._control.state.holder == self._incarnation
         fields: dict[str, Any] = {
             "boundary": boundary.value,

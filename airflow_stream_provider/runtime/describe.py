@@ -30,10 +30,10 @@ _FUNCTION = re.compile(r"([A-Za-z_]\w*)\(")
 # Expressions whose text begins with that of another one, or that are only a name.
 _NAMES = ("Alias", "AttributeReference", "AggregateExpression", "UnresolvedAttribute", "OuterReference")
 _SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
-# What Spark writes with its file sink, and what brings a sink of its own, such as Delta.
+# The formats that Spark writes with its file sink, and those that bring a sink of their own, such as Delta.
 _FILE_KINDS = ("execution.datasources.FileFormat", "execution.datasources.v2.FileDataSourceV2")
 _OWN_SINK = "sources.StreamSinkProvider"
-# What the audit of Kafka judges. Never a password: everybody who reads the control log sees it.
+# The settings that the audit of Kafka judges. Never a password: every reader of the control log sees them.
 _AUDITED_SOURCE = ("failOnDataLoss",)
 # By which a Kafka source lets records wait. Spark's default of the second, where the first is given.
 _WAITING = ("minOffsetsPerTrigger", "maxTriggerDelay")

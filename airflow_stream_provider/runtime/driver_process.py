@@ -60,7 +60,7 @@ class DriverProcess:
         # The locations that this driver has claimed.
         self.claimed: frozenset[str] = frozenset()
         self._claiming = threading.Lock()  # queries start side by side
-        # What the control store has said while it is asked whose a checkpoint is; empty while it answers.
+        # The last error of the control store while it is asked for a checkpoint's owner; empty while it answers.
         self._waits = ""
         self._over = threading.Event()
         self._hook = _Hook(self._over)
@@ -68,7 +68,7 @@ class DriverProcess:
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
         self._hosts = ExecutorHosts()
-        # Whose application the heartbeat names.
+        # The context whose application the heartbeat names.
         self._context: SparkContext | None = None
         _name_application(app_name)
         self._facts = Heartbeat(
@@ -131,7 +131,7 @@ class DriverProcess:
 
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
         :raises ControlUnavailable: the control store does not answer. It is not waited for: this driver holds, and
-            nobody could stop or relieve it meanwhile.
+            could not be stopped or relieved meanwhile.
         """
         check_kept(location)
         owned = self._ownership.check(location)

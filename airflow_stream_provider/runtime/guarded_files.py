@@ -2,7 +2,7 @@
 
 A script runs in every driver, also in one that only stands by: a `shutil.rmtree(checkpoint)` in its first lines would
 take the running release's place in its input away. Python tells an audit hook of each such call before it is made.
-What goes through the JVM, another process or a library of its own is not seen.
+Calls through the JVM, another process or a library of its own are not seen.
 """
 
 from __future__ import annotations

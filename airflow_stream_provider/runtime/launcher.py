@@ -3,9 +3,9 @@
     launcher.py --control URL --stream NAME --deployment ID [--storage URL --release HASH] -- SCRIPT ARGS...
 
 It is copied beside the script into the release's folder; the rest of the runtime travels as a zip of py-files. It first
-copies that folder to one that only its own user can change, imports and runs only that copy, and verifies the copy:
-what was verified is what runs. What Spark itself reads of the release's folder (this file, and the py-files that it
-sends to the executors) only the folder's modes protect.
+copies that folder to one that only its own user can change, imports and runs only that copy, and verifies the copy: the
+verified files are those that run. Only the folder's modes protect the files that Spark itself reads there (this file,
+and the py-files that it sends to the executors).
 
 With ``--storage`` this file is alone: spark-submit has fetched it by its URL. It then fetches the rest of the release
 through the JVM that has started it, checks it against the release's hash before it imports anything of it, and gives
@@ -53,7 +53,7 @@ _RUNTIME_ZIP = "airflow_stream_runtime.zip"  # control.releases.RUNTIME_ZIP, whi
 def main(argv: Sequence[str], folder: Path) -> int:
     """Run one incarnation from start to end and return the process's exit code.
 
-    :param folder: holds the files of the release; nobody else can change it.
+    :param folder: holds the files of the release; only this user can change it.
     :raises StreamError: they are not those that were published, or the script named is not the release's.
     """
     options = _options(argv)

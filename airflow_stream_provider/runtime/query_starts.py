@@ -168,7 +168,7 @@ class QueryStarts:
     def stood(self, query: ManagedQuery) -> QueryEnd | None:
         """Return where a query that has waited in vain stood when this driver took over, if that must be seen.
 
-        Whoever follows would not know any more what the former holder committed.
+        The next driver would not know any more what the former holder committed.
         """
         batch = self.seen(query).batch if query.label in self._waiting else None
         return None if batch is None else self.end_of(query, QueryEnd(True, batch))
@@ -193,7 +193,9 @@ class QueryStarts:
             self.note(query, error)
 
     def note_soon(self, query: ManagedQuery, error: Exception) -> None:
-        """`note` in a thread of its own: whoever looks after the queries renews the lease, and a storage may hang."""
+        """`note` in a thread of its own: the thread that looks after the queries renews the lease, and a storage may
+        hang.
+        """
         noting = self._noting.get(query.label)
         if noting is not None and noting.is_alive():
             return
@@ -226,7 +228,7 @@ class QueryStarts:
             raise CheckpointAway(f"What the stream has seen of {query.checkpoint} is not known yet.")
         check_engine(query.label, query.writer_spec)
         self._claim(query.checkpoint)
-        # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
+        # After a fence it is not known what was committed, and Spark begins where this machine sees the logs end.
         checkpoints.list_anew(query.checkpoint)
         try:
             self._begin(query)
@@ -244,7 +246,7 @@ class QueryStarts:
         :raises CheckpointBroken: it is another one, or an older copy.
         """
         place = checkpoints.real_form(query.checkpoint)
-        # What this driver has committed in this hold, its own machine shows.
+        # This machine shows the commits of this driver in this hold.
         seconds = 0.0 if place in self._begun else STALE_SECONDS
         found = checkpoints.await_seen(query.checkpoint, self.seen(query), seconds)
         failures = self.failures_of(query)

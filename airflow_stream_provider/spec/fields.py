@@ -1,4 +1,4 @@
-"""What may stand in one field of a stream's YAML: durations, counts, texts, names, and what becomes JSON."""
+"""The types of fields in a stream's YAML: durations, counts, texts, names, and values that become JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Which files may be part of a release.
 
-Whoever may trigger an upgrade names the script. That right must neither run nor read what else is on the machine:
+A person who triggers an upgrade names the script. That right must neither run nor read other files of the machine:
 Python's own modules, Airflow's configuration, other people's files.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 MAX_SCRIPT_BYTES = 5 * 1024 * 1024
-# Of a zip with dependencies.
+# The suffix of a zip with dependencies.
 MAX_ARCHIVE_BYTES = 256 * 1024 * 1024
 # Archives that Spark puts on its executors' path (SparkContext.PACKAGE_EXTENSIONS); it copies others there in vain.
 _IMPORTED = (".zip", ".egg", ".jar")
