@@ -174,7 +174,7 @@ class YarnCluster:
                 return found
             time.sleep(0.2)
         raise SubmitUnclear(
-            f"The ResourceManager has taken {id}, and it was not there for {TAKEN_SECONDS:.0f} s.",
+            f"The ResourceManager has accepted {id}, and does not show it after {TAKEN_SECONDS:.0f} s.",
             next_step="Nothing to do: its id is in the control log, and it is looked for there.",
             submission=id,
         )

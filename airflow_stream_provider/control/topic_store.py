@@ -211,7 +211,7 @@ class TopicStore:
             if len(found.value) > limit:
                 raise Damaged(
                     f"{key} in {self.where} has {len(found.value)} bytes, and at most {limit} are ever written.",
-                    next_step="Whoever wrote it does not know this log: find out who may write to the topic.",
+                    next_step="Its writer does not know this log: find out who may write to the topic.",
                 )
             return found.value
 

@@ -52,7 +52,7 @@ SETTINGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-# What has to be said when a topic is made, where a service refuses the others: of these its own values may do.
+# The settings to give when a topic is made, where a service refuses the others: its own values of those may do.
 REQUIRED = ("max.message.bytes", "min.insync.replicas", *(name for name in FIXED if name not in ALSO))
 
 

@@ -39,7 +39,7 @@ class Kind:
     FAILED = "failed"
     FINISHED = "finished"
     RETIRED = "retired"
-    STOPPED = "stopped"  # while no driver holds; a holder is stopped by `requested` to nobody
+    STOPPED = "stopped"  # while no driver holds; a holder is stopped by `requested` without a successor
     ENDING = "ending"  # written before a job without a stream is ended, for a deployment to follow it
     UNREADABLE = "unreadable"  # never written: what a reader makes of bytes that are no record
 
@@ -47,7 +47,7 @@ class Kind:
 class Boundary(str, Enum):
     """How a query, or all queries of a holder, stopped."""
 
-    # Of one query: every planned batch is committed. Of a holder: and what is not, nothing can still write.
+    # For one query: every planned batch is committed. For a holder: and nothing can still write an open batch.
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"  # a planned batch is not committed; of a holder: and something may still write
 

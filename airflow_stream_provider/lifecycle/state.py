@@ -204,7 +204,7 @@ class Request:
 
     :param to: incarnation that shall hold; None asks for a stop.
     :param source: incarnation that held when the request was made, or that had left the stream down which is stopped by
-        it; None when nobody did.
+        it; None when there was none.
     :param expires: seconds since 1970 by the requester's clock.
     :param by: author of the `requested` record.
     :param ends: where the queries stopped, by query, from the `released` record; empty before it.
@@ -257,7 +257,7 @@ class StreamState:
     :param seq: number of the last record.
     :param nonce: of the last record.
     :param epoch: grows by one with every change of holder.
-    :param holder: incarnation that may run the queries now; None for nobody.
+    :param holder: incarnation that may run the queries now; None for none.
     :param last_holder: incarnation that holds now or held last.
     :param last_end: how the last hold ended; None while there is a holder or never was one.
     :param illegal: the last illegal records, oldest first; `illegal_count` says how many there are in all.

@@ -1,4 +1,4 @@
-"""What a look knows of the life of a stream's drivers: enough to decide whether to look closer. Pure."""
+"""The signs of life of a stream's drivers in a look: enough to decide whether to look closer. Pure."""
 
 from __future__ import annotations
 

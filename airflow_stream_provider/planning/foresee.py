@@ -65,7 +65,7 @@ def _stop(asked: Asked) -> Foreseen:
     elif state.phase is not StreamPhase.STOPPING:
         seconds = snapshot.policy(snapshot.holding).boundary_seconds
         will.append(
-            f"Who holds is asked to stop at a batch boundary, within {duration(seconds)}. If that is missed, it goes "
+            f"The holder is asked to stop at a batch boundary, within {duration(seconds)}. If that is missed, it goes "
             "on, and nothing has changed."
         )
     ended = ", ".join(each for each in (snapshot.holding, *live) if each)

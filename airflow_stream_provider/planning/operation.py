@@ -75,7 +75,7 @@ _DESCRIPTIONS = {
     "NAME__upgrade; for queries without state, and sinks that may get records twice.",
     Operation.PROMOTE: "Let the new release that stands by take over now; for an upgrade that does not go on.",
     Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
-    Operation.ABORT: "Call off the new release that comes up or stands by; whoever holds the stream goes on.",
+    Operation.ABORT: "Call off the new release that comes up or stands by; the holder goes on.",
     Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
     Operation.RETIRE: "Stop the stream for good, and say what is left of it to be removed by hand.",
     Operation.ADOPT: "Take a job over that runs without this provider: the stream's driver rehearses beside it.",

@@ -42,7 +42,7 @@ class RecoveryAction(StrEnum):
 
 @dataclass(frozen=True)
 class RecoveryStep:
-    """What to do, to which incarnation, request or deployment, and why, for a person."""
+    """The act, its incarnation, request or deployment, and the reason, for a person."""
 
     action: RecoveryAction
     subject: str = ""

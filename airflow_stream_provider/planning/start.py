@@ -1,4 +1,4 @@
-"""Start a stream that nobody holds."""
+"""Start a stream that has no holder."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def start(snapshot: Snapshot, identity: TaskIdentity, version: str, outcome: Wai
 
 
 def _if_alive(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step:
-    """What holds by the log counts only once its driver gave a sign of life."""
+    """A holder by the log counts only once its driver gave a sign of life."""
     holder, lease = snapshot.state.holder or "", snapshot.policy(snapshot.holding).lease_seconds
     known = SignsOfLife.found(outcome, snapshot)
     if holder not in known:

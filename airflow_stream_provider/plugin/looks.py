@@ -21,7 +21,7 @@ from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# Of a stream's life, and the records in which they are looked for: half of those of an upgrade are no event.
+# The events of a stream's life, and the records that are searched for them: half of those of an upgrade are no event.
 EVENTS, RECORDS = 15, 100
 
 

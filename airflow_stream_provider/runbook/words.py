@@ -74,7 +74,7 @@ UPGRADE = {
     ),
     "take_over": Words(
         "Hand the stream over, and watch the new release",
-        "From here on the new release runs the stream. What is found wrong with it takes it back.",
+        "From here on the new release runs the stream. A fault of it takes it back.",
     ),
     "hand_over": Words(
         "Hand the stream over between two batches",
@@ -119,7 +119,7 @@ UPGRADE = {
 OPERATE = {
     "look": Words(
         "Say what will be done, before anything is touched",
-        "Who holds, what will be done and what is read again. If it fails, it was refused, and nothing was touched.",
+        "Holder, steps, and records that are read again. If it fails, it was refused, and nothing was touched.",
     ),
     "confirm": Words(
         "Wait for a person's yes",

@@ -222,8 +222,8 @@ class Acts:
         """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
         It fails for that only where its own deployment was asked, as no driver would ever start again otherwise; and
-        where the storage may yet do what it has not answered: behind queries that have started, records would be read
-        again that nobody expects.
+        where the storage may yet do what it has not answered: behind queries that have started, unexpected records
+        would be read again.
         """
         try:
             # Never empty: a request for another one waits for the outcome of this.

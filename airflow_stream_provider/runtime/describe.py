@@ -38,7 +38,7 @@ _AUDITED_SOURCE = ("failOnDataLoss",)
 # By which a Kafka source lets records wait. Spark's default of the second, where the first is given.
 _WAITING = ("minOffsetsPerTrigger", "maxTriggerDelay")
 _TRIGGER_DELAY = "15m"
-# Of a query that reads what is there and ends (AvailableNow, once): a run that has committed nothing for so long is
+# For a query that reads what is there and ends (AvailableNow, once): a run that has committed nothing for so long is
 # held against the pace of its last commits. Between two runs it is not running.
 ONE_RUN_SECONDS = 600.0
 _AUDITED_SINK = ("kafka.acks", "kafka.enable.idempotence")

@@ -93,7 +93,7 @@ class GuardedFiles:
             if found:
                 error = StreamError(
                     f"The script wanted to change {path} ({event}), which belongs to {found}. This driver does not "
-                    "hold the stream: whoever does, or will, needs it as it is.",
+                    "hold the stream: the holder, now or later, needs it as it is.",
                     next_step="Let the script leave checkpoints and outputs alone until its queries run: such work "
                     "belongs into the function of foreachBatch, or into another job. A checkpoint that is to begin "
                     "anew gets another location.",
