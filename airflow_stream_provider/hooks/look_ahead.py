@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
-# After which another driver goes on from the committed offsets.
+# The operations after which another driver goes on from the committed offsets.
 _GOES_ON = frozenset(Operation) - {Operation.STOP, Operation.RETIRE, Operation.ABORT}
 
 

@@ -1,6 +1,6 @@
 """The rules for the topic of a control log, so that it loses nothing, and the findings on one that breaks them. Pure.
 
-What a topic must be, and why (measured on Kafka 4.1):
+The rules, and their reasons (measured on Kafka 4.1):
 
 - One partition: the order of its messages is the order of the log.
 - Three replicas, two of them in sync before a write is acknowledged, no unclean leader election: a broker that is lost

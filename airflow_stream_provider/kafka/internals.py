@@ -95,7 +95,7 @@ class Internals:
 
     @property
     def seconds(self) -> float:
-        """After which a broker has not answered, by the connection's settings."""
+        """The time after which a broker has not answered, by the connection's settings."""
         return float(self._admin.config["request_timeout_ms"]) / 1000
 
     def describe_partitions(self, topics: Sequence[str], limit: int, cursor: Any) -> Awaitable[Any]:

@@ -35,7 +35,7 @@ FORMAT_OF: Mapping[str, int] = {
 }
 # An optional field that the driver of a deployment must not leave out, in its `declared`.
 FORMAT_OF_DECLARED: Mapping[str, int] = {"rewind": 2}
-# What this version knows, and announces for the runtime that it publishes.
+# The features of this version, announced for the runtime that it publishes.
 FORMAT = max(*FORMAT_OF.values(), *FORMAT_OF_DECLARED.values())
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 # An address as Kafka's own client reads it (Utils.getHost). It has no place for a password.
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 _READ = ("subscribe", "subscribePattern", "assign")
-# Of a source that reads more topics no ids are noted: a `standby` record has to be far smaller than `record.MAX_BYTES`.
+# No ids are noted of a source that reads more topics: a `standby` record has to be far smaller than `record.MAX_BYTES`.
 MAX_TOPIC_IDS = 200
 
 

@@ -13,8 +13,8 @@ from airflow_stream_provider.lifecycle.state import Deployment, StreamState
 
 # The time between two records that a run has which stops a stream to start it again.
 RESTART_SECONDS = 120.0
-# For which a release that was declared since comes up and is appointed by its own run, before the watch starts another:
-# as long as such a task waits.
+# A release that was declared since has so long to come up and be appointed by its own run, before the watch starts
+# another: as long as such a task waits.
 BY_ITSELF_SECONDS = 1500.0
 # After so long people are told that it has not come up yet.
 TELL_SECONDS = 300.0

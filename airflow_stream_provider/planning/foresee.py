@@ -1,4 +1,4 @@
-"""What will happen when a person asks something of a stream, said before it is done. Pure.
+"""Foresee the effect of a person's request to a stream. Pure.
 
 Command line, form and the operators' logs all say this. Only whether a person's request makes sense is decided by it:
 what is done is planned from the control log, step by step, as for any task.

@@ -1,4 +1,4 @@
-"""What will happen to one driver that a person fences, calls off, or rolls back from. Pure."""
+"""Foresee a fence, an abort, or a roll-back of one driver. Pure."""
 
 from __future__ import annotations
 

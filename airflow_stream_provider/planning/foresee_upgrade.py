@@ -1,4 +1,4 @@
-"""What will happen when a person upgrades, redeploys or rewinds a stream, or lets a standby take over. Pure."""
+"""Foresee an upgrade, a redeploy, a rewind, or the take-over of a standby. Pure."""
 
 from __future__ import annotations
 

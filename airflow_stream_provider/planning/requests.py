@@ -18,7 +18,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 # Time for what happens before the holder begins to stop: the standby answers and sends one more heartbeat. One that has
 # never held may rehearse again first, unless it follows a job that has ended already (`runtime.acts`).
 ANSWER_SECONDS = 30.0
-# For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
+# The longest that the logs of a checkpoint may have to stand still (`checkpoint.owner.patience`).
 STILL_SECONDS = 60.0
 
 

@@ -74,7 +74,7 @@ class FoundRewind:
 def moment(text: str, now: float) -> float:
     """Return a time that a person gave: ISO 8601, in UTC where it names no zone, or a duration before now.
 
-    What `lifecycle.rewind.at` shows is one, too.
+    The text of `lifecycle.rewind.at` is one, too.
 
     :param now: seconds since 1970.
     :return: seconds since 1970, in whole milliseconds, as Kafka knows times.

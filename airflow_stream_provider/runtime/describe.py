@@ -36,7 +36,7 @@ _FILE_KINDS = ("execution.datasources.FileFormat", "execution.datasources.v2.Fil
 _OWN_SINK = "sources.StreamSinkProvider"
 # The settings that the audit of Kafka judges. Never a password: every reader of the control log sees them.
 _AUDITED_SOURCE = ("failOnDataLoss",)
-# By which a Kafka source lets records wait. Spark's default of the second, where the first is given.
+# The options by which a Kafka source lets records wait. Spark's default of the second, where the first is given.
 _WAITING = ("minOffsetsPerTrigger", "maxTriggerDelay")
 _TRIGGER_DELAY = "15m"
 # For a query that reads what is there and ends (AvailableNow, once): a run that has committed nothing for so long is

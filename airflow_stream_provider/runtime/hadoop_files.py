@@ -37,7 +37,7 @@ THREADS = 16
 # More than a log's file or a snapshot's list of tables ever is.
 READ_LIMIT = 64 * 2**20
 
-# After which what a killed driver has left beside a checkpoint is removed; no write takes so long.
+# The remains of a killed driver beside a checkpoint are removed after this; no write takes so long.
 LEFT_SECONDS = 86400.0
 
 # How often a file is read that is replaced each time.
