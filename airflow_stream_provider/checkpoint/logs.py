@@ -210,7 +210,7 @@ def _read(path: Place, newest: int) -> tuple[int, list[str]]:
 def _json_object(path: Place, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise damaged(path, "it has a line that is not JSON") from error
     if not isinstance(value, dict):
         raise damaged(path, "it has a line that is not a JSON object")

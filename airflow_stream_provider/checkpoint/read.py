@@ -185,7 +185,7 @@ def query_id(root: Place) -> str | None:
         return str(value["id"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, "it does not contain the id of a query") from error
 
 
@@ -270,5 +270,5 @@ def _operator(path: Place, number: int, found: str) -> StatefulOperator:
             str(value["operatorInfo"]["operatorName"]),
             max(int(store["numPartitions"]) for store in stores),
         )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, "it does not describe a stateful operator") from error

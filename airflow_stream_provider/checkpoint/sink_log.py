@@ -82,7 +82,7 @@ def _transactions(commit: Place) -> Iterable[tuple[str, int]]:
             action = json.loads(line).get("txn")
             if action:
                 yield str(action["appId"]), int(action["version"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged(commit, "a line of it is no action of Delta") from error
 
 

@@ -82,7 +82,7 @@ def _tables(snapshot: Place) -> Iterable[Place]:
         lines = data.decode("utf-8").split("\n")
         listed = json.loads(lines[-1] or lines[-2])["sstFiles"]
         names = [str(entry["dfsSstFileName"]) for entry in listed]
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
         raise damaged(snapshot, "it is not a RocksDB snapshot written by Spark") from error
     tables = snapshot.parent / "SSTs"
     here = _names(tables) if names else frozenset()

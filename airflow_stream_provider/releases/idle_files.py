@@ -42,5 +42,5 @@ def remove(name: str, folder: int) -> None:
             os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         pass
-    except (OSError, RecursionError) as error:  # RecursionError: folders in folders in folders
+    except OSError as error:
         log.warning("%s cannot be removed: %s", name, error)

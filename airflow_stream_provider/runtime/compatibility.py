@@ -266,7 +266,7 @@ def _source_form(source: str) -> Any:
     if kind.endswith(":assign"):
         try:
             return kind, {topic: sorted(set(numbers)) for topic, numbers in json.loads(value).items()}
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, AttributeError):
             pass
     return source
 

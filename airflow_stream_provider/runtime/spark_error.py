@@ -104,7 +104,7 @@ def _sources(text: str) -> Iterator[tuple[str, Any]]:
     while (colon := text.find(": ", look)) >= 0:
         try:
             value, end = json.JSONDecoder().raw_decode(text, colon + 2)
-        except (ValueError, RecursionError):
+        except ValueError:
             end = -1
         if end < 0 or text[end : end + 1] not in ("", ","):
             look = colon + 2

@@ -74,9 +74,9 @@ def check_script(path: Path, folders: Sequence[Path]) -> None:
 def _compile(path: Path) -> None:
     try:
         compile(path.read_bytes(), str(path), "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        what = error.msg if isinstance(error, SyntaxError) else error or "nested too deeply"
+        what = error.msg if isinstance(error, SyntaxError) else error
         raise SpecError(
             f"{path}{line}: this is not Python: {what}.", next_step="Correct the script; nothing was submitted."
         ) from error
