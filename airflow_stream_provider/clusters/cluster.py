@@ -199,7 +199,7 @@ class Cluster(Protocol):
     def running(self, stream: str, log: str) -> Mapping[str, str]:
         """Return what the cluster runs for a stream, of whatever deployment: by an id of the cluster's, its deployment.
 
-        Drivers that do not name their control log, as those of an earlier version, are left out.
+        Of drivers that say their control log.
 
         :param log: what tells the stream's control log from any other (`Store.origin`); empty: nothing is found.
         :raises ClusterError: the cluster does not answer.

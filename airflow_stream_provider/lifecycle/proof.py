@@ -16,7 +16,7 @@ class Proof:
     """The evidence of the holders of one release, up to one of them.
 
     :param committed: True once one of them had committed a batch; False while all have said that they had not; None
-        when one is not known: its heartbeat was gone, or an older version wrote its last record.
+        when one is not known, as its heartbeat was gone.
     :param failed: whether one has failed that had committed nothing.
     :param in_vain: how many have failed, or were fenced, that had committed nothing.
     """

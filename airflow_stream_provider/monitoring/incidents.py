@@ -81,7 +81,7 @@ class Incident:
 
         :raises ValueError, KeyError, TypeError: it is none.
         """
-        return cls(str(data["id"]), float(data["since"]), int(data.get("stage", 0)))
+        return cls(str(data["id"]), float(data["since"]), int(data["stage"]))
 
 
 def incident_now(

@@ -151,8 +151,8 @@ class _Look:
             raise AirflowSkipException("Another look waits already; it finds all that this one would find.")
 
     def _date(self) -> tuple[float, bool]:
-        """Return the date of the run, and whether it was scheduled: a person who triggers it wants to know of all
-        streams.
+        """Return the date of the run, and whether it was scheduled: a person a person who triggers it wants to know of
+        all streams.
         """
         run = self.context["dag_run"]
         return run.run_after.timestamp(), run.run_type == "scheduled"

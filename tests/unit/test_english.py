@@ -24,22 +24,15 @@ RIDDLE = re.compile(
 LEFT = {
     "Any other status is an error, whoever says so.",
     "As whom servers are asked.",
-    "BLE001 - whoever waits raises it",
     "Nobody is asked.",
     "What is sent with one request, and what its answer must then have.",
     "What these say is believed:",
     "What was read before a mount came back is of long ago.",
-    "Whoever calls must not go on while some of the work is under way.",
-    "A read that had no turn for so long is begun for nobody:",
     "after which nobody waits for a KDC any more.",
     "nobody else is to blame.",
-    "nobody may be waiting for it any more",
     "What YAML may be here:",
     "What is written in place of a value of the wrong kind, or of nothing, by the name of the field.",
     "What is written there is a text:",
-    "whoever asked for it was told so long ago.",
-    "whoever asks for the same meanwhile gets the same answer.",
-    "whoever stops waiting leaves the thread behind.",
 }
 
 

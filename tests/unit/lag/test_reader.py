@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control import FilesRoot
+from airflow_stream_provider.control.bounded import NoAnswer
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
-from airflow_stream_provider.lag.guarded_reads import ReadHangs
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader, LagUnmeasured
 from airflow_stream_provider.lag.report import LagReport, QueryLag
@@ -148,10 +148,10 @@ def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypat
     for _ in range(2):
         found = {target.stream: each for target, each in reader.read(targets).items()}
         assert isinstance(found["alive"], LagReport)
-        assert isinstance(found["dead"], ReadHangs)
+        assert isinstance(found["dead"], NoAnswer)
     dead.write_text("It answers again.")
     dead.unlink()
     dead.write_text("It answers again.")
     until = time.monotonic() + 60
-    while isinstance(reader.read(targets)[next(iter(targets))], ReadHangs):
+    while isinstance(reader.read(targets)[next(iter(targets))], NoAnswer):
         assert time.monotonic() < until
