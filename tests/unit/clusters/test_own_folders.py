@@ -36,7 +36,7 @@ def test_one_that_cannot_be_used_is_named(home: Path, monkeypatch: pytest.Monkey
     (home / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "file"))
     monkeypatch.setattr(tempfile, "tempdir", str(home / "file"))
-    with pytest.raises(ClusterError, match="cannot be used for local drivers: (File exists|Not a directory)") as refused:
+    with pytest.raises(ClusterError, match=r"file.* cannot be used for local drivers") as refused:
         folder()  # type: ignore[operator]
     assert "XDG_STATE_HOME" in refused.value.next_step
 
