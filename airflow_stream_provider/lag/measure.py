@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_stream_provider.lag.byte_retention import first_times, left_by_size, near
 from airflow_stream_provider.lag.commit_window import verdicts
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, read_safely
-from airflow_stream_provider.lag.gc_freeze import freeze_heap
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.open_transactions import OpenTransactions
 from airflow_stream_provider.lag.other_cluster import refuse_others
@@ -55,12 +54,11 @@ def measure_each(
     :param moments: what each report must say exactly.
 
     Queries of different keys may have the same name. A query that reads nothing from Kafka is left out. Needs DESCRIBE
-    on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are deleted. What cannot
-    be read is unknown in the report, and its query says why.
+    on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are deleted. A number
+    that cannot be read is unknown in the report, and its query says why.
 
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
-    freeze_heap()
     found = ((key, query) for key, each in committed.items() for query in each if query.offsets or query.problem)
     queries = refuse_others(client, found)
     logs = PartitionOffsets(client, [query for _, query in queries])
