@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_stream_provider.lag.byte_retention import first_times, left_by_size, near
 from airflow_stream_provider.lag.commit_window import verdicts
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, read_safely
+from airflow_stream_provider.lag.gc_freeze import freeze_heap
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.open_transactions import OpenTransactions
 from airflow_stream_provider.lag.other_cluster import refuse_others
@@ -59,6 +60,7 @@ def measure_each(
 
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
+    freeze_heap()
     found = ((key, query) for key, each in committed.items() for query in each if query.offsets or query.problem)
     queries = refuse_others(client, found)
     logs = PartitionOffsets(client, [query for _, query in queries])
