@@ -23,7 +23,7 @@ from tests.support.cells import CELLS, Cell, Victim
 from tests.support.fleet import Fleet, Member, Task, fleet_of
 
 pytestmark = pytest.mark.matrix
-# Those that `make test-integration` runs, all in one Airflow: one for each victim but the holder, whom the faults there kill.
+# The sample of `make test-integration`, in one Airflow: one for each victim but the holder, whom the faults there kill.
 SAMPLE = (
     "upgrade-hand_over-worker",
     "upgrade-submit-triggerer",

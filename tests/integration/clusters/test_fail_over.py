@@ -1,7 +1,7 @@
 """Real masters: one that is killed while another stands by, and one that is started again out of reach of a worker.
 
-The first is the short test of two masters in `make test-integration`; their whole stories are in `tests/system/test_two_masters.py`
-and `tests/stories`.
+The first is all that `make test-integration` has of two masters; their whole stories are in
+`tests/system/test_two_masters.py` and `tests/stories`.
 """
 
 from __future__ import annotations
