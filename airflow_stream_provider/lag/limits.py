@@ -179,7 +179,7 @@ def _sentence(alarm: Alarm, query: QueryLag) -> str:
         return (
             f"the {topics} {', '.join(query.recreated)} {were} deleted and made anew, so its offsets are those of "
             "other records, and some may have been skipped; give it a new checkpoint, and a file sink a new folder, "
-            "or, once that is made good, remove topics.json from the stream's control folder, or the message `topics` "
-            "from its control topic (docs/control.md)"
+            "or, once that is made good, upgrade it with `PATH: source`, with its checkpoint, in the form's "
+            "`changed_checkpoints` (docs/lag.md)"
         )
     return f"Kafka deleted {count(query.lost, 'record')} before they were read"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.checkpoint import Owner
+from airflow_stream_provider.checkpoint import Owner, recorded_form
 from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.lag import topic_ids
 from airflow_stream_provider.lag.committed_offsets import (
@@ -18,6 +18,7 @@ from airflow_stream_provider.lag.committed_offsets import (
     Missing,
 )
 from airflow_stream_provider.lag.other_cluster import SourcedOffsets
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
@@ -71,6 +72,8 @@ def stream_sources(
     owner = Owner(stream, control)
     beat = heartbeats.get(holder.id, Heartbeat())
     noted = topic_ids.read(store) if store is not None else {}
+    form = state.deployments[holder.deployment].policy.changed_checkpoints
+    elsewhere = {recorded_form(named) for named in locations(form, Change.SOURCE)}
     found: list[CommittedOffsets] = []
     known = {query["name"] for query in holder.queries}
     # Queries that the script started later are only in the heartbeat, which does not list sources: assume Kafka.
@@ -90,7 +93,9 @@ def stream_sources(
         )
         described = kafka_sources(query)
         offsets = SourcedOffsets(offsets, described) if described else offsets
-        found.append(KnownOffsets(offsets, beat.query(name), noted))
+        anew = described if recorded_form(location) in elsewhere else ()
+        accepted = {topic: each for source in anew for topic, each in source.topic_ids.items()}
+        found.append(KnownOffsets(offsets, beat.query(name), noted, accepted))
     return found
 
 
@@ -100,11 +105,13 @@ class KnownOffsets:
 
     :param progress: the query in its driver's heartbeat, which says for how long it may be quiet.
     :param noted: the topics that were noted when they were read first.
+    :param accepted: what its driver found instead, where a person has named the query's source as changed.
     """
 
     offsets: CommittedOffsets
     progress: QueryProgress | None
     noted: topic_ids.TopicIds
+    accepted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def query(self) -> str:
@@ -115,7 +122,9 @@ class KnownOffsets:
         """Read the offsets, and add what is known."""
         found = self.offsets.read()
         until = self.progress.quiet_until(found.window[-1][0]) if self.progress and found.window else None
-        return replace(found, noted=self.noted.get(found.id, {}), quiet_until=until)
+        noted = self.noted.get(found.id, {})
+        accepted = {topic: each for topic, each in self.accepted.items() if noted.get(topic, each) != each}
+        return replace(found, noted={**noted, **accepted}, accepted=accepted, quiet_until=until)
 
 
 def _is_mounted(location: str) -> bool:

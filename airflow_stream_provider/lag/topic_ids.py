@@ -45,14 +45,16 @@ def read(store: Store) -> TopicIds:
         return {}
 
 
-def note(store: Store, report: LagReport) -> None:
+def note(store: Store, report: LagReport, accepted: TopicIds | None = None) -> None:
     """Remember the topics that a report names for the first time; those of before keep their ids.
 
+    :param accepted: ids that count instead of those of before; see `Committed`.
     :raises ControlUnavailable: it cannot be written now.
     """
     before = read(store)
     seen = {query.id: query.topic_ids for query in report.queries if query.id}
-    now = {**before, **{query: {**topics, **before.get(query, {})} for query, topics in seen.items()}}
+    new = accepted or {}
+    now = {**before, **{query: {**ids, **before.get(query, {}), **new.get(query, {})} for query, ids in seen.items()}}
     if now != before:
         kept = list(now.items())[-KEPT:]
         while len(data := json.dumps({"queries": dict(kept)}).encode()) > MAX_BYTES:

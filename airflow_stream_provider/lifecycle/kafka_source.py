@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 # What Kafka's own client takes for an address (Utils.getHost). It has no place for a password.
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 _READ = ("subscribe", "subscribePattern", "assign")
+# Of a source that reads more topics no ids are noted: a `standby` record has to be far smaller than `record.MAX_BYTES`.
+MAX_TOPIC_IDS = 200
 
 
 class KafkaIds(NamedTuple):
@@ -41,7 +43,14 @@ class KafkaSource:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The topics that it subscribes to by name."""
+        """The topics that its option names; one with a pattern names none."""
+        if self.option == "subscribePattern":
+            return ()
+        if self.option == "assign":
+            try:
+                return tuple(json.loads(self.topics).keys())
+            except (ValueError, AttributeError, RecursionError):
+                return ()
         return tuple(name.strip() for name in self.topics.split(",") if name.strip())
 
     def may_read(self, topic: str) -> bool:
@@ -49,14 +58,7 @@ class KafkaSource:
 
         A driver's pattern is not matched here: it may take hours, in which no other thread of the process runs.
         """
-        if self.option == "subscribePattern":
-            return True
-        if self.option == "assign":
-            try:
-                return topic in json.loads(self.topics)
-            except (ValueError, TypeError, RecursionError):
-                return False
-        return topic in self.names
+        return self.option == "subscribePattern" or topic in self.names
 
     def to_json(self) -> dict[str, Any]:
         """Return the source as a JSON object."""

@@ -98,8 +98,8 @@ def may_abort(state: StreamState, record: Record) -> bool:
 
 
 def job_may_write(state: StreamState) -> bool:
-    """Whether a job without a stream, which a deployment is to follow, is not confirmed gone."""
-    return bool(state.follower) and not (state.job is not None and state.job.gone)
+    """Whether a job without a stream, which is to be followed, is not confirmed gone; its follower may be lost."""
+    return bool(state.follower) if state.job is None else not state.job.gone
 
 
 def _known(state: StreamState, deployment: str) -> bool:

@@ -99,15 +99,17 @@ def beats_again(reading: Reading, incarnations: Sequence[str]) -> dict[str, bool
 
 
 def keep(reading: Reading, sample: LagSample, report: LagReport | None, committed: Sequence[Committed]) -> None:
-    """Add the sample to those of the stream, and note the ids of topics that were not noted before.
+    """Add the sample to those of the stream, and note the ids of topics that are new or accepted.
 
     :raises StreamError: the sample may not have been written.
     """
     samples.append(reading.hook.samples, sample)
     noted: Mapping[str, Mapping[str, str]] = {each.id: each.noted for each in committed}
     queries = [] if report is None else [query for query in report.queries if query.id and query.topic_ids]
-    if report is not None and any(query.topic_ids.keys() - noted.get(query.id, {}).keys() for query in queries):
-        note_topics(reading.hook.control_log.store, replace(report, queries=tuple(queries)))
+    accepted = {each.id: each.accepted for each in committed if each.accepted}
+    new = any(query.id in accepted or query.topic_ids.keys() - noted.get(query.id, {}).keys() for query in queries)
+    if report is not None and new:
+        note_topics(reading.hook.control_log.store, replace(report, queries=tuple(queries)), accepted)
 
 
 def clean_up(reading: Reading) -> None:

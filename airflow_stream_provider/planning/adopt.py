@@ -30,6 +30,10 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 # For which whoever ends a job, or asks a person to, sees to it himself. Then the watch tells that nobody runs it.
 ENDING_SECONDS = 60.0
 ASKING_SECONDS = 600.0
+NOT_THAT_ONE = (
+    "Adopt that one, by its id; or see that no job runs that writes these checkpoints, and adopt by your word "
+    "(`--confirmed-by`) instead of an id."
+)
 END_IT_YOURSELF = "Leave the job out, and end it yourself when you are asked: nothing of it was touched."
 
 
@@ -87,7 +91,8 @@ def ask_for_the_end(snapshot: Snapshot, deployment: str, reason: str) -> Append 
     state = snapshot.state
     if snapshot.candidate(deployment) is None or state.holder is not None or state.open_request is not None:
         return None
-    return _ending(snapshot, deployment, "", ASKING_SECONDS, reason)
+    known = state.job.id if state.job is not None and not state.job.gone else ""  # the person is asked to end that one
+    return _ending(snapshot, deployment, known, ASKING_SECONDS, reason)
 
 
 def _ending(snapshot: Snapshot, deployment: str, job: str, seconds: float, reason: str) -> Append | None:
@@ -117,6 +122,14 @@ def says(snapshot: Snapshot, deployment: str) -> str:
     standby = snapshot.candidate(deployment)
     beat = snapshot.heartbeats.get(standby.id) if standby else None
     return " ".join(beat.message.split()) if beat else ""
+
+
+def another_job(state: StreamState, job: str) -> str:
+    """Return that another job is to be followed, which may write still: the end of this one says nothing of that."""
+    known = state.job
+    if known is None or known.gone or known.id in ("", job):
+        return ""
+    return f"{known.id} was to be ended for {known.deployment}, and nobody has confirmed that it is gone."
 
 
 def unknown_whose(found: UnmanagedView) -> str:
@@ -161,6 +174,9 @@ def _after_the_job(
     if found is None:
         why = f"The cluster of {snapshot.stream} cannot end {job}."
         return GiveUp(HandOverFailed(why, next_step="Leave the job out, and end it yourself.", job=job))
+    other = another_job(snapshot.state, job)
+    if other:
+        return GiveUp(HandOverFailed(other, next_step=NOT_THAT_ONE, job=job))
     if found.managed:
         why = f"{found.about or job} is run by a stream of this provider."
         return GiveUp(HandOverFailed(why, next_step="Stop that stream, and see docs/control.md.", job=job))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import Incarnation, Request
-from airflow_stream_provider.planning.begun import follows_a_job
+from airflow_stream_provider.planning.begun import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
@@ -76,9 +76,9 @@ class Asked:
 
     @property
     def beside_a_job(self) -> str:
-        """Why no other driver may be brought up: one is to follow a job without a stream; empty when none is."""
-        name = self.snapshot.state.follower
-        return f"{follows_a_job(name)} Adopt that job, or call this one off." if name else ""
+        """Why no other driver may be brought up: a job without a stream is to be followed; empty when none is."""
+        job = job_first(self.snapshot.state)
+        return f"{job} {FOLLOW_FIRST}" if job else ""
 
     @property
     def first(self) -> list[str]:

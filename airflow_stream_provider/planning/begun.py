@@ -21,7 +21,8 @@ TELL_SECONDS = 300.0
 # A declared deployment that nobody has submitted for so long has lost the task that declared it.
 ADOPT_SECONDS = 60.0
 FOLLOW_FIRST = (
-    "Adopt that job (`airflow streams adopt`), or call that one off (`airflow streams abort`); then try again."
+    "Adopt that job (`airflow streams adopt`), by its id or by your word that it is gone. If nothing is to follow it: "
+    "see that it is gone, and stop the stream (`airflow streams stop`), which ends its follower, too; then try again."
 )
 
 
@@ -71,13 +72,14 @@ def confirmed(found: UnmanagedView) -> dict[str, Any]:
 
 
 def follows_a_job(deployment: str) -> str:
-    """Return why no other driver is brought up, or appointed, beside a deployment that is to follow a job."""
+    """Return why no other driver is brought up, or appointed, beside a job that a deployment is to follow."""
     return f"{deployment} is to follow a job that may write its checkpoints still."
 
 
 def job_first(state: StreamState) -> str:
     """Return why no driver is brought up or appointed now but by an adoption; empty: one may be."""
-    return follows_a_job(state.follower) if job_may_write(state) else ""
+    name = state.follower or (state.job.deployment if state.job is not None else "")
+    return follows_a_job(name) if job_may_write(state) else ""
 
 
 def orphaned(deployment: Deployment, now: float) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase
 from airflow_stream_provider.planning.asked import Asked, author
+from airflow_stream_provider.planning.begun import job_first
 from airflow_stream_provider.planning.foresee_adopt import foresee_adopt
 from airflow_stream_provider.planning.foresee_driver import foresee_abort, foresee_fence, foresee_roll_back
 from airflow_stream_provider.planning.foresee_upgrade import (
@@ -70,6 +71,12 @@ def _stop(asked: Asked) -> Foreseen:
         )
     ended = ", ".join(each for each in (snapshot.holding, *live) if each)
     will.append(f"Every driver is ended, and waited for until the cluster confirms that it is gone: {ended or 'none'}.")
+    job = job_first(state)
+    if job:
+        will.append(
+            f"{job} Nobody follows it then, and nothing asks any more whether it is gone: if it is not, two "
+            "jobs write one checkpoint once the stream is started."
+        )
     will.append("The watch leaves the stream alone until somebody starts it.")
     clean = state.holder is not None and not asked.silent
     return asked.will(*will, reads_again=NOTHING if clean else next_start(snapshot))

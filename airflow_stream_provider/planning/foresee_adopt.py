@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.adopt import END_IT_YOURSELF, says, unknown_whose
+from airflow_stream_provider.planning.adopt import END_IT_YOURSELF, NOT_THAT_ONE, another_job, says, unknown_whose
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.foreseen import Foreseen
 
@@ -46,7 +46,8 @@ def foresee_adopt(asked: Asked) -> Foreseen:
     lost = asked.lost(snapshot.candidate(follows)) if follows else ""
     if lost:
         return asked.refused(f"{lost} It cannot follow the job. Call it off (`abort`), then adopt the job again.")
-    refused = _refused_job(asked, begun=bool(follows)) if asked.job else ""
+    ended = state.job is not None and state.job.id == asked.job
+    refused = _refused_job(asked, begun=bool(follows) or ended) if asked.job else ""
     if refused:
         return asked.refused(refused)
     return asked.will(*_will(asked, follows), reads_again=AGAIN, deployment=follows)
@@ -57,6 +58,9 @@ def _refused_job(asked: Asked, *, begun: bool) -> str:
     found, job = asked.snapshot.job, asked.job
     if found is None:
         return f"The stream's cluster cannot end {job}, nor say that it is gone. Leave it out: you are asked to end it."
+    other = another_job(asked.snapshot.state, job)
+    if other:
+        return f"{other} {NOT_THAT_ONE}"
     if found.managed:
         return f"{found.about} is run by a stream of this provider. Stop that stream instead (docs/control.md)."
     if found.managed is None and not found.gone:

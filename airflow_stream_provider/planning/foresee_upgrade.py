@@ -9,7 +9,7 @@ from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.planning.asked import Asked, under_way
-from airflow_stream_provider.planning.begun import follows_a_job
+from airflow_stream_provider.planning.begun import FOLLOW_FIRST, follows_a_job
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.operation import Operation
@@ -106,8 +106,8 @@ def foresee_promote(asked: Asked) -> Foreseen:
     name = warm[-1]
     found, driver = state.deployments[name], snapshot.candidate(name)
     assert driver is not None
-    if found.adopts:
-        return asked.refused(f"{follows_a_job(name)} Adopt that job, or call this one off.")
+    if found.adopts or asked.beside_a_job:
+        return asked.refused(asked.beside_a_job or f"{follows_a_job(name)} {FOLLOW_FIRST}")
     if asked.since is not None and found.declared_at > asked.since:
         return asked.done(f"{name} was declared since this was asked for, and is left alone. Ask anew if it is meant.")
     if request is not None and deployment_of(request.to or "") != name:

@@ -58,8 +58,8 @@ def kept_offsets(
         elif query.recreated:
             gone.append(
                 f"{lacks} Where the new one has passed its offset, it has left out what lies before without a word; "
-                "else it stops with an error at that (failOnDataLoss). Once that is made good, remove topics.json from "
-                "the stream's control folder, or the message `topics` from its control topic."
+                "else it stops with an error at that (failOnDataLoss). Once that is made good, write `PATH: source`, "
+                "with its checkpoint, in the form's `changed_checkpoints`."
             )
         elif lacks:
             gone.append(f"{lacks} It stops with an error at that (failOnDataLoss).")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.begun import FOLLOW_FIRST, follows_a_job
+from airflow_stream_provider.planning.begun import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.preflight import Finding
 
 
@@ -51,8 +51,6 @@ def other_instances(state: StreamState, running: Mapping[str, str]) -> list[Find
 
 
 def job_beside(state: StreamState) -> list[Finding]:
-    """Return that a job without a stream is about to be adopted: a new release would end what is to follow it."""
-    name = state.follower
-    if not name:
-        return []
-    return [Finding(follows_a_job(name), FOLLOW_FIRST, refuses=True)]
+    """Return that a job without a stream is about to be adopted, and not confirmed gone."""
+    job = job_first(state)
+    return [Finding(job, FOLLOW_FIRST, refuses=True)] if job else []

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_stream_provider.checkpoint import file_system_of, normal_form, recorded_form
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
-from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
+from airflow_stream_provider.lifecycle.kafka_source import MAX_TOPIC_IDS, kafka_sources
 
 QueryFacts = Mapping[str, Any]
 
@@ -24,17 +24,21 @@ def compare_queries(
     new: Sequence[QueryFacts],
     accepted: Sequence[str],
     pinned: Mapping[str, Mapping[str, str]] | None = None,
+    committed: Mapping[str, Collection[str]] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Compare the queries of the running release with a standby's; return (refusals, notes), one sentence each.
 
     :param old: from the holder's `standby` record; of a query that its script started later, only `name` and
         `checkpoint` are known. Such a one, or one that is said to be `late`, may come late again. The same script
-        (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds.
+        (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds. That
+        a topic was made anew is a note then.
     :param accepted: what the deployment's form names as changed on purpose; see `lifecycle.changed_checkpoints`. What a
         query computes, and the settings of its checkpoint, are compared all the same.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
+    :param committed: by checkpoint, the Kafka topics that it has offsets of.
     """
     confs = {recorded_form(name): conf for name, conf in (pinned or {}).items()}
+    topics = {recorded_form(name): each for name, each in (committed or {}).items()}
     before = {recorded_form(q["checkpoint"]): q for q in old}
     after = {recorded_form(q["checkpoint"]): q for q in new}
     known = _known(accepted)
@@ -65,7 +69,7 @@ def compare_queries(
         former = before.get(checkpoint) or (moved.get(query["name"], {}) if confs.get(checkpoint) else {})
         if "sources" in former:
             on_purpose = {change for change in Change if checkpoint in _known(accepted, change)}
-            for change, found in _differences(former, query):
+            for change, found in _differences(former, query, topics.get(checkpoint, ())):
                 (notes if change is None or change in on_purpose else refusals).append(found)
             refusals += _computes_otherwise(former, query)
         elif confs.get(checkpoint) and kafka_sources(query):
@@ -151,7 +155,7 @@ def _path(form: str) -> str:
     return form.removeprefix(file_system_of(form))
 
 
-def _differences(old: QueryFacts, new: QueryFacts) -> list[tuple[Change | None, str]]:
+def _differences(old: QueryFacts, new: QueryFacts, committed: Collection[str] = ()) -> list[tuple[Change | None, str]]:
     """Return what a query reads and writes elsewhere, each with the change that a person may name; None: a note."""
     name = new["name"]
     found: list[tuple[Change | None, str]] = []
@@ -165,8 +169,12 @@ def _differences(old: QueryFacts, new: QueryFacts) -> list[tuple[Change | None, 
             )
         )
     others, unknown = _other_clusters(old, new)
-    found += [(Change.SOURCE, text) for text in [*others, *_topics_made_anew(old, new)]]
-    found += [(None, text) for text in unknown]
+    found += [(Change.SOURCE, text) for text in others]
+    # A driver that is brought back goes on where the one before was, which may have read the new log for long.
+    refused = None if old.get("same_script") else Change.SOURCE
+    anew, unsure = _topics_made_anew(old, new, committed)
+    found += [(refused, text) for text in anew]
+    found += [(None, text) for text in [*unknown, *unsure]]
     files = _is_file_sink(new)
     if _is_file_sink(old) != files or _target_form(old, files) != _target_form(new, files):
         text = f"The query {name} writes to {new['sink']} {new['target']} instead of {old['sink']} {old['target']}"
@@ -200,21 +208,34 @@ def _other_clusters(old: QueryFacts, new: QueryFacts) -> tuple[list[str], list[s
     return others, unknown
 
 
-def _topics_made_anew(old: QueryFacts, new: QueryFacts) -> list[str]:
-    """Return a sentence for each Kafka source with topics that were deleted and made again since the old driver asked.
+def _topics_made_anew(old: QueryFacts, new: QueryFacts, committed: Collection[str]) -> tuple[list[str], list[str]]:
+    """Return a sentence for each Kafka source with topics that were made anew since the old driver came up.
 
-    A release before could go on there as well: it is the log that was lost.
+    And one for each with committed topics of which that is not known. A release before could go on there as well: it is
+    the log that was lost.
     """
-    found = []
+    found, unknown = [], []
     for was, now in zip(kafka_sources(old), kafka_sources(new)):
+        if not was.cluster or was.cluster != now.cluster:
+            continue  # which is said of the source as a whole
         anew = [topic for topic, each in now.topic_ids.items() if was.topic_ids.get(topic, each) != each]
-        if anew and was.cluster == now.cluster:
+        both = was.topic_ids.keys() & now.topic_ids.keys()
+        unsure = sorted(topic for topic in committed if topic not in both and now.may_read(topic))
+        if unsure:
+            more = f" and {len(unsure) - 3} more" if len(unsure) > 3 else ""
+            unknown.append(
+                f"Whether the query {new['name']} reads a topic that was made anew since the driver before came up is "
+                f"not known of {_list(unsure[:3])}{more}: not both drivers have Kafka's id of it. A driver asks for "
+                f"ids where a source reads at most {MAX_TOPIC_IDS} topics; Kafka says them from 2.8 on, to those who "
+                "may DESCRIBE the topic."
+            )
+        if anew:
             found.append(
                 f"The query {new['name']} reads {_list(sorted(anew))}, deleted and made anew since the driver before "
-                "has asked: the offsets in its checkpoint are those of other records. A new checkpoint begins in the "
-                "new log."
+                "came up. If that driver has read on in the new log, going on loses nothing; if not, the offsets in "
+                "the checkpoint are those of other records."
             )
-    return found
+    return found, unknown
 
 
 def _computes_otherwise(old: QueryFacts, new: QueryFacts) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, kafka_source
@@ -225,6 +226,12 @@ def _kafka(plan: Any) -> list[Any]:
 def _is_kafka(source: Mapping[str, Any]) -> bool:
     # KafkaMicroBatchStream and KafkaSource say KafkaV2[…] and KafkaSourceV1[…]. Offsets of others may look like theirs.
     return str(source.get("description", "")).startswith(("KafkaV2[", "KafkaSourceV1["))
+
+
+def first_batch(run: StreamingQuery) -> int | None:
+    """Return the batch that a run began with, or would run next, by the oldest that Spark keeps of what it has said."""
+    said = run._jsq.recentProgress()
+    return int(said[0].batchId()) if len(said) else None
 
 
 def progress(query: ManagedQuery) -> QueryProgress:

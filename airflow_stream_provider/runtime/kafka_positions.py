@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import KafkaOffsets
-from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, kafka_source, kafka_sources
+from airflow_stream_provider.lifecycle.kafka_source import (
+    MAX_TOPIC_IDS,
+    KafkaIds,
+    KafkaSource,
+    kafka_source,
+    kafka_sources,
+)
 from airflow_stream_provider.runtime.consumer_group import GIVE_UP_SECONDS, connection_options, open_admin, root_cause
 from airflow_stream_provider.runtime.describe import kafka_relations
 from airflow_stream_provider.runtime.jvm import jvm
@@ -39,25 +45,30 @@ class Log:
     end: int
 
 
-def ask_kafka(query: ManagedQuery) -> None:
+def ask_kafka(query: ManagedQuery) -> Collection[str]:
     """Ask for the ids of the clusters that a query reads, and of its topics there.
 
-    A cluster that does not answer is left out, and logged; so are topics that are not there.
+    A cluster that does not answer is left out, and logged; so are topics that are not there. Of a source with more than
+    MAX_TOPIC_IDS topics no ids are asked for.
+
+    :return: the topics that its checkpoint has offsets of.
     """
     query.kafka_ids.clear()
-    new = checkpoints.boundary(query.checkpoint).offsets is None
+    relations = kafka_relations(query)
+    new = not relations or checkpoints.boundary(query.checkpoint).offsets is None
     committed = {} if new else checkpoints.read(query.checkpoint).committed
-    for relation in kafka_relations(query):
+    for relation in relations:
         source = kafka_source(dict(relation.extraOptions()))
         topics = [*dict.fromkeys((*source.names, *filter(source.may_read, committed)))]
         try:
-            found = _asked(relation, partial(_read_ids, topics))
+            found = _asked(relation, partial(_read_ids, topics if len(topics) <= MAX_TOPIC_IDS else ()))
         except Py4JError as error:
             where = ",".join(source.servers)
             log.warning("Which Kafka %s reads at %s is not known: %s", query.label, where, _why(error))
             continue
         before = query.kafka_ids.get(source.servers, KafkaIds())
         query.kafka_ids[source.servers] = KafkaIds(found.cluster, {**before.topics, **found.topics})
+    return committed.keys()
 
 
 def goes_on(query: ManagedQuery) -> list[str]:
@@ -162,8 +173,8 @@ def _read_ids(topics: Sequence[str], admin: Any) -> KafkaIds:
     names = jvm().java.util.ArrayList()
     for topic in topics:
         names.add(topic)
-    cluster, asked = _wait(admin.describeCluster().clusterId()), admin.describeTopics(names).topicNameValues()
-    ids = {}
+    cluster, ids = _wait(admin.describeCluster().clusterId()), {}
+    asked = admin.describeTopics(names).topicNameValues() if topics else {}
     for topic in topics:
         try:
             ids[topic] = str(_wait(asked.get(topic)).topicId())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from airflow_stream_provider.lifecycle.errors import CheckpointBroken
 from airflow_stream_provider.lifecycle.query_health import QueryHealth, QueryState
 from airflow_stream_provider.runtime.log_starts import SteppedBack
 from airflow_stream_provider.runtime.spark_error import Failure, failure_of, message_of
@@ -90,8 +89,12 @@ class QueryFailures:
 
     def begins(self, batch: int | None) -> None:
         """This driver, which holds, goes on after this commit."""
-        self.count = self.total = self.waited = 0
         self.began_at = self.at_batch = batch
+        self.forget()
+
+    def forget(self) -> None:
+        """How it did before does not count any more."""
+        self.count = self.total = self.waited = 0
         self.gone, self.note, self.noted_at = False, "", 0.0
         self.lost = self.loss = None
         self.gets_on()
@@ -109,19 +112,6 @@ class QueryFailures:
     def prove(self, batch: int | None) -> None:
         """Its last commit is this one now."""
         self.proven = self.proven or _later(batch, self.began_at)
-
-    def has_run(self, label: str, batch: int) -> None:
-        """Spark says that this was its last batch: one that was committed before it started should not run again."""
-        self.prove(batch)
-        if self.began_at is not None and batch < self.began_at:
-            self.lost = CheckpointBroken(
-                f"The query {label} ran batch {batch} again: its checkpoint showed batch {self.began_at} committed, "
-                "and was replaced by an older copy just when the query started.",
-                next_step="Put the checkpoint back as it was, and start the stream. What that batch wrote may be there "
-                "twice.",
-                batch=self.began_at,
-                found=batch,
-            )
 
     def fails(
         self,

@@ -94,7 +94,7 @@ class QueryGroup:
         found = [(q, self._starts.failures_of(q), q.real, progress(q)) for q in self._gate.queries]
         for query, failures, run, said in found:
             if said.batch is not None and query.real is run:  # it is no word of a hold before
-                failures.has_run(query.label, said.batch)
+                failures.prove(said.batch)
             # What it says of a run that has failed is older than the failure.
             if failures.since is not None and query.real is not failures.run and query.has_got_on:
                 failures.gets_on()
@@ -145,11 +145,10 @@ class QueryGroup:
 
     def hold(self) -> list[ManagedQuery]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
-        self._starts.forget()
-        queries = self._gate.hold(self._starts.start)
-        for query in queries:
+        for query in self._gate.live():
             query.forget_run()
-        return queries
+        self._starts.forget()
+        return self._gate.hold(self._starts.start)
 
     def follow(self, progress: Sequence[QueryProgress]) -> None:
         """Let the script see how far its queries are in the driver that holds; see `ManagedQuery.follow`."""
@@ -335,8 +334,9 @@ class QueryGroup:
         )
         for query in live:
             failures = self._starts.failures_of(query)
-            if failures.lost is not None:
-                return [], (_why(query, failures), failures.lost)
+            lost = failures.lost or self._starts.ran_again(query)
+            if lost is not None:
+                return [], (_why(query, failures), lost)
             if query.real is None or query.real.isActive:
                 if not self._starts.waits(query):
                     continue

@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint import Seen
@@ -21,7 +24,7 @@ from airflow_stream_provider.lifecycle.errors import (
     StreamError,
 )
 from airflow_stream_provider.lifecycle.rewind import Offsets
-from airflow_stream_provider.runtime.describe import progress, sources_of
+from airflow_stream_provider.runtime.describe import first_batch, progress, sources_of
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
@@ -56,6 +59,8 @@ class QueryStarts:
         self._seen: dict[str, Seen] | None = None
         # By real place, the query that was started there last in this hold.
         self._begun: dict[str, ManagedQuery] = {}
+        # By run the last commit just before it started, until it is known that it goes on after that.
+        self._after: WeakKeyDictionary[StreamingQuery, int] = WeakKeyDictionary()
         # By label the thread that notes a failure, for as long as it does.
         self._noting: dict[str, threading.Thread] = {}
         self.gaps = Gaps()
@@ -75,9 +80,12 @@ class QueryStarts:
         return self._failures.setdefault(query.label, QueryFailures(self._loss_seconds))
 
     def forget(self) -> None:
-        """Another hold begins, with other batches to wait for."""
+        """Another hold begins, with other batches to wait for; how the queries did in the one before is over."""
+        for failures in list(self._failures.values()):
+            failures.forget()
         self._waiting.clear()
         self._begun.clear()
+        self._after.clear()
         self._seen = None
 
     def expect(self, seen: Mapping[str, Seen]) -> None:
@@ -192,6 +200,27 @@ class QueryStarts:
         except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
             self.note(query, error)
 
+    def ran_again(self, query: ManagedQuery) -> CheckpointBroken | None:
+        """Return that the query's run did not go on after what the checkpoint showed just before it started; None: it
+        did, or has said nothing yet.
+        """
+        run = query.real
+        after = None if run is None else self._after.get(run)
+        first = None if run is None or after is None else first_batch(run)
+        if run is None or after is None or first is None:
+            return None
+        if first > after:
+            self._after.pop(run, None)
+            return None
+        return CheckpointBroken(
+            f"The query {query.label} ran batch {first} again, or was about to: its checkpoint showed batch {after} "
+            "committed, and was replaced by an older copy just when the query started.",
+            next_step="Put the checkpoint back as it was, and start the stream. What was written since then may be "
+            "there twice.",
+            batch=after,
+            found=first,
+        )
+
     def note_soon(self, query: ManagedQuery, error: Exception) -> None:
         """`note` in a thread of its own: whoever looks after the queries renews the lease, and a storage may hang."""
         if query.label in self._noting:
@@ -262,7 +291,10 @@ class QueryStarts:
             self.gaps.starts(query.checkpoint, found.batch)
         elif failures.loses_since is not None:
             failures.notes(put_back(query), time.monotonic())
+        former = query.real
         query.start_real()
+        if query.real is not None and query.real is not former and found.batch is not None:
+            self._after[query.real] = found.batch
         self._begun[place] = query
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pyspark
@@ -81,6 +81,8 @@ class Rehearsal:
         self._one_way: list[str] = []
         self._seen: Mapping[str, Any] = {}
         self._pinned: dict[str, dict[str, str]] = {}
+        # By checkpoint, the topics that it has offsets of.
+        self._committed: dict[str, Collection[str]] = {}
         # Checkpoints of the queries whose input Spark cleans.
         self._cleaning: set[str] = set()
         self._say: Callable[[str], None] = lambda message: None
@@ -113,7 +115,7 @@ class Rehearsal:
             self._process.check_checkpoint(query.checkpoint)
             checkpoints.check_whole(query.checkpoint)
             self._sweep(query)
-            ask_kafka(query)
+            self._committed[query.checkpoint] = ask_kafka(query)
         check()
         started = time.monotonic()
         self._queries = [describe(query) for query in queries]
@@ -196,7 +198,9 @@ class Rehearsal:
             )
 
     def _compared(self, former: Sequence[Mapping[str, Any]]) -> list[str]:
-        refusals, notes = compare_queries(former, self._queries, self._policy.changed_checkpoints, self._pinned)
+        refusals, notes = compare_queries(
+            former, self._queries, self._policy.changed_checkpoints, self._pinned, self._committed
+        )
         if refusals:
             raise RehearsalRefused(
                 " ".join(refusals),

@@ -16,11 +16,16 @@ class Run:
     """A query that Spark runs, until it is told otherwise."""
 
     isActive = True
-    _jsq = SimpleNamespace(lastProgress=lambda: None)
 
     def __init__(self) -> None:
         self.runId = str(uuid4())
         self.error: Exception | None = None
+        # The batches of which it has said something, oldest first.
+        self.said: list[int] = []
+        self._jsq = SimpleNamespace(lastProgress=lambda: None, recentProgress=self._recent)
+
+    def _recent(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(batchId=lambda n=batch: n) for batch in self.said]
 
     def exception(self) -> Exception | None:
         return self.error

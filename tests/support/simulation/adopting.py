@@ -37,11 +37,14 @@ class OldJob:
     """It runs, and may write, until it ends.
 
     :param idle: it waits for data: its logs stand still, and it may write all the same.
+    :param cut_off: the cluster does not reach its machine, so it neither ends it nor confirms that it is gone.
     """
 
-    def __init__(self, world: World, *, idle: bool) -> None:
+    def __init__(self, world: World, *, idle: bool, cut_off: bool = False) -> None:
         self.runs = True
         self.idle = idle
+        self._cut_off = cut_off
+        self._killed = False
         # The deployment for which somebody has ended it, until the oracle has seen that.
         self.ended_for = ""
         self._world = world
@@ -51,6 +54,12 @@ class OldJob:
         if self.runs:
             self.runs, self._ended_at = False, self._world.now
 
+    def kill(self) -> None:
+        """By the cluster."""
+        self._killed = True
+        if not self._cut_off:
+            self.end()
+
     @property
     def stands_still(self) -> bool:
         """Whether its logs have been seen to stand still for long enough."""
@@ -58,8 +67,10 @@ class OldJob:
 
     @property
     def view(self) -> UnmanagedView:
-        if self.runs:
+        if self.runs and not self._killed:
             return UnmanagedView(JOB, DriverState.RUNNING, "the old job", Remains(("It runs.",)))
+        if self.runs:
+            return UnmanagedView(JOB, DriverState.KILLED, "the old job", Remains((), ("Its worker is DEAD.",)))
         return UnmanagedView(JOB, DriverState.KILLED, "the old job")
 
 
@@ -101,7 +112,7 @@ class Adopts(Task):
         said = [record for record in self.log.history() if record.kind == Kind.ENDING]
         expect(said and said[-1]["job"] == job, "intent-first", said)
         assert self.world.old_job is not None
-        self.world.old_job.end()
+        self.world.old_job.kill()
         self.world.old_job.ended_for = self.deployment
         return True
 
@@ -118,11 +129,20 @@ class StreamsAdopting(Streams):
         assert self.world.old_job is not None
         return self.world.old_job
 
-    @initialize(idle=st.booleans(), how=ways)
-    def begin(self, idle: bool, how: str) -> None:
+    @initialize(idle=st.booleans(), how=ways, given_up=st.booleans())
+    def begin(self, idle: bool, how: str, given_up: bool = False) -> None:
+        """Given up: nobody confirms the end of the job, its follower was ended, and a start is asked for."""
         self.world.policies = (replace(LONG, adopts=True),)
-        self.world.old_job = OldJob(self.world, idle=idle)
-        self.adopt(0, how)
+        self.world.old_job = OldJob(self.world, idle=idle, cut_off=given_up)
+        self.adopt(0, "by its id" if given_up else how)
+        if given_up:
+            for each in self.world.actors:
+                if isinstance(each, Adopts):
+                    each.crash()
+            self.ask("retire", 0)
+            self.recovery.settle(36)
+            self.deploy(0)
+            self.hand_over(1)
 
     @rule(which=some, how=ways, schedule=st.binary(max_size=48))
     def adopt(self, which: int, how: str, schedule: bytes = b"") -> None:
@@ -145,11 +165,21 @@ class StreamsAdopting(Streams):
             super().hand_over(which, schedule)
             return
         busy = any(isinstance(each, Task) and not each.over for each in self.world.actors)
-        if self.oracle.state.follower and not busy:
+        if self._job_is_known and not busy:
             task = self._task(take_over(self.deployments[which % len(self.deployments)]))
             self.recovery.settle(36)
-            # Who goes on with it later may find no follower, and it is then for the driver to see that the logs move.
+            # Who goes on with it later may find neither, and it is then for the driver to see that the logs move.
             task.crash()
+
+    @property
+    def _job_is_known(self) -> bool:
+        """By the log. Else a person has called off its follower, or stopped the stream: a start is at his own risk."""
+        return bool(self.oracle.state.follower) or self.oracle.state.job is not None
+
+    @rule(which=some)
+    def try_again(self, which: int) -> None:
+        if self._job_is_known or not self.old_job.runs:
+            super().try_again(which)
 
     @rule(release=st.integers(0, 2))
     @precondition(lambda self: len(self.deployments) < 5)

@@ -14,14 +14,16 @@ from airflow_stream_provider.lag.other_cluster import SourcedOffsets
 from airflow_stream_provider.lag.targets import KnownOffsets, stream_sources
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
-from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState
+from airflow_stream_provider.lifecycle.state import Deployment, Incarnation, IncarnationState, StreamState
 
 HOLDER = "orders-1.00000001"
 
 
 def state(*queries: dict[str, Any]) -> StreamState:
     holder = Incarnation(HOLDER, "orders-1", IncarnationState.HOLDER, queries, epoch=1)
-    return StreamState(incarnations={HOLDER: holder}, holder=HOLDER, last_holder=HOLDER)
+    anything: Any = None
+    deployments = {"orders-1": Deployment("orders-1", anything, anything)}
+    return StreamState(incarnations={HOLDER: holder}, deployments=deployments, holder=HOLDER, last_holder=HOLDER)
 
 
 def sources(*queries: dict[str, Any], beat: Heartbeat | None = None) -> list[CommittedOffsets]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -15,10 +16,14 @@ from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOf
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, QueryLag
-from airflow_stream_provider.lag.targets import KnownOffsets
+from airflow_stream_provider.lag.targets import KnownOffsets, stream_sources
 from airflow_stream_provider.lag.topic_ids import KEPT, note, read, recreated
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
+from airflow_stream_provider.lifecycle.state import Deployment, Incarnation, IncarnationState, StreamState
+from airflow_stream_provider.monitoring import samples
+from airflow_stream_provider.monitoring.stream_reading import keep
 from tests.support.control_root import new_log
 from tests.support.kafka_logs import KafkaLogs
 
@@ -54,8 +59,7 @@ def test_the_alarm_stays_until_the_query_has_a_new_checkpoint(store: FilesStore)
         assert str(judged) == (
             "q: the topic t was deleted and made anew, so its offsets are those of other records, and some may have "
             "been skipped; give it a new checkpoint, and a file sink a new folder, or, once that is made good, "
-            "remove topics.json from the stream's "
-            "control folder, or the message `topics` from its control topic (docs/control.md)."
+            "upgrade it with `PATH: source`, with its checkpoint, in the form's `changed_checkpoints` (docs/lag.md)."
         )
         assert (found.records, found.complete) == (2, True), "the lag itself is well known"
     (fresh,) = look(store, "spark-2", watch=True, topic_id=NEW).queries
@@ -69,6 +73,41 @@ def test_it_ends_when_a_person_removes_the_file(store: FilesStore) -> None:
     (store.folder / "topics.json").unlink()
     assert look(store, watch=True, topic_id=NEW).queries[0].recreated == ()
     assert look(store).queries[0].recreated == ("t",)
+
+
+def test_it_ends_when_a_driver_comes_up_whose_form_names_the_source_as_changed(
+    store: FilesStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One cure for both memories: the drivers' records, and what the watch notes."""
+    monkeypatch.setattr(samples, "append", lambda *given: None)
+    reading: Any = SimpleNamespace(hook=SimpleNamespace(samples=None, control_log=SimpleNamespace(store=store)))
+    progress = QueryProgress("q", id="spark-1", batch=4, committed=({"t": {"0": 1}},))
+    anything: Any = None
+
+    def recreated_in(named: str, its: UUID, now: UUID, *, watch: bool = False) -> tuple[str, ...]:
+        """What a look finds while a driver holds whose form names this, and that found this id in its rehearsal."""
+        source = {"option": "subscribe", "topics": "t", "servers": ["b:9092"], "topic_ids": {"t": str(its)}}
+        query = {"name": "q", "checkpoint": "s3a://b/q", "sources": ["kafka:subscribe=t"], "kafka_sources": [source]}
+        holder = Incarnation("o-1.1", "o-1", IncarnationState.HOLDER, (query,), epoch=1)
+        held = Deployment("o-1", anything, anything, Policy(changed_checkpoints=(named,)))
+        state = StreamState(incarnations={"o-1.1": holder}, deployments={"o-1": held}, last_holder="o-1.1")
+        beats = {"o-1.1": Heartbeat(queries=(progress,))}
+        sources = stream_sources("orders", "file:///control", state, beats, store)
+        client: Any = KafkaLogs({0: (0, [9, 8, 7])}, topic_id=now)
+        client.brokers, client.addresses = [{"host": "b", "port": 9092}], ("b:9092",)
+        report = measure(client, sources)
+        if watch:
+            keep(reading, anything, report, [each.read() for each in sources])
+        return report.queries[0].recreated
+
+    old, other = UUID(int=7), UUID(int=9)
+    assert recreated_in("", old, old, watch=True) == ()
+    for named in ("", "s3a://b/q", "s3a://b/other: source"):
+        assert recreated_in(named, NEW, NEW, watch=True) == ("t",), "a driver that was brought back is no cure"
+    assert recreated_in("s3://b/q/: source", NEW, NEW) == (), "it is enough for `check`, too"
+    assert recreated_in("s3a://b/q: source", NEW, other, watch=True) == ("t",), "made anew once more"
+    assert read(store) == {"spark-1": {"t": str(NEW)}}
+    assert recreated_in("", NEW, NEW) == (), "the next driver need not name it again"
 
 
 def test_brokers_without_ids_and_queries_without_one_are_not_judged(store: FilesStore) -> None:

@@ -10,7 +10,7 @@ import pytest
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.adopt import ENDING_SECONDS, adopt
+from airflow_stream_provider.planning.adopt import ENDING_SECONDS, adopt, ask_for_the_end
 from airflow_stream_provider.planning.conditions import FirstCommits, Pause, RequestOver, StandbyUp
 from airflow_stream_provider.planning.deaths import JobGone
 from airflow_stream_provider.planning.requests import STILL_SECONDS
@@ -131,6 +131,29 @@ def test_a_job_that_is_not_known_to_be_gone_is_not_followed(
     assert isinstance(step, GiveUp)
     with pytest.raises(Exception, match=says):
         raise step.error
+
+
+@pytest.mark.parametrize("view", [RUNS, GONE])
+def test_the_end_of_another_job_is_no_evidence_for_the_one_that_is_to_be_followed(view: UnmanagedView) -> None:
+    begun = [*STARTED, ending(OLD_DEPLOYMENT, "driver-1")]
+    step = plan(begun, view, LIVES)
+    assert isinstance(step, GiveUp)
+    assert "driver-1 was to be ended for orders-1-aaaa, and nobody has confirmed" in str(step.error)
+    assert "adopt by your word" in step.error.next_step
+    assert plan(begun, confirmed_by="Ada").fields["evidence"] == {"person": "Ada"}
+    assert isinstance(plan([*STARTED, ending(OLD_DEPLOYMENT, "")], GONE), Append), "a person was asked to end it"
+
+
+@pytest.mark.parametrize(("known", "asked"), [([ending(OLD_DEPLOYMENT, JOB)], None), ([], "")])
+def test_whoever_is_asked_to_end_a_job_does_not_make_the_log_forget_its_id(
+    known: list[Record], asked: str | None
+) -> None:
+    step = ask_for_the_end(snapshot(*STARTED, *known), OLD_DEPLOYMENT, "why")
+    assert (step.fields["job"] if step is not None else None) == asked
+    other = [following("orders-3-cccc"), submitted("orders-3-cccc"), standby("orders-3-cccc.00000003")]
+    step = ask_for_the_end(snapshot(*STARTED, *known, *other), "orders-3-cccc", "why")
+    assert step is not None
+    assert step.fields["job"] == (JOB if known else "")
 
 
 def test_without_an_id_it_stands_by_until_a_person_says_by_name_that_the_job_is_gone() -> None:

@@ -10,9 +10,11 @@ from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.health import symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind
+from airflow_stream_provider.planning.adopt import adopt
 from airflow_stream_provider.planning.begun import (
     ADOPT_SECONDS,
     BY_ITSELF_SECONDS,
@@ -49,10 +51,13 @@ from tests.support.story import (
     fenced,
     finished,
     following,
+    record,
     released,
     requested,
     retired,
+    standby,
     stopped,
+    submitted,
 )
 
 WATCH = TaskIdentity("orders__revive", "run", "revive")
@@ -159,6 +164,13 @@ def test_nobody_goes_on_by_himself_where_the_logs_have_moved_or_only_a_person_kn
         assert isinstance(revive(replace(seen, job=GONE), lives=True), Skip)
 
 
+ENDS_OF_FOLLOWER = (retired(OLD_DEPLOYMENT), failed(OLD))
+
+
+def appointed(seen: Snapshot) -> Step:
+    return take_over(seen, ME, NEW_DEPLOYMENT, None, "why")
+
+
 def test_no_driver_is_appointed_without_an_adoption_while_the_job_that_one_is_to_follow_may_write() -> None:
     both = look(*FOLLOWING, *up(NEW))
     for step in (
@@ -166,9 +178,35 @@ def test_no_driver_is_appointed_without_an_adoption_while_the_job_that_one_is_to
         take_over(both, ME, OLD_DEPLOYMENT, None, "why"),  # the follower: its job may only wait for data
         start(look(*FOLLOWING), ME, "1", None, "why"),
         start(look(*JOB_ENDING), ME, "1", None, "why"),
+        *(appointed(look(*JOB_ENDING, end, *up(NEW))) for end in ENDS_OF_FOLLOWER),
+        *(start(look(*JOB_ENDING, end), ME, "1", None, "why") for end in ENDS_OF_FOLLOWER),
     ):
         assert isinstance(step, GiveUp)
         assert "orders-1-aaaa is to follow a job that may write its checkpoints still." in str(step.error)
+        assert "Adopt that job (`airflow streams adopt`), by its id or by your word" in step.error.next_step
+        assert "stop the stream" in step.error.next_step
+
+
+@pytest.mark.parametrize("end", ENDS_OF_FOLLOWER)
+def test_a_job_whose_follower_has_ended_is_confirmed_gone_by_an_adoption_the_watch_or_a_person_who_stops_the_stream(
+    end: Record,
+) -> None:
+    left = [*JOB_ENDING, end]
+    again = [*left, following("orders-3-cccc"), submitted("orders-3-cccc"), standby("orders-3-cccc.00000003")]
+    step = adopt(look(*again), ME, "orders-3-cccc", None, "why", confirmed_by="Ada")
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["to"]) == ("requested", "orders-3-cccc.00000003")
+    assert step.fields["evidence"] == {"person": "Ada"}
+    check(look(*again).state, record(step.kind, **step.fields))
+    by_its_id = adopt(look(*again, job=GONE), ME, "orders-3-cccc", None, "why", job="driver-1")
+    assert isinstance(by_its_id, Append)
+    assert by_its_id.fields["evidence"] == {"job": "driver-1", "state": "killed"}
+    watch = revive(look(*left, job=GONE))
+    assert isinstance(watch, Append)
+    assert (watch.kind, watch.fields["again"]) == ("declared", OLD_DEPLOYMENT)
+    person = appointed(look(*left, stopped("it is gone"), *up(NEW)))
+    assert isinstance(person, Append)
+    assert person.kind == "requested"
 
 
 # -- a stop that a start is to follow ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tests.support.snapshots import snapshot
 from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
+    PREPARED,
     RUNNING,
     STARTED,
     STOPPED,
@@ -28,6 +29,7 @@ from tests.support.story import (
     standby,
     submitted,
 )
+from tests.support.story import ending as job_ends
 
 JOB = "application_1410450250506_0001"
 RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"application {JOB} (orders) of spark", Remains(("It runs.",)))
@@ -135,11 +137,39 @@ def test_one_that_is_silent_follows_nobody() -> None:
 @pytest.mark.parametrize("operation", [Operation.START, Operation.RESTART, Operation.UPGRADE, Operation.REDEPLOY])
 def test_nothing_else_is_brought_up_beside_a_job_that_is_to_be_followed(operation: Operation) -> None:
     """While it waits for data its logs stand still, as if nobody wrote them."""
-    said = f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still. Adopt that job, or call this"
+    said = f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still. Adopt that job"
     assert said in foresee(snapshot(*FOLLOWS), operation, YAML).refused
     assert said not in foresee(snapshot(*FOLLOWS, retired(OLD_DEPLOYMENT)), operation, YAML).refused
+    ending = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
+    assert said in foresee(snapshot(*ending), operation, YAML).refused
+
+
+def test_whoever_stops_a_stream_is_told_that_nothing_asks_any_more_whether_its_job_is_gone() -> None:
+    said = "Nobody follows it then, and nothing asks any more whether it is gone: if it is not, two jobs write"
+    ending = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
+    for begun in (FOLLOWS, ending):
+        assert said in str(foresee(snapshot(*begun), Operation.STOP))
+    assert said not in str(foresee(snapshot(*RUNNING), Operation.STOP))
+
+
+def test_another_job_than_the_one_that_was_to_be_ended_is_refused() -> None:
+    begun = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, "driver-1")]
+    said = f"driver-1 was to be ended for {OLD_DEPLOYMENT}, and nobody has confirmed that it is gone. Adopt that one"
+    for view in (RUNS, replace(RUNS, state=DriverState.KILLED, remains=Remains())):
+        assert said in seen(view, *begun).refused
+    assert not seen(None, *begun, job="", confirmed_by="Ada").refused
+
+
+def test_one_whose_job_has_ended_since_is_adopted_again_by_its_id() -> None:
+    ending = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
+    ended = replace(RUNS, state=DriverState.KILLED, remains=Remains())
+    assert not seen(ended, *ending).refused
+    asked = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, ""), retired(OLD_DEPLOYMENT)]
+    assert "has ended already" in seen(ended, *asked).refused, "nobody has named that one"
 
 
 def test_who_is_to_follow_a_job_is_not_promoted_past_it() -> None:
     found = foresee(snapshot(*FOLLOWS), Operation.PROMOTE)
     assert "may write its checkpoints still. Adopt that job" in found.refused
+    other = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT), *PREPARED[-3:]]
+    assert "may write its checkpoints still. Adopt that job" in foresee(snapshot(*other), Operation.PROMOTE).refused

@@ -45,6 +45,7 @@ def test_a_topic_that_was_made_anew_or_is_not_there_is_gone() -> None:
     assert "needs offset 200 of t-0 next, and the log ends at 100" in text
     [text] = kept_offsets(report(read_to(), recreated=("t",)), STRICT).gone
     assert "counts in a topic that was deleted and made anew since: t." in text
+    assert text.endswith("write `PATH: source`, with its checkpoint, in the form's `changed_checkpoints`.")
     [text] = kept_offsets(report(read_to(end=None, log_start=None, state=PartitionState.UNKNOWN_TOPIC)), STRICT).gone
     assert "reads what Kafka does not have any more: t." in text
 

@@ -8,6 +8,7 @@ from airflow_stream_provider.planning.one_instance import job_beside, other_inst
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,
+    JOB_ENDING,
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
@@ -62,5 +63,8 @@ def test_a_job_that_is_about_to_be_adopted_refuses_until_that_is_over() -> None:
         ready("mine", OLD),
         acquired(OLD, "mine", 1),
     ]
+    # The cluster has not confirmed the end that was asked for, and the follower was ended.
+    [found] = job_beside(snapshot(*JOB_ENDING, retired(OLD_DEPLOYMENT)).state)
+    assert found.refuses
     for over in ([], [*follows, retired(OLD_DEPLOYMENT)], followed):
         assert job_beside(snapshot(*over).state) == []

@@ -122,16 +122,44 @@ def test_another_kafka_is_known_by_its_id_however_its_addresses_are_spelt() -> N
 def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     first, anew = ({**ONE, "topic_ids": {"orders": each, "same": "s"}} for each in ("first", "second"))
     (refusal,), notes = compare_queries([query(kafka_sources=[first])], [query(kafka_sources=[anew])], ())
-    assert "The query totals reads orders, deleted and made anew since the driver before has asked" in refusal
+    assert refusal == (
+        "The query totals reads orders, deleted and made anew since the driver before came up. If that driver has read "
+        "on in the new log, going on loses nothing; if not, the offsets in the checkpoint are those of other records."
+    )
     assert notes == []
+    # A driver of the same release that is brought back goes on: the one before may have lived through it long ago.
+    back = compare_queries([query(kafka_sources=[first], same_script=True)], [query(kafka_sources=[anew])], ())
+    assert back == ([], [refusal])
+    moved = query(kafka_sources=[{**ONE, "cluster": "two-id"}])
+    assert "from another Kafka" in compare_queries([query(kafka_sources=[first], same_script=True)], [moved], ())[0][0]
     accepted = compare_queries([query(kafka_sources=[first])], [query(kafka_sources=[anew])], ["/data/totals: source"])
     assert accepted == ([], [refusal])
     assert changes_position([query(kafka_sources=[first])], query(kafka_sources=[anew])) == [], "there is a way back"
     for unknown in (ONE, {**ONE, "topic_ids": {}}, {**ONE, "topic_ids": None}):
         assert compare_queries([query(kafka_sources=[unknown])], [query(kafka_sources=[anew])], ()) == ([], [])
+    # Nobody can tell: a driver without the right to DESCRIBE it, one of an earlier version, a pattern's first topics.
+    committed = {"/data/totals/": ("orders",)}
+    for old, new in ((ONE, anew), (first, ONE), (ONE, ONE), ({**ONE, "topic_ids": {"same": "s"}}, anew)):
+        refusals, (note,) = compare_queries(
+            [query(kafka_sources=[old])], [query(kafka_sources=[new])], (), committed=committed
+        )
+        assert refusals == []
+        assert "was made anew since the driver before came up is not known of orders: not both drivers have" in note
+    # Of a topic that it has not read yet there is nothing to say, nor of one that another source reads.
+    for old, topics in ((anew, ("orders",)), (ONE, ()), (ONE, ("returns",))):
+        found = compare_queries(
+            [query(kafka_sources=[old])], [query(kafka_sources=[anew])], (), committed={"/data/totals": topics}
+        )
+        assert found == ([], [])
+    many = {"/data/totals": [f"t{number}" for number in range(3000)]}
+    pattern = query(kafka_sources=[{**ONE, "option": "subscribePattern", "topics": ".*"}])
+    (note,) = compare_queries([pattern], [pattern], (), committed=many)[1]
+    assert "is not known of t0, t1, t10 and 2997 more: " in note
     # In another Kafka it is another topic anyway, and that is said once.
-    others = compare_queries([query(kafka_sources=[first])], [query(kafka_sources=[{**anew, "cluster": "two-id"}])], ())
-    assert len(others[0]) == 1
+    for cluster, said in (("two-id", (1, 0)), ("", (0, 1))):
+        there = query(kafka_sources=[{**anew, "cluster": cluster}])
+        found = compare_queries([query(kafka_sources=[first])], [there], (), committed=committed)
+        assert tuple(map(len, found)) == said
 
 
 def test_a_kafka_whose_id_is_not_known_is_said_and_not_refused() -> None:

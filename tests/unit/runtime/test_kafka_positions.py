@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource
+from airflow_stream_provider.lifecycle.kafka_source import MAX_TOPIC_IDS, KafkaIds, KafkaSource
+from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.runtime import kafka_positions as module
-from airflow_stream_provider.runtime.kafka_positions import Log, begins, goes_on
+from airflow_stream_provider.runtime.describe import _kafka_source
+from airflow_stream_provider.runtime.kafka_positions import Log, ask_kafka, begins, goes_on
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 from devstack import checkpoint_trees as trees
 
@@ -34,6 +36,67 @@ def query(
         kafka_ids={SOURCE.servers: KafkaIds("one-id")},
         writer_spec=WriterSpec(),
     )
+
+
+def asked(
+    root: Path, monkeypatch: pytest.MonkeyPatch, topics: list[str], options: dict[str, str], *, batches: bool = True
+) -> tuple[list[str], Any]:
+    """Ask a Kafka that has these topics for the ids of a query, which has read them; return what was asked for."""
+    trees.new(root)
+    if batches:
+        trees.plan(root, 0, trees.kafka(**{topic: {0: 1} for topic in topics}))
+        trees.commit(root, 0)
+    wanted: list[str] = []
+    given = {"kafka.bootstrap.servers": "a:9092", **options}
+    relation = SimpleNamespace(extraOptions=lambda: given)
+
+    def read(names: Any, admin: Any) -> KafkaIds:
+        wanted.extend(names)
+        return KafkaIds("one-id", {topic: "x" * 22 for topic in names if topic in topics})
+
+    monkeypatch.setattr(module, "kafka_relations", lambda query: [relation])
+    monkeypatch.setattr(module, "_asked", lambda relation, ask: ask(None))
+    monkeypatch.setattr(module, "_read_ids", read)
+    made: Any = SimpleNamespace(label="q", checkpoint=str(root), kafka_ids={})
+    assert set(ask_kafka(made)) == set(topics if batches else ())
+    return wanted, _kafka_source(relation, made.kafka_ids)
+
+
+def test_kafka_is_asked_for_topics_and_not_for_pieces_of_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, (options, new, begun) in enumerate(
+        (
+            ({"subscribe": "orders, added"}, ["orders", "added"], ["orders", "added"]),
+            ({"assign": '{"orders":[0,1],"added":[0]}'}, ["orders", "added"], ["orders", "added"]),
+            # What a pattern will read nobody knows before its first batch.
+            ({"subscribePattern": "orders|a{1,2}"}, [], ["orders", "returns"]),
+        )
+    ):
+        read, root = ["orders", "returns"], tmp_path / str(number)
+        assert asked(root / "new", monkeypatch, read, options, batches=False)[0] == new
+        assert asked(root / "begun", monkeypatch, read, options)[0] == begun
+
+
+def test_the_checkpoint_of_a_query_without_kafka_is_not_read_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "kafka_relations", lambda query: [])
+    made: Any = SimpleNamespace(label="q", checkpoint=str(tmp_path / "q"), kafka_ids={})
+    trees.plan(trees.new(tmp_path / "q"), 0, "no offsets")
+    (tmp_path / "q" / "offsets" / "0").write_text("damaged")
+    assert not ask_kafka(made)
+
+
+def test_a_source_of_very_many_topics_does_not_make_the_record_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count, known in ((MAX_TOPIC_IDS, MAX_TOPIC_IDS), (3000, 0)):
+        topics = [f"{number:0249d}" for number in range(count)]
+        wanted, source = asked(tmp_path / str(count), monkeypatch, topics, {"subscribePattern": ".*"})
+        assert (len(wanted), len(source.topic_ids), source.cluster) == (known, known, "one-id")
+        record = Record(Kind.STANDBY, {"queries": [{"kafka_sources": [source.to_json()]}] * 6})
+        assert Record.from_json(record.to_json(), 1).kind == Kind.STANDBY
 
 
 def test_what_lies_before_the_offsets_of_a_checkpoint_is_not_read(

@@ -16,7 +16,7 @@ from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.query_health import QueryHealth, QueryState
 from airflow_stream_provider.runtime import query_group, query_starts
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.ports import QueryEnd
@@ -442,20 +442,100 @@ def test_what_spark_has_said_counts_too(query: Query, clock: Time, monkeypatch: 
         group.restart(tended(group)[0])
 
 
+def run_of(query: Query, *said: int) -> Run:
+    """The query's run, which has said something of these batches."""
+    assert query.real is not None
+    query.real.said.extend(said)
+    return query.real
+
+
+@pytest.mark.parametrize("said", [(5,), (7,), (5, 6, 7, 8), (0,)])
+@pytest.mark.parametrize("is_over", [False, True])
 def test_a_query_that_runs_again_what_was_committed_ends_its_driver(
-    query: Query, monkeypatch: pytest.MonkeyPatch
+    said: tuple[int, ...], is_over: bool, query: Query
 ) -> None:
-    """Found by chaos: its driver froze between the look at the checkpoint and the start, and an older copy came."""
+    """Found by chaos: its driver froze between the look at the checkpoint and the start, and an older copy came.
+
+    By the time that anybody looks it may have caught up, or have ended by itself.
+    """
     query.commits(7)
     group = started(query)
-    for batch, why in ((7, None), (8, None), (5, "ran batch 5 again: its checkpoint showed batch 7 committed")):
-        monkeypatch.setattr(query_group, "progress", lambda run, n=batch: QueryProgress("orders", batch=n))
-        group.progress()
-        due, lost = tended(group)
-        assert due == []
-        assert (lost is None) if why is None else (lost is not None and why in str(lost[1]))
-    assert isinstance(query.real, Run)
-    assert query.real.isActive, "the query runs until its driver ends"
+    assert tended(group) == ([], None), "it has said nothing yet"
+    run = run_of(query, *said)
+    run.isActive = not is_over
+    due, lost = group.tend()
+    assert due == []
+    assert lost is not None
+    assert f"ran batch {said[0]} again, or was about to: its checkpoint showed batch 7 committed" in str(lost[1])
+
+
+def test_so_does_one_that_is_started_again_in_place(query: Query, clock: Time) -> None:
+    """Found by a review: by the batch after which the hold began, 51 after 100 is no going back."""
+    query.commits(7)
+    group = started(query)
+    run_of(query, 8)
+    assert tended(group) == ([], None)
+    query.commits(100)
+    query.fails("The sink is away")
+    tended(group)
+    clock.now += 2.0
+    group.restart(tended(group)[0])
+    run_of(query, 51, 52, 101)
+    _, lost = tended(group)
+    assert lost is not None
+    assert "ran batch 51 again, or was about to: its checkpoint showed batch 100 committed" in str(lost[1])
+
+
+@pytest.mark.parametrize("said", [(8,), (8, 9)])
+def test_a_query_that_goes_on_is_asked_once(said: tuple[int, ...], query: Query) -> None:
+    query.commits(7)
+    group = started(query)
+    run = run_of(query, *said)
+    assert tended(group) == ([], None)
+    run.said[:] = [1]
+    assert tended(group) == ([], None)
+
+
+def test_what_the_run_before_has_said_is_no_word_of_a_query_that_the_script_runs_once_more(query: Query) -> None:
+    """Found by a review: a healthy stream ended, of which the release before had gone on in between."""
+    query.commits(7)
+    group = started(query)
+    run_of(query, 8, 9)
+    assert tended(group) == ([], None)
+    query.over = True
+    query.commits(20)
+    gate: Any = group._gate
+    group.let_go()
+    group.hold()
+    group.start([], {})
+    again = Query(Path(query.checkpoint))
+    gate._start_late(again)  # and the one before is in the list still
+    group.progress()
+    assert tended(group) == ([], None)
+    gate.queries[0] = again
+    assert tended(group) == ([], None)
+    run_of(again, 21)
+    assert tended(group) == ([], None)
+
+
+def test_why_no_restart_cured_it_in_the_hold_before_says_nothing_of_this_one(
+    query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: a warm driver whose storage is away ended, of what it had found just before it released."""
+    group = started(query)
+    query.fails("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE")
+    assert tended(group)[1] is not None
+
+    def silent(*args: Any, **how: Any) -> None:
+        raise TimeoutError(110, "its storage has not answered for 10 s")
+
+    monkeypatch.setattr(LocalFiles, "names", silent)
+    clock.now += 600.0
+    group.start(group.hold(), {query.checkpoint: Seen()})
+    assert tended(group) == ([], None)
+    [said] = group.progress()
+    assert said.health.state == QueryState.WAITING.value
+    assert said.health.seconds == 0.0, "in this hold"
 
 
 def test_a_query_that_the_script_runs_once_more_needs_the_same_checkpoint(query: Query) -> None:

@@ -61,7 +61,7 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(module, "cleans_input", lambda query: query.label in found)
     monkeypatch.setattr(module, "check_jvm", lambda queries, own: None)
     monkeypatch.setattr(module, "check_sources", lambda writer: None)
-    monkeypatch.setattr(module, "ask_kafka", lambda query: None)
+    monkeypatch.setattr(module, "ask_kafka", lambda query: ())
     monkeypatch.setattr(module, "check_remembered", lambda query, accepted: [])
     monkeypatch.setattr(module, "surroundings", lambda queries, facts: {})
     monkeypatch.setattr(module, "executors", lambda queries: {})
@@ -90,6 +90,16 @@ def test_a_query_is_planned_and_warmed_up(tmp_path: Path, cleaning: set[str]) ->
     assert did == ["plan lines", "warm lines", "sink lines", "again lines"]
     assert not rehearsing()
     assert summary["queries"] == {"lines": {"plan_seconds": 0.5, "batches": 3, "again": {"batch": 3}}}
+
+
+def test_what_is_compared_includes_the_topics_that_a_checkpoint_has_offsets_of(
+    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[Any] = []
+    monkeypatch.setattr(module, "ask_kafka", lambda query: ("orders",))
+    monkeypatch.setattr(module, "compare_queries", lambda *facts: (compared.extend(facts), ([], []))[1])
+    rehearsed(tmp_path, ["lines"])
+    assert compared[-1] == {str(tmp_path / "lines"): ("orders",)}
 
 
 def test_no_batch_runs_of_a_query_whose_input_spark_cleans(tmp_path: Path, cleaning: set[str]) -> None:
