@@ -8,7 +8,8 @@ largest time between two commits of one query around the change; the slower quer
 commit of the old holder to the first of the new one. With --keys the hand-over is measured again on that many keys
 of state. The cluster is Spark's own, control log and files are in folders, unless --cluster, --control and --storage
 name others; the numbers are then in build/bench/upgrade_gap_CONTROL_STORAGE.json, or upgrade_gap_yarn.json for YARN,
-where the log is in Kafka and files are on HDFS by default.
+where the log is in Kafka and files are on HDFS by default. build/bench/gap_picture.json has the last hand-over and the
+last restart, second by second: benchmarks.gap_picture draws them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ import psutil
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from benchmarks.change import change
+from benchmarks.gap_picture import around
 from benchmarks.results import machine, show, spread, write
+from devstack.audit import read_topic
 from devstack.commits import intervals, largest_gap
 from devstack.drivers import wait_for
 from devstack.places import CONTROL_URL, FILE, HDFS, KAFKA, Pair, open_storage
@@ -63,6 +66,7 @@ class Gaps:
             )
         }
         self.cpu: list[dict[str, float]] = []
+        self.asked: dict[str, float] = {}  # when the last one of a side was asked for, in seconds since 1970
         self._number = 0
 
     def first(self) -> None:
@@ -92,6 +96,17 @@ class Gaps:
         self.stream.append("retired", deployment=old.rpartition(".")[0], reason="benchmark")
         return self.sides["handover"][-1]
 
+    def picture(self) -> dict[str, Any]:
+        """Return the last hand-over, with the start of its driver, and the last restart, for `gap_picture`."""
+        brokers, stream = self.stream.stack.bootstrap_servers, self.stream.stream
+        produced, written = (sorted(r.at for r in read_topic(brokers, f"{stream}-{part}")) for part in ("in", "out"))
+        shown = {}
+        for side, before, at_least in (("handover", 40, 20), ("restart", 15, 45)):
+            gap = self.sides[side][-1]
+            seen = around(self.asked[side], -before, max(at_least, gap + 15), produced, written)
+            shown[side] = {"gap_seconds": round(gap, 2), **seen}
+        return shown
+
     def _submit(self, **policy: Any) -> str:
         self._number += 1
         name = f"bench-{self._number}"
@@ -118,6 +133,7 @@ class Gaps:
         made = change(self.stream, to)
         self.sides["release_to_start"].append(made.release_to_start)
         self.sides["crossing"].append(max(made.crossing.values()))
+        self.asked[side] = made.began
         self._gap(side, made.began, made.acquired_at + 5)
 
     def _gap(self, side: str, since: float, until: float) -> None:
@@ -126,7 +142,7 @@ class Gaps:
 
     def _restart(self) -> None:
         """What everybody does today: stop, then submit; nothing is rehearsed."""
-        began = time.time()
+        self.asked["restart"] = began = time.time()
         self.stream.request(None)
         wait_for("the stop", lambda: self.stream.state.phase is StreamPhase.STOPPED)
         for deployment in [d.id for d in self.stream.state.deployments.values() if not d.ended]:
@@ -206,6 +222,8 @@ def main() -> int:
             records = opened.audit()
         by_keys: dict[int, dict[str, Any]] = {}
         _report(name, gaps, by_keys, before, asdict(records))
+        machine_of = {each: before[each] for each in ("cores", "memory_gib", "spark")}
+        write("gap_picture", {**gaps.picture(), "machine": machine_of})
         for keys in options.keys:
             by_keys[keys] = with_state(Path(root) / str(keys), stack, keys, places)
             show(f"hand-over with {keys} keys of state (s)", by_keys[keys], {})

@@ -1,4 +1,4 @@
-"""The state tables of docs/architecture.md, generated from the enums; run as a module to write them there."""
+"""The state tables of docs/concepts.md, generated from the enums; run as a module to write them there."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 from enum import Enum
 from pathlib import Path
 
-from airflow_stream_provider.lifecycle.rules import RULES
 from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
 MARKS = re.compile(r"(<!-- begin state tables -->\n).*?(<!-- end state tables -->)", re.DOTALL)
 
 
@@ -20,10 +19,6 @@ def tables() -> str:
             _table("The stream (`StreamPhase`)", StreamPhase),
             _table("A driver (`IncarnationState`)", IncarnationState, terminal=True),
             _table("A request (`RequestStage`)", RequestStage, open=True),
-            "What each kind of record needs, by the names of its rules (`lifecycle/rules.py`):\n",
-            "| record | rules |\n|---|---|",
-            *(f"| `{kind}` | {', '.join(rule.name for rule in rules)} |" for kind, rules in RULES.items()),
-            "",
         ]
     )
 

@@ -41,7 +41,7 @@ planning 6200
 plugin 700
 releases 1100
 runbook 2100
-runtime 9200
+runtime 9300
 sensors 400
 spec 1800
 triggers 700
