@@ -144,15 +144,20 @@ def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(LagReader, "_sources", sources)
     targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in ("dead", "alive")}
-    reader = LagReader(Client(), FilesRoot)  # type: ignore[arg-type]
+    readers: list[LagReader] = []
 
-    def read_of_the_other(seconds: float) -> bool:
+    def told_apart(seconds: float) -> bool:
         monkeypatch.setattr("airflow_stream_provider.lag.reader.READ_SECONDS", seconds)
-        found = {target.stream: each for target, each in reader.read(targets).items()}
+        found = {target.stream: each for target, each in readers[-1].read(targets).items()}
         return isinstance(found["alive"], LagReport) and isinstance(found["dead"], ReadHangs)
 
-    for _ in range(2):
-        in_time(read_of_the_other)
+    def told_apart_at_first(seconds: float) -> bool:
+        readers.append(LagReader(Client(), FilesRoot))  # type: ignore[arg-type]
+        return told_apart(seconds)
+
+    in_time(told_apart_at_first)
+    assert told_apart(60.0)
+    reader = readers[-1]
     dead.write_text("It answers again.")
     dead.unlink()
     dead.write_text("It answers again.")
