@@ -58,14 +58,26 @@ SHORT_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(CL
 $(CLASSES): $(READY)
 	$(BIN)/python -m devstack.class_archive $@
 
-# Beside each other, the longest first: most of them wait for a process most of the time.
-.PHONY: test
-test: $(READY) ## lint, types, unit, integration, a hand-over, two faults on the real stack, four cells of the kill matrix (15 to 45 min)
-	$(MAKE) -j 2 lint $(CLASSES)
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
-		-m "demo or not (system or matrix)"
+# What `make test` runs of the real things, marked `quick`: a hand-over with its roll-back, a killed holder, a lag on a broker,
+# a DAG run in Airflow, and a form in a browser.
+QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.py airflow/test_upgrade.py plugin/test_app.py)
 
-# As those of `make test`; each worker has a Kafka, a Spark cluster and an Airflow of its own.
+.PHONY: test
+test: $(READY) ## lint, types, unit tests, and five tests of real Spark, Kafka, Airflow and a browser
+	$(MAKE) lint
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 4 --no-loadscope-reorder \
+		-m "quick or not (real or system)" tests/unit $(QUICK)
+
+.PHONY: test-all
+test-all: test test-integration test-system test-chaos test-stores test-clusters ## everything, one after the other (hours)
+
+# Beside each other, the longest first: most of them wait for a process most of the time.
+.PHONY: test-integration
+test-integration: $(CLASSES) ## tests of real parts, a hand-over and two faults on the real stack, four cells of the kill matrix
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
+		-m "demo or not (system or matrix)" tests/integration tests/system
+
+# As those of `make test-integration`; each worker has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
 test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (45 min)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 --no-loadscope-reorder -m system tests/unit tests/integration tests/system

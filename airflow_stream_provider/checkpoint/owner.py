@@ -4,7 +4,7 @@ In a local or mounted folder the file is created once, so that it decides. On ot
 it: there it only finds what one control root knows of another, and `runtime.ownership` asks the control store as well.
 
 A location that is a symbolic link has the file beside the folder that the link leads to, or one checkpoint would have
-an owner for each of its names. Earlier versions put it beside the link; what stands there counts as well.
+an owner for each of its names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Owner:
     :param stream: name of the stream.
     :param control: control URL of the stream.
     :param log: the first record's nonce in its control log (`Store.origin`), as one URL may lead to another log: a
-        connection to another Kafka, a mount to another disk. Empty: not known, as in files of earlier versions.
+        connection to another Kafka, a mount to another disk. Empty: not known, as to whoever only
+        reads, or while that record cannot be read.
     """
 
     stream: str
@@ -45,30 +46,22 @@ def owner_file(location: Location) -> Place:
 
     :raises CheckpointError: the location is a symbolic link that leads nowhere, or cannot be followed.
     """
-    return _beside(followed(location))
+    path = followed(location)
+    return path.with_name(f"{path.name}.owner")
 
 
 def owner(location: Location) -> Owner | None:
     """Return the owner of a checkpoint, None if it has none.
 
-    :raises CheckpointError: an owner file cannot be read, or does not name a stream.
+    :raises CheckpointError: the owner file cannot be read, or does not name a stream.
     """
-    return next((found for found in map(_read, _owner_files(location)) if found is not None), None)
-
-
-def _beside(path: Place) -> Place:
-    return path.with_name(f"{path.name}.owner")
-
-
-def _owner_files(location: Location) -> list[Place]:
-    """Return where an owner may stand: `owner_file`, and where an earlier version has put it, beside a link."""
-    return list(dict.fromkeys((owner_file(location), _beside(locate(location)))))
+    return _read(owner_file(location))
 
 
 def _read(path: Place) -> Owner | None:
     try:
         value = json.loads(files_of(path).read(path))
-        return Owner(stream=str(value["stream"]), control=str(value["control"]), log=str(value.get("log", "")))
+        return Owner(stream=str(value["stream"]), control=str(value["control"]), log=str(value["log"]))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -86,17 +79,13 @@ def check_owner(location: Location, stream: str, control: str, log: str = "") ->
 
     :param log: see `Owner`; default: not known, so that the URL alone counts.
     :raises CheckpointError: it belongs to another stream, to a stream of the same name under another control URL, or to
-        that of another control log under this URL. Where a link has an owner file of its own, either may say so.
+        that of another control log under this URL.
     """
-    return bool(_checked(location, Owner(stream, control, log)))
-
-
-def _checked(location: Location, wanted: Owner) -> list[Place]:
-    """Return the owner files that are there; raise CheckpointError if one names another owner."""
-    found = [(file, mark) for file in _owner_files(location) if (mark := _read(file)) is not None]
-    for file, mark in found:
-        _check(location, file, mark, wanted)
-    return [file for file, _ in found]
+    file = owner_file(location)
+    found = _read(file)
+    if found is not None:
+        _check(location, file, found, Owner(stream, control, log))
+    return found is not None
 
 
 def _check(location: Location, file: Place, found: Owner, wanted: Owner) -> None:
@@ -143,10 +132,10 @@ def claim(location: Location, stream: str, control: str, log: str = "") -> None:
     :raises CheckpointError: it belongs to another stream, or its parent folder is not writable.
     """
     path = owner_file(location)
-    if path in _checked(location, Owner(stream, control, log)):
+    if check_owner(location, stream, control, log):
         return
     try:
-        text = json.dumps({"stream": stream, "control": control, **({"log": log} if log else {})}) + "\n"
+        text = json.dumps({"stream": stream, "control": control, "log": log}) + "\n"
         if isinstance(path, Path):
             path.parent.mkdir(parents=True, exist_ok=True)
             created = _create(path, text)

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control.bounded import gather
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
-from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
@@ -111,7 +110,7 @@ class StreamStatus:
 def statuses(specs: Sequence[StreamSpec | SpecError]) -> list[StreamStatus]:
     """Return the status of each; of a stream whose control root does not answer in time, that."""
     reads = {number: partial(status_of, spec) for number, spec in enumerate(specs)}
-    found = GuardedReads[int, StreamStatus]().run(reads, ALL_SECONDS, EACH_SECONDS)
+    found = gather(reads, ALL_SECONDS, EACH_SECONDS)
     return [
         each if isinstance(each, StreamStatus) else StreamStatus(_name(specs[number]), problem=str(each))
         for number, each in found.items()
@@ -168,7 +167,7 @@ def read_status(spec: StreamSpec) -> StreamStatus:
     if queries.ill:
         code = Code.BAD
     beat = found.holder_heartbeat
-    late, left, notes = _late(found, sign), undone(state, beat), _notes(beat)
+    late, left, notes = _late(found, sign), beat.left_undone if beat else "", _notes(beat)
     # Of one that holds: what goes wrong in it. A standby says there what it does.
     ill = " ".join(map(str, queries.ill)) or (beat.message if beat else "")
     said = (unreadable, late, ill, notes, illegal_records(state), left, last.problem if last else "", stale)

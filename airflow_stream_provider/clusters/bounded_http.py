@@ -19,6 +19,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _CHUNK = 64 * 1024
@@ -106,20 +107,21 @@ def ask(
             url, _late(seconds) if isinstance(error, TimeoutError) else "cannot be reached", sent=False
         ) from None
     # A copy of the socket, because TLS takes the first one over. Shutting it down ends whatever waits for a byte.
-    over = threading.Event()
+    over, done = threading.Event(), threading.Event()
     with plain.dup() as copy:
 
-        def end() -> None:
-            over.set()
-            with suppress(OSError):
-                copy.shutdown(socket.SHUT_RDWR)
+        def end_in_time() -> None:
+            if not done.wait(deadline - time.monotonic()):
+                over.set()
+                with suppress(OSError):
+                    copy.shutdown(socket.SHUT_RDWR)
 
-        timer = threading.Timer(max(0.0, deadline - time.monotonic()), end)
-        timer.daemon = True
-        timer.start()
+        guard = start(end_in_time, "http-deadline")
         connection = http.client.HTTPConnection(host, parts.port)
         sent = False
         try:
+            if guard.done():
+                guard.result()  # raises that there is no thread: without the guard the request may never end
             connection.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
             headers = {"Accept": "application/json, text/plain", "Connection": "close"}
             if authorization:
@@ -136,7 +138,7 @@ def ask(
             # Not chained: an error of the client may quote what was sent.
             raise Unanswered(url, reason, sent=sent) from None
         finally:
-            timer.cancel()
+            done.set()
             connection.close()
             plain.close()
     # A body without a length ends where the connection ends, so one that was cut off looks whole.

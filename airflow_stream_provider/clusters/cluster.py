@@ -197,7 +197,7 @@ class Cluster(Protocol):
     def running(self, stream: str, log: str) -> Mapping[str, str]:
         """Return what the cluster runs for a stream, of whatever deployment: by an id of the cluster's, its deployment.
 
-        Of drivers that say their control log; what an earlier version has submitted does not.
+        Of drivers that say their control log.
 
         :param log: what tells the stream's control log from any other (`Store.origin`); empty: nothing is found.
         :raises ClusterError: the cluster does not answer.

@@ -10,13 +10,13 @@ import base64
 import binascii
 import hashlib
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
+from airflow_stream_provider.control.bounded import NoAnswer, call
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 SPNEGO = "1.3.6.1.5.5.2"
@@ -26,7 +26,6 @@ _BELIEVED = (200, 201, 202, 404)
 # KRB5_KDC_UNREACH and KRB5_REALM_UNKNOWN of MIT's krb5.h, as they come: without a sign.
 _KDC_AWAY = (-1765328228 % 2**32, -1765328230 % 2**32)
 
-_Found = TypeVar("_Found")
 # By login, how often its tickets were thrown away; a cache of tickets cannot be emptied, only left behind.
 _thrown_away: dict[KerberosLogin, int] = {}
 
@@ -132,8 +131,8 @@ def prove(login: KerberosLogin, url: str, host: str, seconds: float) -> Proof:
         return Proof(context, f"{_SCHEME} {token}", login)
 
     try:
-        return _within(seconds, proof)
-    except TimeoutError:
+        return call(proof, seconds, "The KDC")
+    except NoAnswer:
         reason, away = f"no KDC has answered within {seconds:.0f} s", True
     except gss.exceptions.GSSError as error:
         reason, away = _said(error), error.min_code in _KDC_AWAY
@@ -174,30 +173,6 @@ def _cache(login: KerberosLogin) -> str:
     """Return the name of the memory in which a login's tickets are kept: another one once they were thrown away."""
     known_by = hashlib.sha256(login.principal.encode() + b"\0" + login.keytab).hexdigest()
     return f"airflow-stream-{known_by}-{_thrown_away.get(login, 0)}"
-
-
-def _within(seconds: float, call: Callable[[], _Found]) -> _Found:
-    """Return what a function does that nothing can stop; it is left behind if it takes too long.
-
-    :raises TimeoutError: it does.
-    """
-    found: list[_Found] = []
-    failed: list[Exception] = []
-
-    def run() -> None:
-        try:
-            found.append(call())
-        except Exception as error:  # noqa: BLE001 - whoever waits raises it
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failed:
-        raise failed[0]
-    if not found:
-        raise TimeoutError
-    return found[0]
 
 
 def _said(error: Any) -> str:

@@ -17,7 +17,7 @@ from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import log_label
 
-# Spark conf, because every launcher takes that: one of an older release would refuse an argument that it does not know.
+# Spark conf, which the JVM of a driver has in its command line.
 LOG_CONF = "spark.airflow.stream.log"
 # What a worker's log has in place of a property that `spark.redaction.regex` of that worker matches.
 _REDACTED = "*********(redacted)"
@@ -32,9 +32,10 @@ class Whose:
     """A deployment of one control log.
 
     :param deployment: its id.
-    :param log: what tells the control log from any other, whatever its URL (`Store.origin`); empty: not known.
+    :param log: what tells the control log from any other, whatever its URL (`Store.origin`); empty: not known, as while
+        its first record cannot be read.
     :param reached_by: the launcher's arguments for the control log, such as ``("--control", "file:///data/streams")``.
-        They decide where the driver does not say its log, because an earlier version has submitted it.
+        They decide where the driver does not say its log: it was not known, or a worker's log hides it.
     """
 
     deployment: str
@@ -65,7 +66,7 @@ class Whose:
     def owns(self, application: str) -> bool:
         """Return whether an application of this name may be of this deployment; see `lifecycle.ids.application_name`.
 
-        The name of an older runtime does not say of which control log it is.
+        The name does not say of which control log it is where that was not known.
         """
         _, named, said = application.partition(f"[{self.deployment}]")
         return bool(named) and (not self.log or said.strip() in ("", log_label(self.log).strip()))

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_stream_provider.control.disk import open_folder, unavailable
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.ids import INCARNATION
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import Stored, expendable, published_in
+from airflow_stream_provider.planning.clean_up import Stored, expendable
 from airflow_stream_provider.releases.folder import FolderPlace
 from airflow_stream_provider.releases.idle_files import idle, now, remove
 from airflow_stream_provider.releases.place import IDLE_SECONDS, ReleasePlace
 
-
-@dataclass(frozen=True)
-class StorageOfLog:
-    """What one control log has in the storage that its stream names.
-
-    :param own: where it publishes, and no other log does.
-    :param shared: where earlier versions published, for every log that has a stream of this name. Of what is there
-        only that is this log's which one of its records names.
-    :param url: of the storage, as records of releases in `shared` have it.
-    """
-
-    own: ReleasePlace
-    shared: ReleasePlace
-    url: str
-
-
 # Called when all else is clean: it may fail, and on a full disk there is no room for the id that a log is given there.
-FindStorage = Callable[[], StorageOfLog | None]
+FindStorage = Callable[[], ReleasePlace | None]
 
 
 def clean_up(folder: Path, read: Callable[[], StreamState], storage: FindStorage = lambda: None) -> Stored:
@@ -78,17 +61,7 @@ def _clean_up_releases(
 
     gone = frozenset[str]().union(*(place.clean_up(may_go) for place in control))
     storage = find()
-    if storage is None:
-        return gone
-    gone |= storage.own.clean_up(may_go)
-    # Not even listed, once this log knows of nothing there.
-    if not published_in(read(), storage.url):
-        return gone
-
-    def named_and_may_go(found: frozenset[str]) -> frozenset[str]:
-        return may_go(found & published_in(read(), storage.url))
-
-    return gone | storage.shared.clean_up(named_and_may_go, shared=True)
+    return gone if storage is None else gone | storage.clean_up(may_go)
 
 
 def _clean_up_heartbeats(folder: Path, read: Callable[[], StreamState]) -> frozenset[str]:
@@ -104,7 +77,7 @@ def _clean_up_heartbeats(folder: Path, read: Callable[[], StreamState]) -> froze
         for name in left:
             remove(name, incoming)
         for name in beats:
-            if name.startswith(".") or _incarnation(name) in gone:
+            if _incarnation(name) in gone:
                 remove(name, heartbeats)
     return gone
 

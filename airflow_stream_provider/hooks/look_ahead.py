@@ -11,8 +11,7 @@ from airflow_stream_provider.hooks.holder_hangs import holder_hangs
 from airflow_stream_provider.hooks.rewind import find_rewind
 from airflow_stream_provider.hooks.stored_release import stored_release, why_not_stored
 from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lifecycle.errors import ClusterError, ConnectionUnavailable, RuleBroken, SpecError
-from airflow_stream_provider.lifecycle.formats import check_release
+from airflow_stream_provider.lifecycle.errors import ClusterError, ConnectionUnavailable, SpecError
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.foresee import foresee
@@ -98,10 +97,6 @@ def _that_holds(state: StreamState, spec: StreamSpec) -> Wanted:
     held = state.holding_deployment
     if spec.problem or held is None:  # the second is refused later, in its own words
         return Wanted(problem=spec.problem)
-    try:
-        check_release(held.release, ["rewind"])
-    except RuleBroken as error:
-        return Wanted(problem=str(error))
     return Wanted(held.release.version, held.release.hash, spec.upgrade.approval)
 
 

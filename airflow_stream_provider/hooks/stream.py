@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_stream_provider.clusters import Cluster, UnmanagedView, Whose, open_cluster
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
@@ -173,16 +173,16 @@ class StreamHook(BaseHook):
         lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
         return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag, read_at, job)
 
-    async def aobserve(self, needs: Needs, pool: Executor) -> Snapshot:
+    async def aobserve(self, needs: Needs) -> Snapshot:
         """Return a snapshot of the stream, from a trigger's event loop; see `observe`.
 
-        :param pool: of one thread, which a folder or cluster that does not answer may keep for ever.
+        A folder or cluster that does not answer keeps the thread of this look, and no other one.
         """
         if self._root is None:
             self._root = await acontrol_root(self.control)
         if (needs.drivers or needs.job or needs.lag is not None) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
-        return await asyncio.get_running_loop().run_in_executor(pool, self.observe, needs)
+        return await asyncio.wrap_future(start(partial(self.observe, needs), f"look-{self.stream}"))
 
     def _drivers(self, deployments: Iterable[str]) -> Mapping[str, DriverFacts]:
         found = {each: driver_facts(self.control_log, self.cluster, self.whose(each)) for each in deployments}

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.control.store import ControlRoot
-from airflow_stream_provider.hooks.clean_up import StorageOfLog
 from airflow_stream_provider.hooks.connections import storage_connection
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
@@ -64,11 +63,9 @@ class StreamReleases:
             return ""
         return StorageAddress.parse(self._storage).of_log(self._control, self._root.log_id(self._stream)).url
 
-    def storage_of_log(self) -> StorageOfLog | None:
-        """Return the storage for a clean-up; None: all of it is in the control folder."""
-        if not self._storage:
-            return None
-        return StorageOfLog(self._place(self._own_storage()), self._place(self._storage), self._storage)
+    def storage_of_log(self) -> ReleasePlace | None:
+        """Return where this log alone publishes, for a clean-up; None: all of it is in the control folder."""
+        return self._place(self._own_storage()) if self._storage else None
 
     def _place(self, storage: str) -> ReleasePlace:
         """Return where the releases of a storage are; what was published before `storage` was changed is elsewhere."""

@@ -135,8 +135,7 @@ class CheckpointOffsets:
 class HeartbeatOffsets:
     """Offsets from the driver's heartbeat: need no access to the checkpoint's storage.
 
-    The last commits are those that the driver has seen; of a query with very many partitions only the time of the last
-    one, and of a driver of an earlier version none.
+    The last commits are those that the driver has seen; of a query with very many partitions only the time of the last.
 
     :param heartbeat: the heartbeat of the driver that held the stream last.
     """

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control.bounded import gather
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, GroupOffsets, read_safely
-from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources
@@ -42,7 +43,7 @@ class LagReader:
         self._client = client
         self._roots = roots
         self._logs: dict[LagTarget, tuple[ControlRoot, ControlLog]] = {}
-        self._reads: GuardedReads[LagTarget, Sequence[Committed]] = GuardedReads()
+        self._left: dict[LagTarget, Future[Any]] = {}  # what hangs since an earlier look
 
     def read(self, targets: Mapping[LagTarget, Moments]) -> dict[LagTarget, LagReport | StreamError]:
         """Return a report for each target, or the error that prevents one. No target's error is that of another.
@@ -57,7 +58,7 @@ class LagReader:
         failed: dict[LagTarget, StreamError] = {}
         # What is known of a group is in memory already; only streams have files, which may hang.
         committed: dict[LagTarget, Sequence[Committed]] = {each: self._committed(each, offsets) for each in groups}
-        for target, found in self._reads.run(reads, READ_SECONDS).items():
+        for target, found in gather(reads, READ_SECONDS, left=self._left).items():
             if isinstance(found, Exception):
                 failed[target] = _unmeasured(target.name, found)
             else:
@@ -158,8 +159,7 @@ def measure_sources(
     from airflow_stream_provider.kafka.client import KafkaClient
     from airflow_stream_provider.lag.measure import measure_each
 
-    reads: GuardedReads[None, Sequence[Committed]] = GuardedReads()
-    committed = reads.run({None: lambda: [read_safely(source) for source in sources()]}, READ_SECONDS)[None]
+    committed = gather({None: lambda: [read_safely(source) for source in sources()]}, READ_SECONDS)[None]
     if isinstance(committed, Exception):
         raise _unmeasured("the stream", committed) from committed
     with KafkaClient(kafka, extra) as client:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from airflow_stream_provider.lifecycle.formats import FORMAT_OF_DECLARED
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import by_checkpoint
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
@@ -48,21 +46,3 @@ def due_rewind(state: StreamState, incarnation: str) -> DueRewind | None:
     if deployment is None or wanted is None:
         return None
     return DueRewind(wanted, deployment.id, by_checkpoint(state.stood), owed=state.rewinder != incarnation)
-
-
-def undone(state: StreamState, heartbeat: Heartbeat | None) -> str:
-    """Return what people are told of a rewind that the driver which holds leaves undone; empty: it leaves none.
-
-    :param heartbeat: of that driver; None: it is not known.
-    """
-    if heartbeat is not None and heartbeat.rewind_undone:
-        return heartbeat.rewind
-    held, due = state.holding_deployment, due_rewind(state, state.holder or "")
-    lost = state.incarnations.get(state.rewinder or "")
-    if held is None or due is None or lost is None or not due.owed:
-        return ""
-    # Only of the first one after it: whoever held between them may have done it.
-    looks = held.release.format >= FORMAT_OF_DECLARED["rewind"] or state.epoch > lost.epoch + 1
-    return (
-        "" if looks else due.left_undone(f"The runtime of {held.id} is of an earlier version, and does not know of it.")
-    )

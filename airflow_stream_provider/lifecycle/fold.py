@@ -142,7 +142,7 @@ class _Draft:
         # One that lets go and names no query was told to end before it had started them.
         if name == self.rewinder and (ends or how is HoldEnd.FAILED or r.get("committed") is True):
             self.rewinder, self.stood = None, {}
-        # No rule is about the `ends` of a failure: a record of an older version may hold anything there.
+        # No rule is about the `ends` of a failure: whoever wrote it may have put anything there.
         self.ends = ends if isinstance(ends, dict) else {}
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:

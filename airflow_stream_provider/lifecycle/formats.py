@@ -7,11 +7,10 @@ not know. So nobody writes a kind that a driver who may read it does not know. W
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 
 # A new kind has the next number. A kind that is here is never changed, nor what its fields mean: what would mean
@@ -31,18 +30,14 @@ FORMAT_OF: Mapping[str, int] = {
     Kind.FINISHED: 1,
     Kind.RETIRED: 1,
     Kind.STOPPED: 1,
-    Kind.ENDING: 3,
+    Kind.ENDING: 1,
 }
-# An optional field that the driver of a deployment must not leave out, in its `declared`.
-FORMAT_OF_DECLARED: Mapping[str, int] = {"rewind": 2}
 # What this version knows, and announces for the runtime that it publishes.
-FORMAT = max(*FORMAT_OF.values(), *FORMAT_OF_DECLARED.values())
+FORMAT = max(FORMAT_OF.values())
 
 
 def check_format(state: StreamState, record: Record) -> None:
     """Check that every driver that may read a record knows its kind: those of the deployments that have not ended.
-
-    And that the driver of a deployment that is declared obeys all that is said of it.
 
     Of appends only. Readers take what is in the log, each by what it knows.
 
@@ -59,23 +54,3 @@ def check_format(state: StreamState, record: Record) -> None:
             kind=record.kind,
             deployments=[d.id for d in older],
         )
-    asked = [name for name in FORMAT_OF_DECLARED if record.get(name) is not None]
-    if record.kind == Kind.DECLARED and asked:
-        check_release(Release.from_json(record["release"]), asked)
-
-
-def check_release(release: Release, asked: Iterable[str]) -> None:
-    """Check that the runtime of a release obeys these fields of `declared`.
-
-    :raises RuleBroken: it would leave one out without a word.
-    """
-    for name in asked:
-        if FORMAT_OF_DECLARED[name] > release.format:
-            raise RuleBroken(
-                f"{Kind.DECLARED!r} with `{name}` refused by rule 'known-to-all': it came with format "
-                f"{FORMAT_OF_DECLARED[name]}, and the runtime of that release knows format {release.format} only.",
-                next_step="Upgrade the stream with this version of the provider first: its release gets a newer "
-                "runtime, though nothing else of it changes. Then ask again.",
-                rule="known-to-all",
-                kind=Kind.DECLARED,
-            )

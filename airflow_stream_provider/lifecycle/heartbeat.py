@@ -93,7 +93,7 @@ class QueryProgress:
         known.
     :param spark: Spark's last progress itself, for the script of a driver that held before; empty: not known.
     :param rows_exact: whether each row counts once: those of a source other than Kafka, Spark counts once for each
-        action of a foreachBatch function. None when it is not known, as of a driver of an earlier version.
+        action of a foreachBatch function. None when it is not known.
     :param begun_at: when this driver first started what the script calls `start()` for last, seconds since 1970; a loop
         that runs a query again and again starts it anew each time. None before.
     :param quiet_seconds: how long it may commit nothing while records wait, by its trigger and its sources' options;
@@ -250,6 +250,11 @@ class Heartbeat:
                 next_step="A living driver replaces it within a second. If it stays so, look at that driver's log.",
                 incarnation=incarnation,
             ) from error
+
+    @property
+    def left_undone(self) -> str:
+        """What people are told of a rewind that nobody does any more; empty: there is none."""
+        return self.rewind if self.rewind_undone else ""
 
     def query(self, name: str) -> QueryProgress | None:
         """Return the progress of a query, or None when the heartbeat does not mention it."""

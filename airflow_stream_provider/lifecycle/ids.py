@@ -71,8 +71,8 @@ def deployment_id(stream: str, version: str, *parts: object) -> str:
 def application_name(stream: str, version: str, deployment: str, log: str = "") -> str:
     """Return the name of a driver's Spark application, such as ``orders 2.1.0 [orders-2-1-0-1a2b3c4d] 5e6f7a8b``.
 
-    :param log: what tells the control log from any other (`Store.origin`); its beginning stands at the end. Default:
-        not known, as in names that older versions have made.
+    :param log: what tells the control log from any other (`Store.origin`); its beginning stands at the end. Empty: not
+        known.
     """
     return f"{stream} {version} [{deployment}] {log_label(log)}".rstrip()
 

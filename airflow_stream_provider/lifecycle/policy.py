@@ -45,10 +45,7 @@ class Policy:
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that `declared` carries."""
-        found = {**asdict(self), "changed_checkpoints": list(self.changed_checkpoints)}
-        if not self.no_way_back:
-            del found["no_way_back"]
-        return found
+        return {**asdict(self), "changed_checkpoints": list(self.changed_checkpoints)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Policy:

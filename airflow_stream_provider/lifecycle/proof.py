@@ -16,7 +16,7 @@ class Proof:
     """What the holders of one release have shown, up to one of them.
 
     :param committed: True once one of them had committed a batch; False while all have said that they had not; None
-        when of one nobody could say: its heartbeat was gone, or an older version wrote its last record.
+        when of one nobody could say, as its heartbeat was gone.
     :param failed: whether one has failed that had committed nothing.
     :param in_vain: how many have failed, or were fenced, that had committed nothing.
     """

@@ -62,8 +62,8 @@ class Record:
     :param at: when, in seconds since 1970 by the writer's clock.
     :param nonce: random; a writer recognises its own record by it after a lost answer.
     :param seq: number in the log, from 1; 0 until it is written.
-    :param previous: the nonce of the record before it; empty for the first one, and in records of versions that did not
-        write it.
+    :param previous: the nonce of the record before it; empty for the first one, and where somebody has written it past
+        the log.
     """
 
     kind: str
@@ -159,6 +159,6 @@ def evidence_of(record: Record) -> Mapping[str, Any]:
 
 def by_checkpoint(ends: Mapping[str, Any]) -> dict[str, int]:
     """Return the last committed batch in each checkpoint, as far as the ends of a record tell."""
-    # Drivers of older versions do not name the checkpoint, and what others wrote may be anything.
+    # What others wrote may be anything.
     named = (end for end in ends.values() if isinstance(end, Mapping) and isinstance(end.get("checkpoint"), str))
     return {end["checkpoint"]: end["batch"] for end in named if isinstance(end.get("batch"), int)}

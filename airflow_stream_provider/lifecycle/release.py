@@ -55,12 +55,7 @@ class Release:
 
     def to_json(self) -> dict[str, Any]:
         """Return the release as the JSON object that `declared` carries."""
-        found = {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
-        if not self.storage:
-            del found["storage"]
-        if self.format == 1:
-            del found["format"]
-        return found
+        return {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
 
     def settings(self) -> dict[str, Any]:
         """Return what `hash` is made of, besides the contents of the files: what the release is, not where it lies."""

@@ -33,7 +33,7 @@ from airflow_stream_provider.lifecycle.state import (
 
 # Grows with every change of what `fold` makes of a log, or of which logs are folded: a state of another format is not
 # used.
-FORMAT = 12
+FORMAT = 1
 
 
 def dump(state: StreamState) -> bytes:

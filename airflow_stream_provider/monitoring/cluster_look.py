@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from airflow_stream_provider.clusters import ClusterConnection, DriverView, import_client, open_cluster
-from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
+from airflow_stream_provider.control.bounded import call
 from airflow_stream_provider.lifecycle.errors import StreamError
 
 ASK_SECONDS = 11.0
@@ -29,16 +29,13 @@ class ClusterLook:
 
     def ask(self, submissions: Collection[str]) -> None:
         """Ask about these drivers; returns in time."""
-        reads: GuardedReads[str, Mapping[str, DriverView]] = GuardedReads()
-        found = reads.run({self.conn_id: lambda: self._ask(submissions)}, ASK_SECONDS)[self.conn_id]
-        if isinstance(found, ReadHangs):
-            self.problem = f"The cluster of the connection {self.conn_id!r} has not answered for {ASK_SECONDS:.0f} s."
-        elif isinstance(found, StreamError):
-            self.problem = str(found)
-        elif isinstance(found, Exception):
-            self.problem = f"The cluster of the connection {self.conn_id!r} cannot be asked: {type(found).__name__}."
-        else:
-            self.drivers = found
+        what = f"The cluster of the connection {self.conn_id!r}"
+        try:
+            self.drivers = call(lambda: self._ask(submissions), ASK_SECONDS, what)
+        except StreamError as error:
+            self.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - such as of a client library
+            self.problem = f"{what} cannot be asked: {type(error).__name__}."
 
     def _ask(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
         if isinstance(self._connection, StreamError):

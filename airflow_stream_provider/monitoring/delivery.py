@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import copy
 import logging
 import threading
@@ -17,8 +16,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.control.daemon_thread import in_daemon_thread
-from airflow_stream_provider.lag.guarded_reads import GuardedReads
+from airflow_stream_provider.control.bounded import gather, start
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity
@@ -69,9 +67,7 @@ def deliver_all(letters: Sequence[Letter], context: Mapping[str, Any], seconds: 
     def give(lane: _Lane) -> None:
         lane.run(context, delivered)
 
-    # Daemons: a task ends though a recipient hangs.
-    calls = {key: partial(contextvars.copy_context().run, give, lane) for key, lane in lanes.items()}
-    GuardedReads[tuple[str, int], None](WIDTH, WIDTH * SHARES).run(calls, seconds)
+    gather({key: partial(give, lane) for key, lane in lanes.items()}, seconds, width=WIDTH, most=WIDTH * SHARES)
     for lane in lanes.values():
         lane.end()
     return [set(each) for each in delivered]
@@ -133,7 +129,7 @@ async def deliver_async(
             notifier.context = known
             await notifier
         else:
-            await in_daemon_thread(f"alert {alert.incident}", found, alert)
+            await asyncio.wrap_future(start(partial(found, alert), f"alert {alert.incident}"))
 
     waits = (asyncio.wait_for(give(each), seconds) for each in recipients.values())
     results = await asyncio.gather(*waits, return_exceptions=True)

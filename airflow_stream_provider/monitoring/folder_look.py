@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from airflow_stream_provider.control.bounded import NotReached
 from airflow_stream_provider.hooks.changed import unasked_release
 from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lag.guarded_reads import NotReached
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lifecycle.errors import says

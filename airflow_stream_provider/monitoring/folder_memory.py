@@ -56,7 +56,7 @@ class Remembered:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         bad_at = None if data["bad_at"] is None else float(check_time(data["bad_at"]))
-        down = tuple(map(str, data.get("down", ())))
+        down = tuple(map(str, data["down"]))
         return cls(IncidentState.from_json(data["state"]), float(check_time(data["at"])), bad_at, down)
 
 
@@ -82,8 +82,7 @@ class FolderMemory:
             found = {
                 (IncidentKind(kind), str(name)): Remembered.from_json(each) for kind, name, each in data["subjects"]
             }
-            # Versions before this one reached all streams, or said that they hang.
-            since = {str(name): float(check_time(at)) for name, at in data.get("not_reached", {}).items()}
+            since = {str(name): float(check_time(at)) for name, at in data["not_reached"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             log.warning("What the last look has left cannot be used; people may be told again: %s", error)
             return cls()

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from airflow_stream_provider.clusters import DriverView
+from airflow_stream_provider.control.bounded import NotReached, gather
 from airflow_stream_provider.hooks.connections import cluster_connection, kafka_extra
 from airflow_stream_provider.lag.committed_offsets import Committed
-from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.errors import says
@@ -164,7 +164,7 @@ class FolderReading:
 def side_by_side(calls: Iterable[Callable[[], None]]) -> None:
     """Call these in threads, and leave behind what hangs."""
     each = dict(enumerate(calls))
-    for error in GuardedReads[int, None](max(1, len(each))).run(each, STAGE_SECONDS).values():
+    for error in gather(each, STAGE_SECONDS, width=len(each)).values():
         if isinstance(error, Exception):
             log.error("A part of this look failed: %s", says(error), exc_info=error)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health, LagJudgement
-from airflow_stream_provider.lifecycle.due_rewind import undone
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.planning.query_health import judge_queries
@@ -91,7 +90,7 @@ def _rewind(snapshot: Snapshot) -> Symptom:
     heartbeat = snapshot.holder_heartbeat
     if heartbeat is None:
         return Symptom(Health.UNKNOWN)
-    problem = undone(snapshot.state, heartbeat)
+    problem = heartbeat.left_undone
     return Symptom(Health.FAIL if problem else Health.PASS, problem)
 
 

@@ -84,7 +84,7 @@ class Incident:
 
         :raises ValueError, KeyError, TypeError: it is none.
         """
-        return cls(str(data["id"]), float(check_time(data["since"])), int(data.get("stage", 0)))
+        return cls(str(data["id"]), float(check_time(data["since"])), int(data["stage"]))
 
 
 def check_time(seconds: float) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_stream_provider.control.bounded import call, start
 from airflow_stream_provider.lag.committed_offsets import Committed
-from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import measure_apart
 from airflow_stream_provider.lag.report import LagReport
@@ -15,6 +14,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
+
+T = TypeVar("T")
 
 # Seconds for a connection, and for a measurement of all streams.
 CONNECT_SECONDS = 12.0
@@ -35,13 +36,11 @@ class KafkaLook:
         self.reports: Mapping[str, LagReport | StreamError] = {}
         self._extra = extra
         self._client: KafkaClient | None = None
-        self._calls: GuardedReads[str, Any] = GuardedReads()
 
     def connect(self) -> None:
         """Connect, or find out why that is not possible; returns in time."""
         if not self.problem:
-            found = self._in_time("connect", self._connect, CONNECT_SECONDS)
-            self._client = None if isinstance(found, Exception) else found
+            self._client = self._in_time(self._connect, CONNECT_SECONDS)
 
     def measure(self, committed: Mapping[str, Sequence[Committed]], moments: Mapping[str, Moments]) -> None:
         """Measure these streams together; returns in time.
@@ -51,10 +50,10 @@ class KafkaLook:
         """
         client = self._client
         if client is not None:
-            found = self._in_time("measure", lambda: measure_apart(client, committed, moments, str), MEASURE_SECONDS)
-            self.reports = {} if isinstance(found, Exception) else found
+            found = self._in_time(lambda: measure_apart(client, committed, moments, str), MEASURE_SECONDS)
+            self.reports = found or {}
             # Not waited for: what hangs ends with the process.
-            threading.Thread(target=client.close, name=f"close {self.conn_id}", daemon=True).start()
+            start(client.close, f"close {self.conn_id}")
 
     def _connect(self) -> KafkaClient:
         from airflow_stream_provider.kafka.client import KafkaClient
@@ -62,16 +61,14 @@ class KafkaLook:
         assert not isinstance(self._extra, StreamError)
         return KafkaClient(self.conn_id, self._extra)
 
-    def _in_time(self, what: str, call: Any, seconds: float) -> Any:
-        found = self._calls.run({what: call}, seconds)[what]
-        if isinstance(found, ReadHangs):
-            self.problem = (
-                f"The Kafka of the connection {self.conn_id!r} has not answered for {seconds:.0f} s. Check that the "
-                "brokers run, and that this machine reaches their advertised listeners."
-            )
-        elif isinstance(found, StreamError):
-            self.problem = str(found)
-        elif isinstance(found, Exception):
-            # The text of a foreign error may hold what nobody should be sent.
-            self.problem = f"The Kafka of the connection {self.conn_id!r} cannot be asked: {type(found).__name__}."
-        return found
+    def _in_time(self, ask: Callable[[], T], seconds: float) -> T | None:
+        """Return the answer; None, and the problem is known, when there is none."""
+        what = f"The Kafka of the connection {self.conn_id!r}"
+        hint = "Check that the brokers run, and that this machine reaches their advertised listeners."
+        try:
+            return call(ask, seconds, what, hint)
+        except StreamError as error:
+            self.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - its text may hold what nobody should be sent
+            self.problem = f"{what} cannot be asked: {type(error).__name__}."
+        return None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
+from airflow_stream_provider.control.bounded import NoAnswer, NotReached, gather
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.control import control_root
-from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached, ReadHangs
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring.stream_reading import Reading, read_stream
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -46,9 +47,9 @@ class RootReads:
         self.checkpoint_problem: str | None = None
         # What was found of each stream: None for one that was never deployed, or why it cannot be read.
         self.found: dict[str, Reading | Exception | None] = {}
-        self._reads: GuardedReads[str, Any] = GuardedReads(WIDTH, MOST_HANGING)
-        # Others than those of the root: where checkpoints hang, samples are written all the same.
-        self._checkpoints: GuardedReads[str, Any] = GuardedReads(WIDTH, MOST_HANGING)
+        # What hangs of the root and, apart from it, of checkpoints: where these hang, samples are written all the same.
+        self._left: dict[str, Future[Any]] = {}
+        self._checkpoints_left: dict[str, Future[Any]] = {}
 
     def read(self) -> None:
         """Read all streams."""
@@ -56,12 +57,12 @@ class RootReads:
         if isinstance(root, StreamError):
             self._fail(root)
             return
-        known = self._reads.run({"": partial(_open, root)}, EACH_SECONDS)[""]
+        known = self._gather({"": partial(_open, root)}, EACH_SECONDS)[""]
         if isinstance(known, Exception):
             self._fail(known)
             return
         calls = {spec.name: partial(read_stream, spec, root, known) for spec in self.specs}
-        self.found = self._reads.run(calls, READ_SECONDS, EACH_SECONDS)
+        self.found = self._gather(calls, READ_SECONDS)
         self._judge("read", self.found)
 
     def _fail(self, error: Exception) -> None:
@@ -70,17 +71,21 @@ class RootReads:
 
     def each(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Call these, each by the name of its stream, in threads; return what they returned or raised."""
-        return self._reads.run(calls, WRITE_SECONDS, EACH_SECONDS)
+        return self._gather(calls, WRITE_SECONDS)
 
     def checkpoints(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Call these, which read checkpoints, as `each` does, and say whether most of them hang."""
-        found = self._checkpoints.run(calls, WRITE_SECONDS, EACH_SECONDS)
-        asked, hang = _asked_and(found, lambda each: isinstance(each, ReadHangs))
+        left = self._checkpoints_left
+        found = gather(calls, WRITE_SECONDS, EACH_SECONDS, width=WIDTH, most=MOST_HANGING, left=left)
+        asked, hang = _asked_and(found, lambda each: isinstance(each, NoAnswer))
         if 2 * len(hang) <= len(asked):
             self.checkpoint_problem = "" if asked else None
         elif len(hang) > 1:
             self.checkpoint_problem = f"{len(hang)} of {len(asked)} checkpoints cannot be read. {found[hang[0]]}"
         return found
+
+    def _gather(self, calls: Mapping[str, Callable[[], T]], seconds: float) -> dict[str, T | Exception]:
+        return gather(calls, seconds, EACH_SECONDS, width=WIDTH, most=MOST_HANGING, left=self._left)
 
     def judge_writes(self, answers: Mapping[str, object]) -> None:
         """Say that the root cannot be written when that is so of most streams; `answers`: by stream."""
@@ -127,4 +132,4 @@ def _asked_and(found: Mapping[str, object], holds: Callable[[object], bool]) -> 
 
 def out_of_reach(found: object) -> bool:
     """Whether this is the error of a store that hangs or is away, rather than of what is in it."""
-    return isinstance(found, (ReadHangs, ControlUnavailable)) and not isinstance(found, ControlLogDamaged)
+    return isinstance(found, (NoAnswer, ControlUnavailable)) and not isinstance(found, ControlLogDamaged)

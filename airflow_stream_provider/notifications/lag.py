@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Context
 
-from airflow_stream_provider.control.daemon_thread import in_daemon_thread
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.limits import LagLimits
@@ -81,9 +82,9 @@ class LagNotifier(BaseNotifier):
             extra: Mapping[str, Any] | StreamError = await akafka_extra(self.target.kafka)
         except StreamError as error:
             extra = error
-        measuring = in_daemon_thread(f"alert-{self.target.name}", self._alert, context, extra)
+        measuring = start(partial(self._alert, context, extra), f"alert-{self.target.name}")
         try:
-            alert = await asyncio.wait_for(measuring, LOOK_SECONDS)
+            alert = await asyncio.wait_for(asyncio.wrap_future(measuring), LOOK_SECONDS)
         except TimeoutError:
             alert = self._unmeasured(context)
         self._check(alert, await deliver_async(alert, named(self.to), context))

@@ -132,11 +132,10 @@ class CheckReleaseOperator(ReleaseOperator):
         return stored_release(self.hook, snapshot.state, self.stored)
 
     def _check_rewind(self, stored: Release | None, snapshot: Snapshot, identity: TaskIdentity) -> None:
-        """Check that what is to be read again is well-formed, that the release obeys it, and that it is still wanted.
+        """Check that what is to be read again is well-formed, and that it is still wanted.
 
-        :raises StreamError: it is not, or the runtime of the release would leave it out, or another driver holds.
+        :raises StreamError: it is not, or another driver holds.
         """
-        from airflow_stream_provider.lifecycle.formats import check_release
         from airflow_stream_provider.planning.rewind import read_rewind, refuse_another_holder
 
         if read_rewind(self.rewind) is None:
@@ -146,7 +145,6 @@ class CheckReleaseOperator(ReleaseOperator):
                 "Records are read again by a stored release alone, and none is named.",
                 next_step="Use `airflow streams rewind`, or the operation `rewind` of the form.",
             )
-        check_release(stored, ["rewind"])
         refuse_another_holder(self.rewind, snapshot.state, identity)
 
     def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool, one: bool) -> None:

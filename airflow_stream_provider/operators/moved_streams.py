@@ -36,14 +36,14 @@ def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict
 
     :param moved: control URLs that they had.
     """
-    from airflow_stream_provider.lag.guarded_reads import GuardedReads
+    from airflow_stream_provider.control.bounded import gather
     from airflow_stream_provider.monitoring.root_reads import opened
 
     for url in {*moved.values(), *(specs[name].control for name in moved)}:
         opened(url)  # here, as threads cannot read Airflow's connections; an error is said below
     reads = {name: partial(_is_left_alone, specs[name], old) for name, old in moved.items()}
     # What cannot be read is not settled.
-    answers = GuardedReads[str, bool]().run(reads, SECONDS) if reads else {}
+    answers = gather(reads, SECONDS)
     return {
         name: f"{specs[name].source}: `control` is {specs[name].control} now, where no driver has ever held {name}; it "
         f"was last watched under {moved[name]}, and nobody watches it there now. Correct `control`; or, to move it, "
@@ -64,13 +64,13 @@ def given_up(left: Sequence[StreamSpec], watch: str, told: Collection[str] = ())
     :param told: the streams, and the URLs of control roots, that the watch could not look at as it should, as people
         were told.
     """
-    from airflow_stream_provider.lag.guarded_reads import GuardedReads
+    from airflow_stream_provider.control.bounded import gather
     from airflow_stream_provider.monitoring.root_reads import opened
 
     # Here, as threads cannot read Airflow's connections; what is wrong with one the look says.
     roots = {url: opened(url) for url in {spec.control for spec in left}}
     reads = {spec.name: partial(_is_given_up, spec, watch, roots[spec.control], told) for spec in left}
-    answers = GuardedReads[str, bool]().run(reads, SECONDS)
+    answers = gather(reads, SECONDS)
     return {name for name, answer in answers.items() if answer is True}
 
 

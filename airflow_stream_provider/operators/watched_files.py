@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
+from airflow_stream_provider.control.bounded import NoAnswer, call
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -86,16 +86,14 @@ def unusable(folder: WatchedFolder, in_common: Mapping[str, bool]) -> tuple[str,
 
 def _in_time(read: Callable[[], T], folder: str | Path) -> T:
     """Return what reading a folder returns or raises; where its mount hangs, a SpecError after READ_SECONDS."""
-    found = GuardedReads[str, T]().run({"folder": read}, READ_SECONDS)["folder"]
-    if isinstance(found, ReadHangs):
+    try:
+        return call(read, READ_SECONDS, "The folder")
+    except NoAnswer:
         raise SpecError(
             f"The YAML files in {folder} could not be read within {READ_SECONDS:.0f} s.",
             next_step="Look at the mount of this folder on the worker.",
             folder=str(folder),
-        )
-    if isinstance(found, Exception):
-        raise found
-    return found
+        ) from None
 
 
 def _first(problems: Sequence[str]) -> str:

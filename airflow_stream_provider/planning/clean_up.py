@@ -38,14 +38,6 @@ def expendable(state: StreamState, idle: Stored) -> Stored:
     return Stored(idle.heartbeats - needed, idle.releases - kept)
 
 
-def published_in(state: StreamState, storage: str) -> frozenset[str]:
-    """Return the hashes of the releases that were published in a storage, as far as the state knows.
-
-    :param storage: its URL, as records of releases have it.
-    """
-    return frozenset(d.release.hash for d in state.deployments.values() if d.release.storage == storage)
-
-
 def settled(state: StreamState) -> tuple[str, ...]:
     """Return the deployments whose drivers have all ended by the log, and of which nobody is to be fenced any more."""
     may_live = {i.deployment for i in state.incarnations.values() if not i.state.terminal or i.id in state.must_fence}

@@ -34,7 +34,6 @@ STATE_ROWS = 1000
 # An outage of Kafka or of the storage fails a query once or twice.
 FAILURES = 3
 UNCOUNTED = "of a source other than Kafka, Spark counts a row once for each action of a foreachBatch function"
-UNTOLD = "a driver of an earlier version does not tell whether each of its rows counts once"
 
 
 class Compared(StrEnum):
@@ -181,7 +180,6 @@ def running(heartbeat: Heartbeat | None) -> dict[str, Pace]:
 
 
 def _rehearsed(summary: Mapping[str, Any]) -> Pace:
-    # Drivers of earlier versions do not say how many rows each batch had.
     warm_up = [
         (None, rows, seconds)
         for rows, seconds in zip(summary.get("batch_rows", ()), summary.get("batch_seconds", ()), strict=False)
@@ -201,11 +199,8 @@ def _rehearsed(summary: Mapping[str, Any]) -> Pace:
 
 
 def _running(query: QueryProgress) -> Pace:
-    batches = [(batch.id, batch.rows, batch.seconds) for batch in query.batches]
-    if not batches and query.batch is not None and query.batch_seconds is not None:  # a driver of an earlier version
-        batches = [(query.batch, query.input_rows, query.batch_seconds)]
     return Pace(
-        batches=_with_rows(batches),
+        batches=_with_rows((batch.id, batch.rows, batch.seconds) for batch in query.batches),
         arriving=_arriving(query),
         state_rows=query.state_rows,
         state_bytes=query.state_bytes,
@@ -282,8 +277,7 @@ def _speed(new: Pace, old: Pace, slower: float | None) -> tuple[Compared, str]:
     if new.cold:
         return Compared.PASS, f"{says}; but only the first batch of a query was seen, which is always slow."
     if not _rows_known(new, old):
-        why = UNCOUNTED if False in (new.exact, old.exact) else UNTOLD
-        return Compared.INCONCLUSIVE, f"{says}, by the time of its batches alone: {why}."
+        return Compared.INCONCLUSIVE, f"{says}, by the time of its batches alone: {UNCOUNTED}."
     if arriving is not None:
         says += f": it processes {_number(capacity)} rows a second, and {_number(arriving)} come in"
         if capacity >= SPARE * arriving:

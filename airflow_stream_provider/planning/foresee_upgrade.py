@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lifecycle.due_rewind import due_rewind, undone
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.planning.asked import Asked, under_way
@@ -79,7 +79,7 @@ def _asked_before(asked: Asked, wanted: WantedRewind) -> Foreseen | None:
     """
     snapshot, holder = asked.snapshot, asked.snapshot.state.holder or ""
     due, beat = due_rewind(snapshot.state, holder), snapshot.holder_heartbeat
-    if due is None or undone(snapshot.state, beat):
+    if due is None or (beat is not None and beat.left_undone):
         return None
     said = beat.rewind if beat is not None else ""
     if due.wanted.to == wanted.to and wanted.queries.keys() <= due.wanted.queries.keys():

@@ -67,9 +67,7 @@ class SoakLimits:
     def from_json(cls, data: Mapping[str, Any]) -> SoakLimits:
         """Return the limits that `to_json` wrote."""
         lag = None if data["lag"] is None else LagLimits.from_json(data["lag"])
-        # Triggers of earlier versions carry no `start_up_seconds`.
-        start_up = data.get("start_up_seconds", START_UP_SECONDS)
-        return cls(lag, data["samples"], start_up)
+        return cls(lag, data["samples"], data["start_up_seconds"])
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class WaitOutcome:
         The payload crossed the metadata database: a task must not take anything else for success.
         """
         try:
-            ended, counters = Ended(event["ended"]), dict(event.get("counters") or {})
+            ended, counters = Ended(event["ended"]), dict(event["counters"])
             return cls(ended, event["subject"], event["reason"], event["evidence"], event["deadline"], counters)
         except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise StreamError(

@@ -14,9 +14,9 @@ from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, Response
 
 from airflow_stream_provider.cli.status import StreamStatus, read_status
+from airflow_stream_provider.control.bounded import ManyPlaces, NoAnswer
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.plugin.bounded_reads import BoundedReads
 from airflow_stream_provider.plugin.looks import answer, look_at_life
 from airflow_stream_provider.plugin.templates import STYLE, render
 from airflow_stream_provider.plugin.visible import Visible, visible_streams
@@ -58,7 +58,7 @@ def make_app() -> FastAPI:
     """Return the application: a list of streams, a page for each one, and the style of both. All of it is read only."""
     # A redirect would be sent to whoever asks, logged in or not, and to the host that he names.
     app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    reads = BoundedReads()
+    reads = ManyPlaces(_hangs)
 
     @app.get("/")
     async def streams(visible: VisibleDep) -> HTMLResponse:
@@ -89,22 +89,22 @@ def make_app() -> FastAPI:
     return app
 
 
-async def _reopen(reads: BoundedReads, visible: Iterable[Visible]) -> None:
+async def _reopen(reads: ManyPlaces, visible: Iterable[Visible]) -> None:
     """Have the connections of control logs in Kafka read: this process lives for long, and they may have changed."""
     specs = [each.stream.spec for each in visible if each.stream.spec is not None]
     urls = {spec.control for spec in specs if TopicAddress.parse(spec.control) is not None}
-    calls = (reads.read(url, url, partial(control_root, url, fresh=True), STATUS_SECONDS) for url in urls)
+    calls = (reads.call(url, url, partial(control_root, url, fresh=True), STATUS_SECONDS) for url in urls)
     # Whoever reads a stream there says what is wrong.
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def _status(reads: BoundedReads, shown: Visible) -> StreamStatus:
+async def _status(reads: ManyPlaces, shown: Visible) -> StreamStatus:
     found = await _known(reads, shown, "status", read_status, STATUS_SECONDS)
     return StreamStatus(shown.stream.name, problem=found) if isinstance(found, str) else found
 
 
 async def _known(
-    reads: BoundedReads, shown: Visible, what: str, read: Callable[[StreamSpec], T], seconds: float
+    reads: ManyPlaces, shown: Visible, what: str, read: Callable[[StreamSpec], T], seconds: float
 ) -> T | str:
     """Return what is read of a stream, or a sentence on why it is not known."""
     spec = shown.stream.spec
@@ -113,13 +113,21 @@ async def _known(
     try:
         # What waits for Kafka or a checkpoint keeps nobody from reading control logs.
         place = spec.control, what
-        return await reads.read(place, (shown.form, place), partial(read, spec), seconds)
+        return await reads.call(place, (shown.form, place), partial(read, spec), seconds)
     except StreamError as error:
         return str(error)
     except Exception as error:  # what lies in a control folder may break this in ways not thought of
         log.exception("The page cannot read the %s of %s.", what, shown.form)
         # Its text is for the log: nobody has looked what may be in it.
         return f"It cannot be read ({type(error).__name__}); the API server's log says more."
+
+
+def _hangs(seconds: float) -> NoAnswer:
+    return NoAnswer(
+        f"It did not answer the API server within {seconds:.0f} s.",
+        next_step="Load the page again: of many streams, some may only have had no turn. If that stays so, look at the "
+        "mount, or at Kafka, from the API server; `airflow streams` asks from where it is run.",
+    )
 
 
 def _html(name: str, code: int = 200, **values: object) -> HTMLResponse:

@@ -1,6 +1,6 @@
 """What the page reads of one stream: by the functions of command line and form, so that all say the same.
 
-Each may hang, and runs in a thread (`bounded_reads.py`).
+Each may hang, and runs in a thread (`control/bounded.py`).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class FolderPlace:
         """Verify a release; see `ReleasePlace.verify`."""
         return verify(release.folder(self._folder), release)
 
-    def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
+    def clean_up(self, decide: Decide) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`.
 
         Folders are never followed when they are links: whoever may write to the control root, or to the storage, could
@@ -63,7 +63,7 @@ class FolderPlace:
             for name in found:
                 if name in gone:
                     _remove_release(name, releases)
-                elif name.startswith(".") and not shared:
+                elif name.startswith("."):
                     remove(name, releases)
         return gone
 

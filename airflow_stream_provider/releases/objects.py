@@ -62,7 +62,7 @@ class ObjectPlace:
             release, where, self._names(release.hash), lambda name: self._read(f"{release.hash}/{name}")
         )
 
-    def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
+    def clean_up(self, decide: Decide) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`."""
         newest: dict[str, float] = {}
         keys = defaultdict(list)
@@ -77,7 +77,7 @@ class ObjectPlace:
         idle = {name for name, at in newest.items() if now - at > IDLE_SECONDS}
         gone = decide(frozenset(name for name in idle if RELEASE_HASH.fullmatch(name)))
         for name in sorted(idle):
-            if name in gone or (name.startswith(".") and not shared):
+            if name in gone or name.startswith("."):
                 self._remove(keys[name])
         return gone
 

@@ -35,14 +35,12 @@ class ReleasePlace(Protocol):
         :raises StreamError: a file is missing, has changed, or does not belong there.
         """
 
-    def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
+    def clean_up(self, decide: Decide) -> frozenset[str]:
         """Remove the releases that may go, and what killed writers have left; return the hashes that may go.
 
         Releases that somebody has published within `IDLE_SECONDS` stay. What cannot be removed is logged.
 
         :param decide: is called after the place was listed.
-        :param shared: other control logs have published here, too: what killed writers have left may be theirs, and
-            stays. Default False.
         """
 
 

@@ -67,7 +67,7 @@ class HdfsPlace:
             found = self._client.list(folder) if self._exists(folder) else []
         return check_stored(release, f"{self._url}/{release.hash}", found, lambda name: self._read(f"{folder}/{name}"))
 
-    def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
+    def clean_up(self, decide: Decide) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`."""
         with self._explained("read"):
             if not self._exists(self._folder):
@@ -77,7 +77,7 @@ class HdfsPlace:
         idle = {name for name, at in found.items() if now - at > IDLE_SECONDS}
         gone = decide(frozenset(name for name in idle if RELEASE_HASH.fullmatch(name)))
         for name in sorted(idle):
-            if name in gone or (name.startswith(".") and not shared):
+            if name in gone or name.startswith("."):
                 self._remove(name, aside=name in gone)
         return gone
 

@@ -115,7 +115,7 @@ def _changed(state: StreamState, mine: str) -> dict[str, float]:
         try:
             named = locations(each.policy.changed_checkpoints, Change.CHECKPOINT)
         except SpecError:
-            continue  # what another version has written names none that this one knows
+            continue  # what somebody else wrote names none
         for name in named:  # a person writes a path as the script has it
             for place in (normal_form(name), recorded_form(name)):
                 found[place] = max(since, found.get(place, 0))

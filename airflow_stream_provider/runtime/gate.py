@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.checkpoint import real_form, recorded_form
+from airflow_stream_provider.control.bounded import OWN_THREADS
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
@@ -27,9 +28,6 @@ from airflow_stream_provider.runtime.sinks import check_sink, check_sources
 QUIET_SECONDS = 15.0
 # For this long where the script of the running release has started a query late that this one has not started yet.
 LATE_SECONDS = 120.0
-# How the names of the runtime's own threads begin, and of nobody else's; all others that begin after the script are the
-# script's.
-OWN_THREADS = "airflow-stream-"
 # The modules whose objects serve Spark's JVM in threads of their own.
 SERVERS = ("pyspark.accumulators", "py4j.java_gateway", "py4j.clientserver")
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airflow_stream_provider.checkpoint import local_path
+from airflow_stream_provider.control.bounded import OWN_THREADS
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.state import Incarnation
-from airflow_stream_provider.runtime.gate import OWN_THREADS
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 

@@ -10,19 +10,20 @@ import contextlib
 import errno
 import gzip
 import io
+import math
 import re
-import threading
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import PurePosixPath
 from typing import IO, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
+from airflow_stream_provider.control.bounded import NoAnswer, OnePlace, start
 from airflow_stream_provider.runtime import jvm
-from airflow_stream_provider.runtime.calls_in_time import CallsInTime
 from airflow_stream_provider.runtime.hadoop_texts import as_os_error, parsed_status, says_closed, says_replaced
 from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
 
@@ -57,7 +58,8 @@ class HadoopFiles:
         self.root = root
         self._connect = connect
         self._system: Any = None
-        self._calls = CallsInTime("airflow-stream-storage")
+        # Its threads are used again: each that is new costs a connection to the JVM.
+        self._calls = OnePlace("storage", math.inf)
         self._server_side: ServerSideCopy | None = None
 
     def names(self, folder: Place, *, large: bool = False) -> list[str]:
@@ -209,7 +211,7 @@ class HadoopFiles:
                 self._delete(probe)
         if written is not None:
             now = {probe.name: written.modified}
-            threading.Thread(target=self._sweep, args=(path, now), name="airflow-stream-sweep", daemon=True).start()
+            start(partial(self._sweep, path, now), "sweep")
 
     def list_anew(self, folder: Place) -> None:
         """See `Files.list_anew`: there is nothing to do, since nothing keeps a listing."""
@@ -305,7 +307,24 @@ class HadoopFiles:
                 return call(self._connected())
 
         usual = SECONDS if self._system is not None else CONNECT_SECONDS
-        return self._calls.do(translated, str(place), usual if seconds is None else seconds)
+        return self._in_time(place, translated, usual if seconds is None else seconds)
+
+    def _in_time(self, place: Place, call: Callable[[], T], seconds: float) -> T:
+        """Return what the call returns, or raise what it raises.
+
+        HDFS's client tries for up to 15 minutes to reach a NameNode that is away, and the thread that waits for it may
+        be the one that renews the lease. While a call is overdue all others fail at once: they would go as that one
+        went.
+
+        :raises TimeoutError: it has not ended within so many seconds, or an earlier one still has not. Either may yet.
+        """
+        if self._calls.hangs():
+            raise TimeoutError(errno.ETIMEDOUT, "its storage has not answered an earlier question yet", str(place))
+        try:
+            return self._calls.call(call, seconds, "Its storage")
+        except NoAnswer:
+            late = f"its storage has not answered for {seconds:.0f} s"
+            raise TimeoutError(errno.ETIMEDOUT, late, str(place)) from None
 
 
 def left_behind(folder: str, probe: str, modified: Mapping[str, float]) -> list[str]:

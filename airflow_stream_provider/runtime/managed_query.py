@@ -5,19 +5,24 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.checkpoint.location import locate, qualified
 from airflow_stream_provider.checkpoint.read import query_id
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.control.bounded import start
+from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.kafka_source import KafkaIds
 from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.spark_progress import SeenProgress
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
+
+T = TypeVar("T")
 
 
 class Observer(Protocol):
@@ -227,3 +232,23 @@ class ManagedQuery(StreamingQuery):
         real = self.real
         if real is not None:
             real.explain(extended)
+
+
+def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQuery]) -> list[T]:
+    """Do the work for all queries at the same time.
+
+    :raises StreamError: the work failed for some query; the error of the first such query, raised when all are done.
+    """
+    calls = [start(partial(work, query), query.label) for query in queries]
+    wait(calls)  # the caller must not go on while some of the work is under way
+    for query, call in zip(queries, calls):
+        error = call.exception()
+        if isinstance(error, StreamError):
+            raise error
+        if error is not None:
+            raise StreamError(
+                f"The query {query.label} failed: {str(error) or type(error).__name__}",
+                next_step="Correct what the error names in the script, its sources or its sink. The driver's log has "
+                "the whole stack trace.",
+            ) from error
+    return [call.result() for call in calls]

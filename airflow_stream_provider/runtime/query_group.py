@@ -22,11 +22,10 @@ from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boun
 from airflow_stream_provider.runtime.describe import describe, progress, quiet_seconds, sources_of
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.log_starts import check_still_there
-from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.managed_query import ManagedQuery, side_by_side
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
 from airflow_stream_provider.runtime.query_starts import QueryStarts, by_place
-from airflow_stream_provider.runtime.side_by_side import side_by_side
 
 # How long the end of queries that are cut off inside a batch is waited for; whatever runs on then is fenced.
 CUT_SECONDS = 10.0

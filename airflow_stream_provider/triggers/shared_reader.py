@@ -7,12 +7,13 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from airflow_stream_provider.control.daemon_thread import DaemonThread
+from airflow_stream_provider.control.bounded import OnePlace
 from airflow_stream_provider.hooks.connections import akafka_extra
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.lag.look import LagLook
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # Triggers that wake up at the same tick ask within this many seconds.
 GATHER_SECONDS = 0.1
@@ -57,7 +59,7 @@ class SharedReader:
         self._asked: dict[LagTarget, _Asked] = {}
         self._last: dict[LagTarget, tuple[LagLook, Moments]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._thread = DaemonThread(f"lag-{kafka}")
+        self._thread = OnePlace(f"lag-{kafka}")
         self._client: KafkaClient | None = None
         self._reader: LagReader | None = None
 
@@ -85,7 +87,7 @@ class SharedReader:
         if self._task is not None:
             self._task.cancel()
         self._thread.submit(self._disconnect)
-        self._thread.shutdown()
+        self._thread.close()
 
     # -- in the event loop -------------------------------------------------------------------------------------------
 
@@ -119,13 +121,12 @@ class SharedReader:
                 future.set_result(looks[target])
 
     async def _measure(self, targets: Mapping[LagTarget, Moments]) -> dict[LagTarget, LagLook]:
-        loop = asyncio.get_running_loop()
         began = time.time()
         try:
             extra = {} if self._client is not None else await akafka_extra(self.kafka)
             refused = await _refused({target.control for target in targets if target.control})
             readable = {target: moments for target, moments in targets.items() if target.control not in refused}
-            found = await loop.run_in_executor(self._thread, self._read, readable, extra) if readable else {}
+            found = await self._in_thread(partial(self._read, readable, extra)) if readable else {}
             return {target: found.get(target) or LagLook.failed(refused[target.control], began) for target in targets}
         except (SpecError, ConnectionUnavailable):
             raise
@@ -133,8 +134,11 @@ class SharedReader:
             problem = error
         log.warning("The lag cannot be measured now with the connection %s: %s", self.kafka, problem)
         # The connection may be broken. The next look makes a new one, with the credentials as they are then.
-        await loop.run_in_executor(self._thread, self._disconnect)
+        await self._in_thread(self._disconnect)
         return {target: LagLook.failed(problem, began) for target in targets}
+
+    def _in_thread(self, fn: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.wrap_future(self._thread.submit(fn))
 
     # -- in the thread -----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_stream_provider.control.daemon_thread import DaemonThread
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.condition import Condition, Observations
 from airflow_stream_provider.planning.conditions import CONDITIONS
@@ -77,14 +76,11 @@ class _StreamLooks(Looks[Snapshot, Observations]):
         self._hook = hook
         self._condition = condition
         self._last: Snapshot | None = None
-        self._thread = DaemonThread(f"look-{hook.stream}")
         self._looking: asyncio.Task[Snapshot] | None = None
 
     async def look(self, memory: Observations) -> Snapshot:
         # A look cannot be cut off, and the hook is not made for two at a time: the next one waits for it again.
-        looking = self._looking or asyncio.create_task(
-            self._hook.aobserve(self._condition.needs(self._last, memory), self._thread)
-        )
+        looking = self._looking or asyncio.create_task(self._hook.aobserve(self._condition.needs(self._last, memory)))
         self._looking = looking
         done, _ = await asyncio.wait((looking,), timeout=LOOK_SECONDS)
         if not done:
@@ -100,7 +96,6 @@ class _StreamLooks(Looks[Snapshot, Observations]):
         """Do not look any more; a look that hangs keeps its thread until it ends."""
         if self._looking is not None:
             self._looking.cancel()
-        self._thread.shutdown()
 
     async def pause(self) -> None:
         await asyncio.sleep(self._condition.pace)

@@ -67,7 +67,7 @@ class Place:
         """Return a job.
 
         :param code: ``stay``: run until it is killed; otherwise the exit code with which it ends at once.
-        :param log: whose its deployment is; empty: as an earlier version has submitted it, which did not say that.
+        :param log: whose its deployment is; empty: as where it was not known when the driver was submitted.
         :param conf: Spark conf, with underscores instead of dots, such as `spark_cores_max`.
         """
         # Random, because a deployment is known by its id on the whole machine, and other tests run there too.

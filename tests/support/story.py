@@ -9,7 +9,6 @@ from typing import Any
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.fold import fold
-from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
@@ -50,8 +49,7 @@ def declared(deployment: str) -> Record:
 def following(deployment: str) -> Record:
     """A deployment that is to follow a job without a stream."""
     one = declared(deployment)
-    release = {**one["release"], "format": FORMAT}
-    return replace(one, fields={**one.fields, "release": release, "policy": {"adopts": True}})
+    return replace(one, fields={**one.fields, "policy": {"adopts": True}})
 
 
 def ending(deployment: str, job: str = "driver-1", *, expires: float = 160.0) -> Record:

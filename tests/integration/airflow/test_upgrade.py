@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.airflow_world import World
 
 
+@pytest.mark.quick
 def test_the_first_release_is_appointed(world: World) -> None:
     run = world.deploy("1")
     assert world.version == "1"

@@ -144,9 +144,9 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_kil
     place.end(submission, theirs)
 
 
-def test_a_driver_that_an_earlier_version_has_submitted_is_found_by_the_url_of_its_control_log(place: Place) -> None:
+def test_a_driver_that_says_no_log_is_found_by_the_url_of_its_control_log(place: Place) -> None:
     if place.connection.is_yarn:
-        pytest.skip("no version has submitted to YARN without saying the log")
+        pytest.skip("on YARN every driver says its log")
     job, since = place.job(log=""), time.time()
     submission = place.cluster.submit(job)
     place.facts(job, submission)

@@ -127,7 +127,7 @@ def test_an_application_that_the_script_names_itself_still_blocks_gone(standalon
 
 
 def test_an_application_of_another_name_is_known_by_its_id(standalone: Place) -> None:
-    """That of a driver with an older runtime; its heartbeat has the id."""
+    """Its heartbeat has the id."""
     job, found = own_context(standalone, "appName", named=False)
     submission = standalone.cluster.submit(job)
     application = str(wait_for("the application", lambda: found.is_file() and found.read_text()))
@@ -147,7 +147,6 @@ def own_context(place: Place, how: str, *, named: bool) -> tuple[Job, Path]:
     (folder / RUNTIME_ZIP).write_bytes(runtime_zip())
     file = place.facts_file(job.deployment)
     own = (*job.arguments[: job.arguments.index("--") + 1], str(file), how, job.app_name if named else "")
-    # An older runtime left the name to the script.
     return dataclasses.replace(job, arguments=own), file
 
 

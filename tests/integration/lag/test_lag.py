@@ -111,6 +111,7 @@ def lag(client: KafkaClient, checkpoint: Checkpoint, quiet_seconds: float | None
     return found
 
 
+@pytest.mark.quick
 def test_three_hours_behind_the_seconds_are_right_within_one(
     kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str], checkpoint: Checkpoint
 ) -> None:

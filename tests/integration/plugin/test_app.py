@@ -158,6 +158,7 @@ def test_page_command_and_form_have_one_answer(site: Site, team: str) -> None:
         assert lines[1].removeprefix("Refused: ") in api.task_log(dag, run, "look")
 
 
+@pytest.mark.quick
 @needs_chromium("the forms of NAME__operate and NAME__upgrade")
 def test_a_form_is_submitted_with_the_mouse(site: Site) -> None:
     """Its button stayed grey; and a fence by the form went by a person's word, so that the cluster was not asked."""

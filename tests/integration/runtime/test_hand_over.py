@@ -25,7 +25,8 @@ def stream(tmp_path: Path) -> Iterator[HandRunStream]:
     show(found)
 
 
-@pytest.mark.system  # what `make test` runs of the whole stack is a hand-over, too
+@pytest.mark.quick
+@pytest.mark.system
 def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
     stream: HandRunStream, orders: Orders
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_query_that_the_script_starts_late_runs_in_the_driver_that_holds_and_i
     assert set(stream.records("released")[-1]["ends"]) == {"lines", "copies"}
 
 
+@pytest.mark.quick
 @pytest.mark.system
 def test_a_holder_with_a_late_query_dies_and_is_brought_back(stream: HandRunStream, orders: Orders) -> None:
     """The rehearsal of the same release is not refused though the script has not started that query by then."""

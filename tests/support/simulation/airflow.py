@@ -11,7 +11,6 @@ from airflow_stream_provider.clusters import Cluster, DriverState, Job, Unmanage
 from airflow_stream_provider.hooks.drivers import kill_drivers, may_be_unsent
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
-from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -156,7 +155,7 @@ class Task(Airflow):
         return self._needs(snapshot, identity)
 
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        release = {"version": step.reason, "hash": hash_of(step.reason), "format": FORMAT}
+        release = {"version": step.reason, "hash": hash_of(step.reason)}
         fields: dict[str, Any] = {
             "deployment": step.deployment,
             "release": release,

@@ -56,7 +56,7 @@ def test_of_two_values_the_one_that_loses_records_counts() -> None:
     assert found(sound, query("kafka:subscribe=b", source_options=[{}])).source == {"failOnDataLoss": "true"}
 
 
-def test_what_an_older_driver_did_not_say_is_not_known() -> None:
+def test_what_a_driver_did_not_say_is_not_known() -> None:
     sound = query("kafka:subscribe=a", source_options=[{"failOnDataLoss": "true"}])
     assert found(query("kafka:subscribe=a")).source is None
     assert found(sound, query("kafka:subscribe=b")).source is None

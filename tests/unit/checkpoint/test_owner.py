@@ -65,12 +65,6 @@ def test_one_url_may_lead_to_another_control_log(tmp_path: Path) -> None:
             ask(tmp_path / "cp", "other", CONTROL, "b" * 32)
 
 
-def test_an_owner_file_of_before_names_no_log(tmp_path: Path) -> None:
-    claim(tmp_path / "cp", "orders", CONTROL)
-    assert (tmp_path / "cp.owner").read_text() == f'{{"stream": "orders", "control": "{CONTROL}"}}\n'
-    assert check_owner(tmp_path / "cp", "orders", CONTROL, "a" * 32)
-
-
 @pytest.fixture
 def linked(tmp_path: Path) -> tuple[Path, Path]:
     """A checkpoint, and a symbolic link to it in another folder."""
@@ -110,35 +104,6 @@ def test_a_link_higher_up_shows_the_same_owner_file(linked: tuple[Path, Path]) -
     with pytest.raises(CheckpointError, match="belongs to the stream orders"):
         claim(folder / "query", "other", CONTROL)
     assert (folder / "query.owner").is_file()
-
-
-def test_what_an_earlier_version_has_put_beside_a_link_counts_and_is_completed(linked: tuple[Path, Path]) -> None:
-    """A driver of that version may hold the stream, and looks only there."""
-    folder, link = linked
-    earlier = link.with_name("orders.owner")
-    earlier.write_text(f'{{"stream": "orders", "control": "{CONTROL}"}}\n')
-    assert owner(link) == Owner("orders", CONTROL)
-    assert check_owner(link, "orders", CONTROL, "a" * 32)
-    with pytest.raises(CheckpointError, match="belongs to the stream orders") as refusal:
-        claim(link, "other", CONTROL)
-    assert f"remove {earlier}" in refusal.value.next_step
-    assert not folder.with_name("cp.owner").exists()
-    for _ in range(2):
-        claim(link, "orders", CONTROL, "a" * 32)
-        assert owner(folder) == Owner("orders", CONTROL)
-    assert earlier.is_file(), "a driver of that version ends when it is gone"
-
-
-def test_two_owner_files_that_disagree_let_nobody_go_on_through_the_link(linked: tuple[Path, Path]) -> None:
-    """As two streams have left it that wrote one checkpoint by two names."""
-    folder, link = linked
-    claim(folder, "other", CONTROL)
-    link.with_name("orders.owner").write_text(f'{{"stream": "orders", "control": "{CONTROL}"}}\n')
-    for stream, says in (("orders", "other"), ("other", "orders")):
-        for ask in (check_owner, claim):
-            with pytest.raises(CheckpointError, match=f"belongs to the stream {says}"):
-                ask(link, stream, CONTROL)
-    assert check_owner(folder, "other", CONTROL)
 
 
 def test_a_link_that_leads_nowhere_has_no_owner_to_be(tmp_path: Path) -> None:

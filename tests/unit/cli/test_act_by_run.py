@@ -162,11 +162,10 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = PREPARED[0]
-    newer = {"release": {**first["release"], "format": 2}}
     for each in PREPARED:
         if each.kind == "declared":  # the second one is what the run has declared
             more = {"rewind": WANTED} if each is not first else {}
-            each = dataclasses.replace(each, fields={**each.fields, **newer, **more})
+            each = dataclasses.replace(each, fields={**each.fields, **more})
         write(log, each)
     looked: list[tuple[float | None, str]] = []
 

@@ -12,7 +12,6 @@ import pytest
 from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.planning import adopt, requests
 from airflow_stream_provider.planning.answer import Answered
 from devstack.drivers import wait_for
@@ -138,7 +137,7 @@ def test_the_driver_of_somebody_else_is_left_to_him(
         "declared",
         by="airflow:orders__operate/manual__1/stand_by",
         deployment=OLD_DEPLOYMENT,
-        release={"version": "1", "hash": hash_of("x"), "format": FORMAT},
+        release={"version": "1", "hash": hash_of("x")},
         policy={"adopts": True},
         reason="",
     )

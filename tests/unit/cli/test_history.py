@@ -13,9 +13,7 @@ import pytest
 from airflow_stream_provider.cli import commands
 from airflow_stream_provider.cli.status import Code
 from devstack.checkpoint_trees import commit, kafka, new, plan
-from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
-from tests.support.recorded import lines
 from tests.support.story import HANDED_OVER, NEW, OLD, PREPARED, standby, write
 
 Show = Callable[..., str]
@@ -60,14 +58,6 @@ def test_the_life_of_a_stream_is_a_table_and_json(show: Show, tmp_path: Path) ->
         "evidence": {},
     }
     assert json.loads(show(json=True, last=2)) == events[-2:]
-
-
-def test_the_recorded_log_is_shown_whole(show: Show, tmp_path: Path) -> None:
-    log = new_log(f"file://{tmp_path}")
-    for number, line in enumerate(lines("log.jsonl"), 1):
-        (folder_of(log) / "log" / f"{number:020}.json").write_bytes(line)
-    assert "confirmed by ann" in " ".join(show(last=1000).split())
-    assert [event["what"] for event in json.loads(show(json=True))][-3:] == ["unknown", "illegal", "deployed"]
 
 
 def test_a_gap_is_measured_where_the_checkpoint_can_be_read(show: Show, tmp_path: Path) -> None:

@@ -104,12 +104,12 @@ def test_what_the_script_is_given_says_nothing() -> None:
         ((), None),
     ],
 )
-def test_a_driver_of_an_earlier_version_is_ours_by_the_url_of_its_log(way: tuple[str, ...], found: bool | None) -> None:
+def test_a_driver_that_says_no_log_is_ours_by_the_url_of_its_log(way: tuple[str, ...], found: bool | None) -> None:
     assert Whose(DEPLOYMENT, MINE, FOLDER).runs(command(way=way)) is found
     assert Whose(DEPLOYMENT, "", FOLDER).runs(command(MINE, way)) is found, "the first record cannot be read now"
 
 
-def test_one_of_an_earlier_version_whose_brokers_are_others_may_be_anybody_s() -> None:
+def test_one_that_says_no_log_and_whose_brokers_are_others_may_be_anybody_s() -> None:
     """Two Airflows have a connection of one name; or brokers were added to it."""
     mine = Whose(DEPLOYMENT, MINE, KAFKA)
     assert mine.runs(command(way=KAFKA)) is True
@@ -143,7 +143,7 @@ def test_of_all_processes_of_a_driver_those_decide_that_say_their_log(
 def test_an_application_is_ours_by_its_name_unless_that_says_another_log() -> None:
     mine = Whose(DEPLOYMENT, MINE)
     assert mine.owns(application_name("orders", "2.1", DEPLOYMENT, MINE))
-    assert mine.owns(application_name("orders", "2.1", DEPLOYMENT)), "of an older runtime"
+    assert mine.owns(application_name("orders", "2.1", DEPLOYMENT)), "not known when it was submitted"
     assert not mine.owns(application_name("orders", "2.1", DEPLOYMENT, THEIRS))
     assert not mine.owns(application_name("orders", "2.1", "orders-2-9999", MINE))
     assert Whose(DEPLOYMENT).owns(application_name("orders", "2.1", DEPLOYMENT, THEIRS)), "our own is not known now"

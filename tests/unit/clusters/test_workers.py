@@ -56,7 +56,7 @@ def test_a_worker_that_answers_something_else_hides_no_lack_of_room(master: Mast
 
 
 def test_executors_are_known_by_the_application_s_id_and_by_its_name(master: Master) -> None:
-    """`SparkContext(appName=…)` of an older runtime has a name of its own."""
+    """`SparkContext(appName=…)` has a name of its own."""
     master.add_worker("w")
     master.driver_was("KILLED", "w")
     master.executors = [{"id": "0", "appid": "app-7", "appdesc": {"name": "of the script"}}]

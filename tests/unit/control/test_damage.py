@@ -26,7 +26,7 @@ def test_records_that_follow_each_other_are_whole() -> None:
     records = chain(4)
     check_chain("orders", "", records)
     check_chain("orders", records[1].nonce, records[2:])
-    check_chain("orders", "anything", [Record("noted", seq=7), Record("noted", seq=8)])  # of before the chain
+    check_chain("orders", "anything", [Record("noted", seq=7), Record("noted", seq=8)])  # they name none
 
 
 def test_what_is_no_record_is_carried_when_the_next_one_names_its_bytes() -> None:
@@ -37,7 +37,7 @@ def test_what_is_no_record_is_carried_when_the_next_one_names_its_bytes() -> Non
 @pytest.mark.parametrize(
     "after",
     [[], [Record("noted", seq=3)], [Record("noted", seq=3, previous="a sound one")], [Record.read(b"torn too", 3)]],
-    ids=["the last", "of before the chain", "names another", "neither can be read"],
+    ids=["the last", "names none", "names another", "neither can be read"],
 )
 def test_what_may_have_been_a_record_is_not(after: list[Record]) -> None:
     with pytest.raises(ControlLogDamaged, match="Record 2 of the control log of orders cannot be read") as refused:
@@ -108,7 +108,7 @@ def test_a_log_goes_on_after_what_never_was_a_record(store: MemoryStore, log: Co
     bad = len(story.RUNNING) + 1
     store.stored[bad] = garbage
     named = Record.read(garbage, bad).nonce
-    store.stored[bad + 1] = make_record("noted", "an older version").numbered(bad + 1, named).to_json()
+    store.stored[bad + 1] = make_record("noted", "somebody").numbered(bad + 1, named).to_json()
     assert log.refresh().illegal[-1].rule == "readable"
     story.write(log, *story.PREPARED[len(story.RUNNING) :])
     assert (log.state.holder, log.state.illegal_count) == (story.OLD, 1)
@@ -214,7 +214,7 @@ def test_the_last_record_is_damaged_after_it_was_read(store: MemoryStore, log: C
     assert log.refresh().holder == story.OLD
     store.stored[last] = b"torn"
     named = Record.read(b"torn", last).nonce
-    store.stored[last + 1] = make_record("noted", "an older version").numbered(last + 1, named).to_json()
+    store.stored[last + 1] = make_record("noted", "somebody").numbered(last + 1, named).to_json()
     with pytest.raises(ControlLogReplaced):
         log.refresh()
 

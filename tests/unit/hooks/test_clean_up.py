@@ -63,7 +63,6 @@ def test_after_a_thousand_deployments_the_folder_is_small(log: ControlLog) -> No
         (folder / "releases" / hash).mkdir()
         (folder / "releases" / hash / "app.py").write_text("x = 1\n")
         (folder / "incoming" / f"new.{incarnation}.json.killed").write_text("")
-        (folder / "heartbeats" / f".{incarnation}.json.new").write_text("")  # of earlier versions
         (folder / "releases" / f".{hash}.killed").mkdir()
     age(folder)
     clean_up(folder, lambda: state)

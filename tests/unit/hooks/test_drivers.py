@@ -134,7 +134,7 @@ def test_a_driver_whose_submission_nobody_knows_is_lost_when_the_cluster_has_non
 @pytest.mark.parametrize(
     ("said", "hosts"),
     [([("a", "b")], {"a", "b"}), ([("a",), ("b",)], {"a", "b"}), ([("a",), None], None), ([None], None), ([], None)],
-    ids=["one driver", "relaunched", "one of an older version", "older version", "no heartbeat"],
+    ids=["one driver", "relaunched", "one has not said", "not said", "no heartbeat"],
 )
 def test_the_hosts_of_executors_are_known_if_each_driver_has_said_them(
     log: ControlLog, cluster: NotingCluster, said: list[tuple[str, ...] | None], hosts: set[str] | None

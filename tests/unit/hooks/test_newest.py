@@ -40,7 +40,7 @@ LAST = len(RUNNING)
 @pytest.mark.parametrize(
     "beat",
     [Heartbeat(seq=LAST, epoch=1), Heartbeat(seq=LAST - 2, epoch=0), Heartbeat()],
-    ids=["as far", "less far", "of an older version"],
+    ids=["as far", "less far", "nothing read yet"],
 )
 def test_a_log_that_has_what_its_drivers_have_read_is_new_enough(log: ControlLog, beat: Heartbeat) -> None:
     log.beat(OLD, beat)

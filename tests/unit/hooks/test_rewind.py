@@ -89,13 +89,10 @@ def described(checkpoint: object, **more: Any) -> dict[str, Any]:
     return {"name": "out", "checkpoint": str(checkpoint), **sources, **more}
 
 
-def holding(hook: StreamHook, *queries: Mapping[str, Any], format: int = 2) -> None:
-    first = declared(OLD_DEPLOYMENT)
-    release = {**first["release"], "format": format}
+def holding(hook: StreamHook, *queries: Mapping[str, Any]) -> None:
     stands_by = record("standby", deployment=OLD_DEPLOYMENT, incarnation=OLD, queries=[*queries], rehearsal={})
-    write(hook.control_log, record("declared", deployment=OLD_DEPLOYMENT, release=release, policy={}, reason=""))
-    write(hook.control_log, submitted(OLD_DEPLOYMENT), stands_by, requested("start", OLD), ready("start", OLD))
-    write(hook.control_log, acquired(OLD, "start", 1))
+    starts = [requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
+    write(hook.control_log, declared(OLD_DEPLOYMENT), submitted(OLD_DEPLOYMENT), stands_by, *starts)
 
 
 def found(hook: StreamHook, to: float | None = TO, query: str = "") -> Any:
@@ -262,10 +259,3 @@ def test_a_look_ahead_tells_it_all(
         look_ahead(hook, Operation.UPGRADE, spec_of(yaml), to=TO, lag=False)
     with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
         look_ahead(hook, Operation.STOP, query="out", lag=False)
-
-
-def test_a_release_whose_runtime_would_leave_it_out_is_refused(hook: StreamHook, checkpoint: Path, yaml: Path) -> None:
-    holding(hook, described(checkpoint), format=1)
-    looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
-    assert "knows format 1 only. Upgrade the stream with this version of the provider first" in looked.refused
-    assert module.find_rewind(hook, hook.observe(), TO, "", Ceilings()).wanted is not None

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
-from airflow_stream_provider.releases.open_place import address_of, open_place
+from airflow_stream_provider.releases.open_place import address_of
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
@@ -61,23 +59,6 @@ def deployed(hook: StreamHook, folder: Path, version: str) -> Release:
     assert hook.declare(requested(hook, folder, version), deployment, "why", "me", seq)
     assert hook.submit(deployment, "me", first=True)
     return hook.control_log.refresh().deployments[deployment].release
-
-
-def published_as_earlier(hook: StreamHook, folder: Path, version: str, *, declare: bool = True) -> Release:
-    """Publish a release as earlier versions did, in the storage's folder of the stream's name, and declare it."""
-    (folder / f"{version}.py").write_text(f"x = '{version}'\n")
-    release, files = make_release(version=version, application=folder / f"{version}.py")
-    release = replace(release, storage=hook.storage)
-    open_place(hook.storage, None, "orders", None).publish(release, files)
-    if declare:
-        fields: dict[str, Any] = {
-            "deployment": f"orders-{version}",
-            "release": release.to_json(),
-            "policy": {},
-            "reason": "",
-        }
-        write(hook.control_log, record("declared", **fields))
-    return release
 
 
 def age(storage: Path) -> None:
@@ -179,35 +160,6 @@ def test_a_copy_of_a_control_folder_is_another_one(hooks: dict[str, StreamHook],
     running = deployed(hooks["production"], tmp_path, "running")
     clean_up({"staging": hook_at(tmp_path / "staging", storage)}, storage)
     assert (folder_of(running) / "running.py").is_file()
-
-
-def test_a_release_of_an_earlier_version_is_run_where_its_record_says(
-    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path, cluster: NotingCluster
-) -> None:
-    production = hooks["production"]
-    release = published_as_earlier(production, tmp_path, "old")
-    clean_up(hooks, storage)
-    assert production.submit("orders-old", "me", first=True)
-    assert cluster.jobs[-1].release_dir == str(storage / "orders" / "releases" / release.hash)
-
-
-def test_of_an_earlier_version_goes_what_a_record_names_and_nobody_needs(
-    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path
-) -> None:
-    staging, production = hooks.values()
-    gone = published_as_earlier(staging, tmp_path, "gone")
-    write(staging.control_log, retired("orders-gone"))
-    for number in range(KEPT_RELEASES):
-        deployed(staging, tmp_path, f"later-{number}")
-    others = published_as_earlier(production, tmp_path, "of-the-other")
-    unknown = published_as_earlier(staging, tmp_path, "unknown", declare=False)
-    aside = folder_of(others).with_name(f".{unknown.hash}.killed")
-    aside.mkdir()
-    (aside.parent / "somebody").mkdir()
-    clean_up(hooks, storage)
-    assert not folder_of(gone).exists()
-    left = {path.name for path in aside.parent.iterdir()}
-    assert left == {others.hash, unknown.hash, aside.name, "somebody"}
 
 
 def test_a_stream_whose_storage_changes_finds_both(

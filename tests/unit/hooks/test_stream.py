@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +152,7 @@ def test_a_driver_is_gone_only_when_its_cluster_says_so_of_all_of_it(
 def test_a_trigger_sees_what_a_task_sees(hook: StreamHook, cluster: NotingCluster) -> None:
     write(hook.control_log, *RUNNING)
     again = StreamHook(**hook.address)
-    with ThreadPoolExecutor(1) as pool:
-        found = asyncio.run(again.aobserve(Needs(drivers=(OLD_DEPLOYMENT,)), pool))
+    found = asyncio.run(again.aobserve(Needs(drivers=(OLD_DEPLOYMENT,))))
     assert (found.state.holder, set(found.drivers)) == (OLD, {OLD_DEPLOYMENT})
 
 

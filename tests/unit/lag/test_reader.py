@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control import FilesRoot
+from airflow_stream_provider.control.bounded import NoAnswer
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
-from airflow_stream_provider.lag.guarded_reads import ReadHangs
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader, LagUnmeasured
 from airflow_stream_provider.lag.report import LagReport, QueryLag
@@ -149,7 +149,7 @@ def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypat
     def told_apart(seconds: float) -> bool:
         monkeypatch.setattr("airflow_stream_provider.lag.reader.READ_SECONDS", seconds)
         found = {target.stream: each for target, each in readers[-1].read(targets).items()}
-        return isinstance(found["alive"], LagReport) and isinstance(found["dead"], ReadHangs)
+        return isinstance(found["alive"], LagReport) and isinstance(found["dead"], NoAnswer)
 
     def told_apart_at_first(seconds: float) -> bool:
         readers.append(LagReader(Client(), FilesRoot))  # type: ignore[arg-type]
@@ -162,5 +162,5 @@ def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypat
     dead.unlink()
     dead.write_text("It answers again.")
     until = time.monotonic() + 60
-    while isinstance(reader.read(targets)[next(iter(targets))], ReadHangs):
+    while isinstance(reader.read(targets)[next(iter(targets))], NoAnswer):
         assert time.monotonic() < until

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind, undone
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.due_rewind import DueRewind, due_rewind
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from tests.support.story import (
@@ -47,7 +46,7 @@ def due(records: Sequence[Record], incarnation: str) -> DueRewind | None:
 def asked(records: Sequence[Record]) -> list[Record]:
     more: dict[str, Any] = {"rewind": WANTED.to_json()}
     return [
-        replace(each, fields={**each.fields, **more, "release": {**each["release"], "format": 2}})
+        replace(each, fields={**each.fields, **more})
         if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT
         else each
         for each in records
@@ -89,18 +88,3 @@ def test_then_it_is_over(end: list[Record]) -> None:
     """And so it stays, whatever becomes of checkpoints and queries later."""
     epoch = 3 + sum(record.kind == "acquired" for record in end)
     assert due([*HOLDS, standby(TWIN), *end, *_up(OLD, "back", epoch)], OLD) is None
-
-
-def test_a_runtime_that_does_not_know_of_it_leaves_it_undone() -> None:
-    """Found by a review: nobody was told, and the command said that it was done, and would not do it again."""
-    warm = [*HOLDS, standby(TWIN), fenced(NEW)]
-    older, newer = (play(asked([*warm, *_up(name, "back", 3)])) for name in (OLD, TWIN))
-    says = undone(older, Heartbeat())
-    assert says.startswith(f"{NEW_DEPLOYMENT} was to read records since 2025-11-24 16:00:00 UTC again, and was lost")
-    assert says.endswith("The runtime of orders-1-aaaa is of an earlier version, and does not know of it.")
-    between = play(asked([*warm, *_up(TWIN, "back", 3), released(TWIN, None, None), *_up(OLD, "late", 4)]))
-    assert undone(between, Heartbeat()) == "", "another one has looked"
-    assert undone(newer, Heartbeat()) == undone(newer, None) == "", "it looks"
-    assert undone(newer, Heartbeat(rewind="Too late.", rewind_undone=True)) == "Too late."
-    assert undone(play(asked(warm)), None) == "", "nobody holds yet"
-    assert undone(play(asked(HOLDS)), Heartbeat()) == undone(play(HOLDS), Heartbeat()) == ""

@@ -12,9 +12,8 @@ from airflow_stream_provider.lifecycle import formats
 from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.fields import _FIELDS
 from airflow_stream_provider.lifecycle.fold import fold
-from airflow_stream_provider.lifecycle.formats import FORMAT, FORMAT_OF, FORMAT_OF_DECLARED
+from airflow_stream_provider.lifecycle.formats import FORMAT, FORMAT_OF
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.rules import RULES
 from tests.support import story
 from tests.support.simulation.memory_store import MemoryStore
@@ -90,24 +89,11 @@ def test_all_others_may_be_written_and_whoever_reads_takes_what_is_there() -> No
 def test_nobody_creates_a_record_past_the_gate() -> None:
     package = Path(formats.__file__).parents[1]
     creating = {p.relative_to(package).as_posix() for p in package.rglob("*.py") if "store.create(" in p.read_text()}
-    assert creating == {"control/log.py", "runtime/answering_store.py"}, (
-        "only ControlLog.append, and a store in a store"
-    )
+    assert creating == {"control/log.py"}, "only ControlLog.append"
 
 
 def test_every_kind_that_is_written_has_its_format() -> None:
     kinds = {value for name, value in vars(Kind).items() if name.isupper()} - {Kind.UNREADABLE}
     assert set(FORMAT_OF) == kinds, "give a new kind the next number in FORMAT_OF; never remove one"
     assert set(FORMAT_OF) == set(RULES) - {Kind.UNREADABLE} == set(_FIELDS)
-    assert max(*FORMAT_OF.values(), *FORMAT_OF_DECLARED.values()) == FORMAT
-
-
-def test_no_deployment_is_declared_whose_runtime_would_leave_out_what_it_is_to_do() -> None:
-    log = log_of(story.RUNNING)
-    wanted = {"to": 1.0, "queries": {"out": {"orders": {"0": 7}}}}
-    older, newer = declared(NEW_DEPLOYMENT, 1), declared(NEW_DEPLOYMENT, FORMAT_OF_DECLARED["rewind"])
-    with pytest.raises(RuleBroken, match="the runtime of that release knows format 1 only") as refused:
-        log.append(story.record("declared", **older.fields, rewind=wanted), log.state.seq)
-    assert refused.value.fields["rule"] == "known-to-all"
-    log.append(story.record("declared", **newer.fields, rewind=wanted), log.state.seq)
-    assert log.state.deployments[NEW_DEPLOYMENT].rewind == WantedRewind(1.0, {"out": {"orders": {0: 7}}})
+    assert max(FORMAT_OF.values()) == FORMAT

@@ -20,6 +20,7 @@ OF_ALL = Policy(
     take_back_seconds=4.5,
     changed_checkpoints=("/a", "/b"),
     offsets_group="group",
+    no_way_back=True,
     adopts=True,
     loss_seconds=6.5,
 )

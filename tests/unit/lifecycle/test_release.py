@@ -68,7 +68,3 @@ def test_what_becomes_part_of_a_path_is_checked(fields: dict[str, Any]) -> None:
 
 def test_its_hash_does_not_depend_on_where_it_lies_or_what_its_runtime_knows() -> None:
     assert Release("1", storage="s3a://bucket", format=2).settings() == Release("1").settings()
-
-
-def test_what_is_of_the_frozen_format_does_not_say_so() -> None:
-    assert "format" not in FULL.to_json()

@@ -16,7 +16,6 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle import formats
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
@@ -268,8 +267,6 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     assert left["rewind"] == ""
     assert "does not say who held the stream" in refusal(spec, stored=stored.hash, rewind=wanted)
     assert "fill in nothing by hand" in refusal(spec, stored=stored.hash, rewind="2h")
-    monkeypatch.setitem(formats.FORMAT_OF_DECLARED, "rewind", stored.format + 1)
-    assert "the runtime of that release knows format" in refusal(spec, stored=stored.hash, rewind=wanted)
     assert "no stored release of which the hash begins with 'ffff'" in refusal(spec, stored="ffff")
     broken = spec.model_copy()
     broken._problem = "s.yaml, line 3: it cannot be used."

@@ -15,7 +15,7 @@ from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, UPGRADED
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, hash_of, write
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, write
 from tests.support.tasks import IDENTITY, context, run
 
 
@@ -70,10 +70,9 @@ def test_without_kafka_no_lag_is_judged(spec: StreamSpec, log: ControlLog) -> No
 
 def test_of_a_release_that_reads_again_neither_lag_nor_pace_is_judged(spec: StreamSpec, log: ControlLog) -> None:
     wanted = {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 7}}}}
-    newer = {"version": "1", "hash": hash_of(NEW_DEPLOYMENT), "format": 2}
     for each in UPGRADED:
         if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT:
-            each = replace(each, fields={**each.fields, "rewind": wanted, "release": newer})
+            each = replace(each, fields={**each.fields, "rewind": wanted})
         write(log, each)
     with pytest.raises(TaskDeferred) as deferred:
         run(soak(spec))

@@ -86,9 +86,8 @@ def test_what_is_to_be_read_again_is_declared(
 ) -> None:
     monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: None)
     wanted = WantedRewind(1764000000.0, {"out": {"orders": {0: 7}}})
-    newer = {**CHECKED, "format": 2}
     with pytest.raises(TaskDeferred):
-        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=newer, rewind=json.dumps(wanted.to_json())))
+        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, rewind=json.dumps(wanted.to_json())))
     (deployment,) = log.refresh().deployments.values()
     assert deployment.rewind == wanted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import KEPT_RELEASES, Stored, expendable, published_in, settled
+from airflow_stream_provider.planning.clean_up import KEPT_RELEASES, Stored, expendable, settled
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
@@ -18,7 +18,6 @@ from tests.support.story import (
     fenced,
     hash_of,
     play,
-    record,
     released,
     retired,
     standby,
@@ -65,17 +64,6 @@ def test_the_standby_and_the_release_to_go_back_to_stay() -> None:
         assert {state.deployments[i.deployment].release.hash for i in state.incarnations.values() if i.epoch} <= (
             left.releases
         )
-
-
-def test_what_was_published_in_a_storage_is_what_the_log_says() -> None:
-    places = ("", "s3a://bucket/team", "s3a://bucket/team/log.1a2b", "s3a://bucket/team")
-    releases = [{"version": "1", "hash": hash_of(str(number)), "storage": place} for number, place in enumerate(places)]
-    state = play(
-        record("declared", deployment=f"orders-{number}", release=release, policy={}, reason="")
-        for number, release in enumerate(releases)
-    )
-    assert published_in(state, "s3a://bucket/team") == {hash_of("1"), hash_of("3")}
-    assert published_in(state, "s3a://bucket") == frozenset()
 
 
 def test_one_that_held_last_and_one_that_must_be_fenced_stay() -> None:

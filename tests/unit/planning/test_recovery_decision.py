@@ -228,7 +228,7 @@ def test_what_is_to_read_records_again_is_put_in_charge_by_its_upgrade_alone() -
     def same(record: Record) -> Record:
         of_new = record.kind == "declared" and record["deployment"] == NEW_D
         wanted = {"rewind": {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 5}}}}}
-        release = {"version": "1", "hash": hash_of(OLD_D), "format": 2}
+        release = {"version": "1", "hash": hash_of(OLD_D)}
         return replace(record, fields={**record.fields, "release": release, **wanted}) if of_new else record
 
     prepared = [same(each) for each in PREPARED]

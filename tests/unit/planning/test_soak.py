@@ -163,8 +163,6 @@ def test_verdicts_that_are_not_known_yet_hold_no_soak_up() -> None:
 def test_the_limits_survive_the_metadata_database() -> None:
     assert SoakLimits.from_json(LIMITS.to_json()) == LIMITS
     assert SoakLimits.from_json(SoakLimits().to_json()) == SoakLimits()
-    earlier = {"lag": None, "samples": 5, "silent_seconds": 60.0}  # the lease is in the log
-    assert SoakLimits.from_json(earlier) == SoakLimits(), "of a trigger that an earlier version left"
 
 
 def test_the_start_up_time_is_a_minute_or_three_leases() -> None:

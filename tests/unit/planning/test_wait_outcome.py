@@ -25,11 +25,6 @@ def test_what_cannot_be_encoded_does_not_cross_it() -> None:
     assert (crossed.reason, crossed.evidence) == ("it cannot read \ufffd", {"message": "\ufffd"})
 
 
-def test_an_outcome_of_a_version_without_counters_is_taken() -> None:
-    event = {"ended": "silent", "subject": "x", "reason": "why", "evidence": {}, "deadline": 5.0}
-    assert WaitOutcome.from_event(event) == WaitOutcome(Ended.SILENT, "x", "why", {}, 5.0)
-
-
 def test_an_outcome_is_outdated_once_the_driver_has_beaten() -> None:
     outcome = WaitOutcome(Ended.SILENT, "x", counters={"x": 7})
     assert outcome.outdated("x", 8)

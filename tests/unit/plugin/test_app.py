@@ -19,10 +19,9 @@ from fastapi.testclient import TestClient
 
 from airflow_stream_provider.cli import status
 from airflow_stream_provider.cli.status import read_status
-from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control import ControlLog, bounded
 from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.plugin import app as page
-from airflow_stream_provider.plugin import bounded_reads
 from airflow_stream_provider.plugin.looks import answer
 from airflow_stream_provider.plugin.visible import Visible
 from airflow_stream_provider.spec.shown import Shown
@@ -194,7 +193,7 @@ def test_a_store_that_hangs_is_a_sentence_and_others_are_shown_meanwhile(
 def test_answers_that_wait_for_kafka_keep_nobody_from_reading_the_control_logs_beside_them(
     client: TestClient, shown: list[Visible], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown += [visible(f"other-{number}", f"file://{tmp_path}") for number in range(bounded_reads.WIDTH)]
+    shown += [visible(f"other-{number}", f"file://{tmp_path}") for number in range(bounded.OF_ONE_PLACE)]
     ended = threading.Event()
     monkeypatch.setattr(page, "ANSWER_SECONDS", 0.1)
     monkeypatch.setattr(page, "STATUS_SECONDS", 60.0)

@@ -123,7 +123,7 @@ def test_each_control_log_has_a_part_of_its_own(url: str) -> None:
         assert part.whole == storage
         below, name = part.url.rsplit("/", 1)
         assert below == url
-        assert not STREAM.fullmatch(name), "it could be the folder of a stream, as earlier versions made them"
+        assert not STREAM.fullmatch(name), "it could be the folder of a stream"
     assert storage.of_log("file:///a", "1a") == parts[0]
     assert storage.whole == storage
 

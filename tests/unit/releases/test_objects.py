@@ -67,15 +67,13 @@ def test_what_another_clean_up_has_removed_is_gone(
     assert caplog.text == ""
 
 
-def test_a_shared_place_keeps_what_killed_writers_have_left(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_killed_writers_have_left_goes(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "IDLE_SECONDS", -3600.0)
     store = MemoryStore()
     place = Vanishing(store)
     place.publish(*parts)
     store.put(".killed", b"")
-    assert place.clean_up(lambda idle: idle, shared=True) == {parts[0].hash}
-    assert [each["path"] for each in store.list().collect()] == [".killed"]
-    place.clean_up(lambda idle: idle)
+    assert place.clean_up(lambda idle: idle) == {parts[0].hash}
     assert store.list().collect() == []
 
 

@@ -129,10 +129,10 @@ def test_the_approver_sees_what_is_read_again(spec: StreamSpec, monkeypatch: pyt
     write(log, *RUNNING)
     beat = Heartbeat(1, 0.0, queries=(QueryProgress("enrich", commits=(Commit(0.0, {"orders": {"0": 72}}),)),))
     log.store.put_heartbeat(OLD, beat.to_json())
-    policy, release = spec.policy(()).to_json(), {**RELEASE, "format": 2}
+    policy = spec.policy(()).to_json()
     rewind = {"to": 1764000000.0, "queries": {"enrich": {"orders": {"0": 7}}}}
     declared = make_record(
-        "declared", "t", deployment="orders-2-1a2b", release=release, policy=policy, reason="", rewind=rewind
+        "declared", "t", deployment="orders-2-1a2b", release=RELEASE, policy=policy, reason="", rewind=rewind
     )
     log.append(declared, log.refresh().seq)
     sent, _ = asked(spec, monkeypatch, {"verdict": "pass", "reasons": []}, "True")

@@ -155,7 +155,7 @@ def test_what_was_read_again_on_purpose_does_not_pass_for_nothing_doubled(
 ) -> None:
     wanted = WantedRewind(1764000000.0, {"enrich": {"orders": {0: 3}}}).to_json()
     mine = [
-        replace(each, fields={**each.fields, "rewind": wanted, "release": {**each["release"], "format": 2}})
+        replace(each, fields={**each.fields, "rewind": wanted})
         if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT
         else each
         for each in records

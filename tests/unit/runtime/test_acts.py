@@ -168,7 +168,7 @@ def reads_again(*records: Record) -> list[Record]:
     """The same, of a new deployment that is to read records again."""
     wanted = {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 5}}}}
     return [
-        replace(each, fields={**each.fields, "rewind": wanted, "release": {**each["release"], "format": 2}})
+        replace(each, fields={**each.fields, "rewind": wanted})
         if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT
         else each
         for each in records

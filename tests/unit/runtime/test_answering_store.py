@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.control import bounded
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
-from airflow_stream_provider.runtime import answering_store
 from airflow_stream_provider.runtime.answering_store import AnsweringStore
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.story import NEW, OLD
@@ -61,10 +61,10 @@ def test_a_call_that_was_given_up_before_its_turn_is_never_made(monkeypatch: pyt
         assert below.begun.wait(60), "the first one has its turn before it is given up"
         return wait(calls, seconds)
 
-    monkeypatch.setattr(answering_store, "wait", wait_for_one_that_has_begun)
+    monkeypatch.setattr(bounded, "wait", wait_for_one_that_has_begun)
     store = AnsweringStore(below, SOON)
     for seq in (1, 2):
-        with pytest.raises(ControlUnavailable):
+        with pytest.raises(ControlUnavailable, match=r"^The control log has not answered for 0 s\. Check its"):
             store.create(seq, b"")
     below.go_on.set()
     store._seconds = NEVER

@@ -137,7 +137,7 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     assert changes_position([query(kafka_sources=[first])], query(kafka_sources=[anew])) == [], "there is a way back"
     for unknown in (ONE, {**ONE, "topic_ids": {}}, {**ONE, "topic_ids": None}):
         assert compare_queries([query(kafka_sources=[unknown])], [query(kafka_sources=[anew])], ()) == ([], [])
-    # Nobody can tell: a driver without the right to DESCRIBE it, one of an earlier version, a pattern's first topics.
+    # Nobody can tell: a driver without the right to DESCRIBE it, a pattern's first topics.
     committed = {"/data/totals/": ("orders",)}
     for old, new in ((ONE, anew), (first, ONE), (ONE, ONE), ({**ONE, "topic_ids": {"same": "s"}}, anew)):
         refusals, (note,) = compare_queries(
@@ -163,7 +163,6 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
 
 
 def test_a_kafka_whose_id_is_not_known_is_said_and_not_refused() -> None:
-    """Also of a driver of an earlier version, whose record has no such field."""
     without = {key: value for key, value in ONE.items() if key != "cluster"}
     for old, new, who in ((ONE, without, "its driver could not"), (without, ONE, "the driver before could not")):
         refusals, (note,) = compare_queries([query(kafka_sources=[old])], [query(kafka_sources=[new])], ())
@@ -297,7 +296,6 @@ def test_a_checkpoint_on_another_file_system_than_before_is_said_to_be_there(
         ("file:///", "/data/totals", "file:///data/totals/"),
         ("hdfs://nn:8020", "hdfs://nn/data/totals", "/data//totals"),
         ("hdfs://nn:9820", "hdfs://nn:9820/data/totals", "hdfs:///data/totals"),
-        # As earlier versions recorded it.
         ("hdfs://nn:9820", "hdfs:///data/totals", "hdfs:///data/totals"),
         ("hdfs://nn:9820", "file:/data/totals", "file:/data/totals"),
         ("hdfs://nn:9820", "/data/totals", "file:/data/totals"),

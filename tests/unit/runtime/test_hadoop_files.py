@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import threading
 import time
 from pathlib import PurePosixPath
@@ -104,6 +106,32 @@ def test_a_file_that_is_replaced_while_a_mock_reads_it_is_read_again(name: str, 
     assert read(REPLACED_TRIES - 1) == REPLACED_TRIES
     with pytest.raises(OSError, match=name):
         read(REPLACED_TRIES)
+
+
+def test_while_a_call_is_overdue_the_next_ones_fail_at_once_and_are_not_made() -> None:
+    """They would go as that one went, and may be made by the thread that renews the lease."""
+    begun, go_on, made = threading.Event(), threading.Event(), list[int]()
+    files = HadoopFiles("hdfs://n", lambda url: object())
+    place = RemotePath(files.root, PurePosixPath("/cp"), files)
+
+    def hang(system: Any) -> None:
+        begun.set()
+        go_on.wait(60)
+
+    assert files._do(place, lambda system: 7) == 7
+    with pytest.raises(TimeoutError, match="of its own"):
+        files._do(place, lambda system: (_ for _ in ()).throw(TimeoutError("of its own")))
+    while not begun.is_set():
+        with pytest.raises(TimeoutError, match="its storage has not answered for 0 s") as caught:
+            files._do(place, hang, 0.05)
+    assert (caught.value.errno, caught.value.filename) == (errno.ETIMEDOUT, "hdfs://n/cp")
+    with pytest.raises(TimeoutError, match="its storage has not answered an earlier question yet") as caught:
+        files._do(place, lambda system: made.append(1))
+    assert (caught.value.filename, made) == ("hdfs://n/cp", [])
+    go_on.set()
+    while not made:
+        with contextlib.suppress(TimeoutError):
+            files._do(place, lambda system: made.append(1))
 
 
 class LargeParent(HadoopFiles):

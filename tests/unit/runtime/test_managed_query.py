@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
+from airflow_stream_provider.runtime.managed_query import ManagedQuery, side_by_side
 from airflow_stream_provider.runtime.writer_spec import writer_spec_of
 from devstack.drivers import wait_for
 from tests.support.real_run import RealRun, progress_json, real_run, writer
@@ -353,3 +354,64 @@ def test_what_the_script_reads_while_the_agent_forgets_a_run_is_of_the_run_or_of
         query.left = 1
         read(query)
         assert query.left == 0, name
+
+
+# -- work on several at the same time ---------------------------------------------------------------------------------
+
+QUERIES: list[Any] = [SimpleNamespace(label="orders"), SimpleNamespace(label="prices")]
+
+
+def test_an_error_names_its_query_and_keeps_its_words() -> None:
+    cause = ValueError("no such topic")
+
+    def work(query: Any) -> None:
+        if query.label == "prices":
+            raise cause
+
+    with pytest.raises(StreamError) as caught:
+        side_by_side(work, QUERIES)
+    assert caught.value.message == "The query prices failed: no such topic"
+    assert "The driver's log has the whole stack trace." in caught.value.next_step
+    assert caught.value.__cause__ is cause
+
+
+def test_an_error_of_this_package_stays_as_it_is() -> None:
+    mine = CheckpointError("Another stream owns it.", next_step="Choose another folder.")
+
+    def work(query: Any) -> None:
+        raise mine
+
+    with pytest.raises(CheckpointError) as caught:
+        side_by_side(work, QUERIES)
+    assert caught.value is mine
+
+
+def test_results_are_in_the_order_of_the_queries_and_may_be_errors_that_are_returned() -> None:
+    missed = CheckpointError("It has not stopped.")
+    assert side_by_side(lambda query: query.label, QUERIES) == ["orders", "prices"]
+    assert side_by_side(lambda query: missed, QUERIES) == [missed, missed]
+
+
+def test_where_one_has_failed_the_others_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else they would start behind a record that says that the start has failed."""
+    started, both, ended = threading.Thread.start, threading.Barrier(2), list[str]()
+
+    def work(query: Any) -> None:
+        both.wait(60)
+        if query.label == "orders":
+            raise SystemExit
+        ended.append(query.label)
+
+    with pytest.raises(StreamError, match="The query orders failed: SystemExit"):
+        side_by_side(work, QUERIES)
+    assert ended == ["prices"]
+
+    def first_only(thread: threading.Thread) -> None:
+        if "prices" in thread.name:
+            raise RuntimeError("can't start new thread")
+        started(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", first_only)
+    with pytest.raises(StreamError, match="The query prices failed: can't start new thread"):
+        side_by_side(lambda query: ended.append(query.label), QUERIES)
+    assert ended == ["prices", "orders"]

@@ -63,7 +63,7 @@ def test_the_first_claim_in_the_control_store_stays(stored: dict[str, bytes], co
     for _ in range(2):
         orders.claim(PLACE)
         assert orders.check("s3://bucket//cp/")
-    assert json.loads(stored[f"{PLACE}.owner"]) == {"stream": "orders", "control": control}
+    assert json.loads(stored[f"{PLACE}.owner"]) == {"stream": "orders", "control": control, "log": ""}
     stored.clear()  # the claim alone decides
     for ask in (others.check, others.claim):
         with pytest.raises(CheckpointError, match="belongs to the stream orders, not to others") as caught:
@@ -178,7 +178,7 @@ def test_whoever_takes_over_does_not_wait_for_a_control_store_that_has_answered(
     with pytest.raises(ControlUnavailable):
         mine.claim(f"{PLACE}-2")
     # The mark counts each time.
-    stored[f"{PLACE}.owner"] = json.dumps({"stream": "others", "control": control}).encode()
+    stored[f"{PLACE}.owner"] = json.dumps({"stream": "others", "control": control, "log": ""}).encode()
     for ask in (mine.check, mine.claim):
         with pytest.raises(CheckpointError, match="belongs to the stream others"):
             ask(PLACE)

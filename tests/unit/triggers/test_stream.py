@@ -83,7 +83,7 @@ def test_a_look_that_hangs_is_named_and_neither_repeated_nor_in_the_way_of_other
     assert found.ended is Ended.TIMEOUT
     assert "A look has taken longer than" in found.reason
     assert len(looks) == 1
-    assert looks[0].startswith("look-orders"), "not in the pool that all triggers share"
+    assert looks[0].startswith("airflow-stream-look-orders"), "not in the pool that all triggers share"
 
 
 def test_a_log_that_cannot_be_read_is_waited_for_and_named_in_the_end(tmp_path: Path) -> None:
