@@ -165,8 +165,9 @@ def source(module: str, name: str) -> str:
     if f"{module}.{name}" in MODULES:
         return f"{module}.{name}"
     path = MODULES.get(module)
-    passed_on = (each for each, other in IMPORTS.get(path, ()) if other == name) if path else ()
-    return next(passed_on, module) if path and path.name == "__init__.py" else module
+    if path is None or path.name != "__init__.py":
+        return module
+    return next((each for each, other in IMPORTS[path] if other == name), module)
 
 
 def small_files() -> set[str]:

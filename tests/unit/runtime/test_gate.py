@@ -345,9 +345,9 @@ def test_a_timed_wait_counts_from_the_moment_when_this_driver_holds() -> None:
     gate = Gate()
     build(gate, "a")
     found: list[object] = []
-    waiting = threading.Thread(target=lambda: found.append(gate._await_any(0.05)), daemon=True)
+    waiting = threading.Thread(target=lambda: found.append(gate._await_any(1)), daemon=True)
     waiting.start()
-    waiting.join(0.3)
+    waiting.join(2)
     assert waiting.is_alive()
     gate.hold(lambda query: None)
     waiting.join(30)

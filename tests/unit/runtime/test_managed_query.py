@@ -197,10 +197,10 @@ def test_a_timed_wait_counts_from_the_first_start() -> None:
     told = Told()
     query = managed(told)
     found: list[Any] = []
-    waiting = threading.Thread(target=lambda: found.append(query.awaitTermination(0.05)), daemon=True)
+    waiting = threading.Thread(target=lambda: found.append(query.awaitTermination(1)), daemon=True)
     waiting.start()
     wait_for("it to wait", lambda: told.waits)
-    waiting.join(0.3)
+    waiting.join(2)
     assert (waiting.is_alive(), told.waits) == (True, 1)
     query.start_real()
     waiting.join(30)
