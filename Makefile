@@ -1,8 +1,10 @@
-# Needs Python 3.11, Java 17 and make; sets up everything else by itself, in this folder only.
+# Needs Python 3.11, 3.12 or 3.13, Java 17 and make; sets up everything else by itself, in this folder only.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-PYTHON := $(shell command -v python3.11 || command -v python3)
+# The newest that runs and can make a virtual environment. Another one: make test PYTHON=python3.11
+FITS := import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON = $(shell for each in python3.13 python3.12 python3.11; do $$each -c '$(FITS)' 2>/dev/null && echo $$each && exit; done; echo python3)
 UV_VERSION := 0.13.8
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,6 +13,14 @@ UV := $(BIN)/uv
 SPARK_VERSIONS := 3.5.7 4.0.0 4.2.0
 # Some images set it. Then each of hundreds of processes would compile Airflow anew, which is two thirds of its start.
 unexport PYTHONDONTWRITEBYTECODE
+
+# An environment keeps the Python that it was made with.
+ifeq ($(origin PYTHON),command line)
+HAS := $(if $(wildcard $(BIN)/python),$(shell $(BIN)/python -V))
+ifneq ($(and $(HAS),$(filter-out $(HAS),$(shell $(PYTHON) -V 2>&1))),)
+$(error $(VENV) has $(HAS), and $(PYTHON) is $(shell $(PYTHON) -V 2>&1): remove $(VENV) first)
+endif
+endif
 
 .PHONY: help
 help: ## say what can be made
@@ -137,8 +147,9 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.storage_requests
 	$(BIN)/python -m benchmarks.storage_clone
 
-# All but `kerberos`, which is compiled where it is installed; it has a file of its own.
-EXTRAS := pyspark object-stores hdfs cncf-kubernetes demo dev
+# All but `pyspark`, of which requirements.in has the versions, and `kerberos`, which is compiled where it is installed: it
+# has a file of its own.
+EXTRAS := object-stores hdfs cncf-kubernetes demo dev
 KERBEROS = $(shell sed -n 's/^kerberos = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make requirements"
@@ -153,7 +164,7 @@ clean: ## remove everything that make made
 	rm -rf build $(VENV) .venv-spark-* .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 $(UV):
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed, found " + sys.version)'
+	@$(PYTHON) -c '$(FITS)' || { echo "Python 3.11, 3.12 or 3.13 with venv is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1 | head -1)." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 

@@ -67,6 +67,7 @@ class LocalCluster:
         """Check that Spark and Java are installed and that the driver's memory is free; see `Cluster.check`."""
         job.properties()
         local_spark.home()
+        local_spark.warn_of_two_versions()
         local_spark.check_java()
         asked, free = ResourceRequest.from_conf(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
         if asked > free:

@@ -95,3 +95,26 @@ def test_what_is_needed_and_no_more_is_required() -> None:
     assert required["apache-airflow-providers-standard"] == "apache-airflow-providers-standard>=1.13.0"
     # Its connection type is the one that people fill in.
     assert "apache-airflow-providers-apache-spark" in required
+    # Its master has no `kafka.net.selector`, nor other names of tests/unit/kafka/test_internals.py.
+    assert required["kafka-python"].endswith(",<3.1")
+
+
+def test_nothing_installs_pyspark_and_its_client_at_two_versions() -> None:
+    """They write the same files."""
+    pyspark, client = PROJECT["optional-dependencies"]["pyspark"]
+    version = pyspark.removeprefix("pyspark==")
+    assert client == f"pyspark-client=={version}"
+    make, pins = (ROOT / "Makefile").read_text(), (ROOT / "requirements.txt").read_text()
+    tested = re.search(r"^SPARK_VERSIONS := (.+)$", make, re.M)
+    assert tested is not None
+    assert version in tested[1].split()
+    pinned = re.findall(r"^pyspark(?:-client)?==(\S+)", pins, re.M)
+    assert len(pinned) == 2
+    assert len(set(pinned)) == 1
+
+
+def test_the_pythons_are_the_same_everywhere() -> None:
+    named = re.findall(r"Programming Language :: Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    assert named == ["3.11", "3.12", "3.13"]
+    assert PROJECT["requires-python"] == ">=3.11,<3.14"
+    assert "(3, 11) <= sys.version_info[:2] <= (3, 13)" in (ROOT / "Makefile").read_text()

@@ -2,7 +2,7 @@
 
 The cells of one victim run side by side, some streams at a time in one whole Airflow; each is a test of its own. What
 is killed is real: Airflow's processes, and driver processes in which Spark is replaced. `make test-chaos` runs all of
-them, and `make test` a sample. The look of the watch is killed in `test_scheduled_watch.py`.
+them, and `make test-integration` a sample. The look of the watch is killed in `test_scheduled_watch.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.cells import CELLS, Cell, Victim
 from tests.support.fleet import Fleet, Member, Task, fleet_of
 
 pytestmark = pytest.mark.matrix
-# Those that `make test` runs, all in one Airflow: one for each victim but the holder, whom the faults there kill.
+# Those that `make test-integration` runs, all in one Airflow: one for each victim but the holder, whom the faults there kill.
 SAMPLE = (
     "upgrade-hand_over-worker",
     "upgrade-submit-triggerer",

@@ -25,7 +25,7 @@ from tests.support.story import hash_of, record, write
 from tests.support.submitter import let_go, submitter
 
 
-# With Spark in pods this one is all that `make test` runs, and of YARN it runs one of `test_yarn.py`: they take long.
+# With Spark in pods this one is all that `make test-integration` runs, and of YARN it runs one of `test_yarn.py`: they take long.
 @pytest.mark.parametrize("place", clusters("standin_kubernetes"), indirect=True)
 def test_the_life_of_a_driver(place: Place) -> None:
     cluster, since = place.cluster, time.time()

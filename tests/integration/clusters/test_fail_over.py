@@ -1,6 +1,6 @@
 """Real masters: one that is killed while another stands by, and one that is started again out of reach of a worker.
 
-The first is the short test of two masters in `make test`; their whole stories are in `tests/system/test_two_masters.py`
+The first is the short test of two masters in `make test-integration`; their whole stories are in `tests/system/test_two_masters.py`
 and `tests/stories`.
 """
 

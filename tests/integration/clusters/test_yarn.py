@@ -44,7 +44,7 @@ def applications(place: Place, job: Job) -> list[str]:
 
 
 def test_an_id_is_reserved_and_one_driver_is_started_of_it(on_yarn: Place) -> None:
-    """The one test of YARN that `make test` runs: what does not run on it is refused, and one driver comes and goes."""
+    """The one test of YARN that `make test-integration` runs: what does not run on it is refused, and one driver comes and goes."""
     job, since = on_yarn.job(), time.time()
     with pytest.raises(ClusterError, match=r"has no queue 'nowhere'; it has root\.default, root\.narrow, root\.closed"):
         open_cluster(through(on_yarn, queue="nowhere")).check(job)

@@ -139,7 +139,7 @@ def standalone(spark: Spark) -> Iterator[Cluster]:
     wait_for("the cluster to be idle", lambda: spark.status().get("coresused") == 0)
 
 
-@pytest.mark.system  # a driver on this machine does so in `make test`
+@pytest.mark.system  # a driver on this machine does so in `make test-integration`
 def test_a_driver_on_a_standalone_cluster_fetches_its_release(
     standalone: Cluster, spark: Spark, stream: Fetching
 ) -> None:

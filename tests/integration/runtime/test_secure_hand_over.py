@@ -126,7 +126,7 @@ def with_secret(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if any(secret in text for secret in SECRETS)]
 
 
-@pytest.mark.system  # `make test` hands over through a topic without credentials
+@pytest.mark.system  # `make test-integration` hands over through a topic without credentials
 def test_a_stream_is_handed_over_back_and_stopped_by_users_with_the_rights_of_the_page_and_nobody_sees_a_secret(
     stream: HandRunStream, orders: Orders, kafka: KafkaCluster, log_in: Callable[..., Path]
 ) -> None:
