@@ -27,7 +27,7 @@ BUDGET = """
 audit 2100
 checkpoint 2600
 cli 1700
-clusters 6300
+clusters 6400
 control 3100
 hooks 2100
 kafka 2900
