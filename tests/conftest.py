@@ -75,7 +75,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture(autouse=True, scope="session")
 def locks_of_local_drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep them below the folder of the tests; otherwise a folder stays in /tmp for each `XDG_STATE_HOME`."""
+    """Keep them below the folder of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield

@@ -54,7 +54,7 @@ class CheckResult(StrEnum):
 
 @dataclass(frozen=True)
 class Broken:
-    """What a check found wrong.
+    """The fault that a check found.
 
     :param found: what is wrong, for the report.
     :param values: values for the names in braces in the command that fixes it.
@@ -67,7 +67,7 @@ class Broken:
 
 
 class Subject(Protocol):
-    """What a check examines: a topic, a broker, the cluster or the clients."""
+    """The object of a check: a topic, a broker, the cluster or the clients."""
 
     @property
     def title(self) -> str:

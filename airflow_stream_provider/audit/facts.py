@@ -194,7 +194,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Requirements:
-    """What the stream needs of Kafka, and the settings of its clients, which brokers do not know.
+    """The stream's needs of Kafka, and the settings of its clients, which brokers do not know.
 
     None always means that a value was not declared.
 

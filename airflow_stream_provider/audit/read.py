@@ -1,6 +1,6 @@
 """Read the facts for an audit from Kafka. Nothing is created or changed.
 
-What cannot be read is stored with its reason.
+A fact that cannot be read is stored with its reason.
 """
 
 from __future__ import annotations

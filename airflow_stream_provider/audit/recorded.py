@@ -1,4 +1,4 @@
-"""What a stream's own record says of its Kafka clients, so that nobody declares it a second time."""
+"""The Kafka clients in a stream's own record, so that they are not declared a second time."""
 
 from __future__ import annotations
 

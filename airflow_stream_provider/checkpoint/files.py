@@ -1,4 +1,4 @@
-"""What checkpoint code asks of a file system, and where a checkpoint is on one that is not mounted here.
+"""The file system of checkpoint code, and the place of a checkpoint on one that is not mounted here.
 
 A file or folder is a `Place`: a `Path` where the operating system reaches it, else a `RemotePath`. Paths only say
 where; whatever is done with them is done by `Files`. `LocalFiles` needs no JVM; `runtime.hadoop_files` does.
@@ -77,7 +77,7 @@ Place = Union[Path, RemotePath]
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What a listing says of a file or folder.
+    """A file or folder in a listing.
 
     :param size: bytes; 0 of a folder.
     :param modified: seconds since 1970, by the clock of its file system.
@@ -131,7 +131,7 @@ class Files(Protocol):
         """
 
     def replace(self, path: Place, data: bytes) -> None:
-        """Replace a small file at once: whoever reads it, also after a crash, finds the old or the new contents.
+        """Replace a small file at once: readers find the old or the new contents, also after a crash.
 
         On storage that is not mounted only where its scheme is one of REPLACES.
         """

@@ -1,4 +1,4 @@
-"""In which formats a checkpoint is written, and which of them an earlier release may not be able to read.
+"""The formats of a checkpoint, and those that an earlier release may not be able to read.
 
 Spark reads every older format, and none that is newer than it knows, or than its settings say: Spark 4.0 without
 `stateStore.checkpointFormatVersion` reads no commit of version 2. Most formats Spark itself keeps on a checkpoint that
@@ -45,7 +45,7 @@ class Formats:
 
 
 def formats(location: Location) -> Formats:
-    """Read in which formats a checkpoint is written, by its newest files. Nobody may write to it meanwhile.
+    """Read in which formats a checkpoint is written, by its newest files. No driver may write to it meanwhile.
 
     :raises CheckpointError: a file is damaged, or in a format that is not known.
     :raises OSError: a file cannot be read.

@@ -121,7 +121,7 @@ def check_commit(path: Place) -> int:
     return _read(path, newest=3)[0]
 
 
-# Of Kafka sources: by topic and partition the next offset to read.
+# For Kafka sources: by topic and partition the next offset to read.
 KafkaOffsets = Mapping[str, Mapping[int, int]]
 
 
@@ -172,7 +172,7 @@ def unreadable(path: Place | str, error: OSError) -> CheckpointError:
 
 
 def kind_of(error: OSError) -> type[CheckpointError]:
-    """Return the class for what a storage has said: rights, and a file in place of a folder, are no matter of time."""
+    """Return the class for a storage's error: rights, and a file in place of a folder, are no matter of time."""
     lasting = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
     return CheckpointError if isinstance(error, lasting) else CheckpointAway
 
@@ -210,7 +210,7 @@ def _read(path: Place, newest: int) -> tuple[int, list[str]]:
 def _json_object(path: Place, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise damaged(path, "it has a line that is not JSON") from error
     if not isinstance(value, dict):
         raise damaged(path, "it has a line that is not a JSON object")

@@ -32,8 +32,8 @@ class Owner:
     :param stream: name of the stream.
     :param control: control URL of the stream.
     :param log: the first record's nonce in its control log (`Store.origin`), as one URL may lead to another log: a
-        connection to another Kafka, a mount to another disk. Empty: not known, as to whoever only
-        reads, or while that record cannot be read.
+        connection to another Kafka, a mount to another disk. Empty: not known, as to a mere reader, or while that
+        record cannot be read.
     """
 
     stream: str
@@ -94,7 +94,7 @@ def _check(location: Location, file: Place, found: Owner, wanted: Owner) -> None
         raise _other_log(location, file, found)
     if found != wanted:
         if found.stream == stream:
-            # Whoever reads this may be about to let a second driver write, out of the sight of the first one's log.
+            # The reader may be about to let a second driver write, out of the sight of the first one's log.
             next_step = f"Correct `control`. To move the stream, stop it under {found.control} first, see that none of "
             next_step += f"its drivers is left on the cluster, then remove {file}: see docs/control.md."
         else:
@@ -110,7 +110,7 @@ def _check(location: Location, file: Place, found: Owner, wanted: Owner) -> None
 
 
 def _other_log(location: Location, file: Place, found: Owner) -> CheckpointError:
-    # As above: what runs under the other log is seen by nobody here.
+    # As above: drivers of the other log are not seen here.
     return CheckpointError(
         f"The checkpoint {locate(location)} belongs to the stream {found.stream} of {found.control}, but of another "
         "control log than that URL leads to now: its connection or its mount leads elsewhere than before, or the log "
@@ -191,7 +191,7 @@ def refuse_if_being_written(location: Location, seconds: float | None = None, *,
 
 
 def patience(location: Location) -> float:
-    """Return for how many seconds a checkpoint must stand still before nobody is taken to write it.
+    """Return the seconds for which a checkpoint must stand still before it counts as not being written.
 
     Three times the longest interval between the last ten commits, at least 5 and at most 60.
 

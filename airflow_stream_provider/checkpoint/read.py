@@ -139,7 +139,7 @@ def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, KafkaOffset
     """Return the times and Kafka offsets of the last committed batches, oldest first.
 
     Batches whose offsets file has been purged or never existed are left out, and so are those before the last one whose
-    end was set back on purpose (`checkpoint.rewind`): a step back that nobody wanted is to be seen.
+    end was set back on purpose (`checkpoint.rewind`): an unwanted step back is to be seen.
 
     :param count: largest number of batches.
     :return: pairs of time, in seconds since 1970, and offsets.
@@ -185,7 +185,7 @@ def query_id(root: Place) -> str | None:
         return str(value["id"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, "it does not contain the id of a query") from error
 
 
@@ -270,5 +270,5 @@ def _operator(path: Place, number: int, found: str) -> StatefulOperator:
             str(value["operatorInfo"]["operatorName"]),
             max(int(store["numPartitions"]) for store in stores),
         )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, "it does not describe a stateful operator") from error

@@ -3,8 +3,8 @@
 Spark begins the next batch where `offsets/N` of the last committed batch N ends. So that file is replaced by one with
 earlier offsets. No batch is removed, added or numbered anew: a sink that skips batches which it has seen gets the
 records in a batch of a new number, and the file sink, which needs every number, finds no gap
-(`CompactibleFileStreamLog.compact`). `offsets/N-1` is replaced first and gets the same offsets, so that batch N is one
-without records for whoever runs it once more, as a rehearsal does.
+(`CompactibleFileStreamLog.compact`). `offsets/N-1` is replaced first and gets the same offsets, so that batch N has no
+records when it is run once more, as by a rehearsal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEW_CHECKPOINT = (
 
 @dataclass(frozen=True)
 class Rewind:
-    """What is to be replaced in one checkpoint; nothing was changed.
+    """The replacements in one checkpoint; nothing was changed.
 
     :param batch: the last committed batch.
     :param records: offsets between where the query begins after it, and where it would have begun.
@@ -56,7 +56,7 @@ class Rewind:
 def check_rewindable(location: Location, sources: Sequence[str] = ()) -> None:
     """Check that a query can go back at all; its batches may run meanwhile.
 
-    :param sources: its sources, as the `standby` record names them; default: nobody knows that they are Kafka. The
+    :param sources: its sources, as the `standby` record names them; default: they are not known to be Kafka. The
         offsets of others may have the same form.
     :raises CheckpointError: it cannot, whatever the offsets; the message says why, and what to do instead.
     """
@@ -86,9 +86,9 @@ def plan_rewind(location: Location, to: KafkaOffsets, mark: str, after: int) -> 
 
     Where that was done already for this mark, nothing is to be replaced.
 
-    :param to: by topic and partition, the first record that is read again. What is not in it stays as it is.
+    :param to: by topic and partition, the first record that is read again. Other partitions stay as they are.
     :param mark: id of the deployment that goes back.
-    :param after: the last batch, behind which it goes back. Behind a later one it never does: who has run that had the
+    :param after: the last batch, behind which it goes back. Behind a later one it never does: its driver had the
         records read again, or has left that out.
     :raises CheckpointError: that would lose or mix up something; the message says what, and what to do instead.
     """
@@ -102,7 +102,7 @@ def plan_rewind(location: Location, to: KafkaOffsets, mark: str, after: int) -> 
 
 
 def apply_rewind(rewind: Rewind) -> None:
-    """Carry out a plan; nobody else may use the checkpoint meanwhile, or have used it since. It may be done again.
+    """Carry out a plan; no other driver may use the checkpoint meanwhile, or have used it since. It may be done again.
 
     :raises CheckpointError: a file cannot be written. The query then goes on where it was, or goes back; nothing else.
         Its field `may_land` says whether the storage may yet write it, as after a time-out: no query may start before
@@ -134,7 +134,7 @@ def _is_done(root: Place, ends: LogEnds, mark: str, after: int) -> bool:
     try:
         done = read_offsets(root / "offsets" / str(after)).rewound == mark
     except FileNotFoundError:
-        return True  # purged long ago: whoever ran all these batches has looked at it before
+        return True  # purged long ago: the driver that ran all these batches has looked at it before
     if not done and last > after and ends.commit != after:
         found = f"batches were run after batch {after} without it"
         raise _refused(root, found, "Give the command again: it goes back from where the stream is then.")

@@ -22,7 +22,7 @@ DELTA_COMMITS = 100
 
 @dataclass(frozen=True)
 class SinkLog:
-    """What a file sink remembers.
+    """The memory of a file sink.
 
     :param newest: the last batch in its log; None: there is no batch.
     :param missing: batches between its last compaction, or the first batch, and the newest one that are not there: the
@@ -82,7 +82,7 @@ def _transactions(commit: Place) -> Iterable[tuple[str, int]]:
             action = json.loads(line).get("txn")
             if action:
                 yield str(action["appId"]), int(action["version"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise damaged(commit, "a line of it is no action of Delta") from error
 
 

@@ -26,8 +26,8 @@ from airflow_stream_provider.checkpoint.logs import damaged, numeric_names
 
 FILE = re.compile(r"(\d+)(_[0-9a-f-]{36})?\.(snapshot|zip|delta|changelog)")
 BASES = ("snapshot", "zip")
-# Bytes of a snapshot's list of tables, unpacked: about 100 for each table, of which a store has hundreds at most. A zip
-# of some kilobytes could unpack to gigabytes.
+# Bytes of a snapshot's list of tables, unpacked: about 100 for each table; a store has hundreds at most. A zip of some
+# kilobytes could unpack to gigabytes.
 METADATA_LIMIT = 16 * 2**20
 
 
@@ -82,7 +82,7 @@ def _tables(snapshot: Place) -> Iterable[Place]:
         lines = data.decode("utf-8").split("\n")
         listed = json.loads(lines[-1] or lines[-2])["sstFiles"]
         names = [str(entry["dfsSstFileName"]) for entry in listed]
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
         raise damaged(snapshot, "it is not a RocksDB snapshot written by Spark") from error
     tables = snapshot.parent / "SSTs"
     here = _names(tables) if names else frozenset()

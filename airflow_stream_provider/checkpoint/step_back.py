@@ -2,7 +2,7 @@
 
 Spark writes what a batch reads to `offsets/N` before it looks whether that can be read, and plans no batch anew: the
 query fails at that one for ever, also when Kafka shows the whole log again. A range that ends before it begins has no
-records, so nobody can have read any: it is replaced by an empty one, under the same number. All other ranges of the
+records, so none can have been read: it is replaced by an empty one, under the same number. All other ranges of the
 batch stay as they are.
 """
 
@@ -41,7 +41,7 @@ class StepBack:
     data: bytes
 
     def apply(self) -> None:
-        """Make these ranges empty; nobody may use the checkpoint meanwhile.
+        """Make these ranges empty; no driver may use the checkpoint meanwhile.
 
         :raises OSError: the file is as it was.
         """

@@ -21,7 +21,7 @@ POLL_SECONDS = 0.2
 
 
 class Seen(NamedTuple):
-    """What somebody has seen of a checkpoint.
+    """The last sight of a checkpoint.
 
     :param id: Spark's id of the query; empty: not known, or there was none.
     :param batch: the last committed batch; None: not known, or there was none.
@@ -45,7 +45,7 @@ def is_another(expected: Seen, found: Seen) -> bool:
     if expected.batch is not None and (found.batch is None or found.batch < expected.batch):
         return True
     if not expected.id or (found.batch is None and not found.id):
-        return False  # nobody knows, or nothing was ever committed, and nothing is lost
+        return False  # not known, or nothing was ever committed, and nothing is lost
     return expected.id != found.id
 
 

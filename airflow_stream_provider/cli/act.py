@@ -88,7 +88,7 @@ class _Command:
 
         :raises SpecError: it cannot be used.
         """
-        # Whoever only asks what would happen has no reason yet.
+        # A person who only asks what would happen has no reason yet.
         reason = "" if args.dry_run and args.reason is None else check_reason(args.reason or "")
         confirmed_by = check_person(getattr(args, "confirmed_by", None) or "")
         job = check_job(getattr(args, "job", None) or "")
@@ -164,7 +164,7 @@ class _Command:
         _end(self.args, outcome, code, said, self.foreseen, self.results)
 
     def _confirmed(self, foreseen: Foreseen) -> Foreseen:
-        """Return what a person has said yes to; show it anew when it has changed meanwhile."""
+        """Return the plan that a person has approved; show it anew when it has changed meanwhile."""
         if self.args.json or not sys.stdin.isatty():
             self.end("refused", Exit.REFUSED, "Nobody can be asked here. See it with --dry-run; then give --yes.")
         while True:
@@ -213,7 +213,7 @@ class _Command:
     def _unless_another_release(self, ran: Ran, foreseen: Foreseen) -> Ran:
         """Return that it has failed if the run has deployed something else than this command asks for.
 
-        One that had begun before goes by what the YAML said then, and a new one by the form that Airflow has read last.
+        One that had begun before goes by the YAML of then, and a new one by the form that Airflow has read last.
         """
         if ran.code is not Exit.DONE or ran.snapshot is None:
             return ran
@@ -231,7 +231,7 @@ class _Command:
     def _unless_another_time(self, ran: Ran, snapshot: Snapshot) -> Ran:
         """Return that it has failed if the run has gone back to another time, or with other queries.
 
-        One that had begun before is followed by who has asked for it and why alone.
+        One that had begun before is found by its person and reason alone.
         """
         found = snapshot.state.deployments[ran.result["deployment"]].rewind
         query = getattr(self.args, "query", None)

@@ -35,7 +35,7 @@ def adopt_here(operator: AdoptOperator, identity: TaskIdentity, reads_again: str
     """Carry it out; a driver that has not taken over when it fails, or when the person gives up, is ended, unless
     somebody else has brought it up.
 
-    :param reads_again: what the end of the job may double, for the person who is asked to end it.
+    :param reads_again: the records that the end of the job may double, for the person who is asked to end it.
     """
     ran = run_here(operator, identity)
     if ran.code is Exit.DONE and not ran.result.get("adopted"):

@@ -1,4 +1,4 @@
-"""What `airflow streams diff` shows."""
+"""The output of `airflow streams diff`."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 _acting("rewind", "Read the Kafka records since a time again, by a run of NAME__upgrade", _TO, _QUERY),
                 _acting("promote", "Let the new release that stands by take a stream over now"),
                 _acting("roll-back", "Give a stream back to the release that held it before"),
-                _acting("abort", "Call off the new release that comes up or stands by; whoever holds goes on"),
+                _acting("abort", "Call off the new release that comes up or stands by; the holder goes on"),
                 _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),
                 _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
                 _acting(

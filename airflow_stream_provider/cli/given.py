@@ -1,4 +1,4 @@
-"""What a person has given on the command line: connections, the folder, and one stream of it."""
+"""The arguments of a command line: connections, the folder, and one stream of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_connections() -> None:
 
 
 def given_by() -> str:
-    """Return who gives this command, such as ``anna@edge1``; by sudo, the person who has called that.
+    """Return the person of this command, such as ``anna@edge1``; with sudo, the one who has called that.
 
     Not LOGNAME or USER: sudo and containers set them to Airflow's user, and everybody as he likes.
     """
@@ -62,7 +62,7 @@ def given_stream(args: Namespace) -> StreamSpec:
 def given_stream_as_far_as_known(args: Namespace) -> StreamSpec:
     """Return the stream that was named; of one whose YAML cannot be used, those fields that are right (`problem`).
 
-    What runs, runs on when somebody saves a typo, and has to be stopped all the same.
+    A stream runs on when a typo is saved, and has to be stopped all the same.
 
     :raises SpecError: there is none of that name.
     """

@@ -36,7 +36,7 @@ def life_table(stream: str, events: Sequence[LifeEvent]) -> RenderableType:
 
 
 def who(event: LifeEvent) -> str:
-    """Return who did it; of a task or a command the two in lines of their own."""
+    """Return the author; a task or a command has two lines."""
     kind, _, name = event.by.partition(":")
     if kind == "driver":
         return "the driver" if name == event.incarnation else name
@@ -51,14 +51,16 @@ def who(event: LifeEvent) -> str:
 
 
 def why(event: LifeEvent) -> str:
-    """Return why, with who confirmed it."""
+    """Return the reason, with the person who confirmed it."""
     person, job = event.evidence.get("person"), event.evidence.get("job")
     more = f" (confirmed by {person})" if person else f" (it was {job})" if job else ""
     return f"{event.reason}{more}".strip()
 
 
 def gap(event: LifeEvent) -> str:
-    """Return the gap of each query, or for how long nobody held; empty where nobody changed or it is not known."""
+    """Return the gap of each query, or the time without a holder; empty where the holder did not change or it is not
+    known.
+    """
     if event.gap_seconds:
         return ", ".join(f"{query} {_seconds(seconds)}" for query, seconds in event.gap_seconds.items())
     return "" if event.free_seconds is None else f"nobody for {_seconds(event.free_seconds)}"

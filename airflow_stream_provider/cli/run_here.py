@@ -40,7 +40,7 @@ class Ran:
     """How it ended.
 
     :param result: what the task's XCom would be; empty unless it is done.
-    :param said: why it ended so; empty when it is done.
+    :param said: the reason of its end; empty when it is done.
     :param snapshot: the last one; None: there was none.
     """
 
@@ -51,7 +51,7 @@ class Ran:
 
 
 class Progress:
-    """What a person sees meanwhile, on standard error: standard output has the result alone.
+    """The progress for a person, on standard error: standard output has the result alone.
 
     It takes what the step loop and the wait log, and says from time to time that it still waits, and for whom.
     """
@@ -67,7 +67,7 @@ class Progress:
     warning = info
 
     def still(self, waits_for: str, last: Snapshot | None) -> None:
-        """Show what is waited for, and what the drivers said last, unless a line was shown a moment ago."""
+        """Show the present wait, and the last words of the drivers, unless a line was shown a moment ago."""
         if time.monotonic() < self._said_at + EVERY_SECONDS:
             return
         beats = last.heartbeats if last is not None else {}

@@ -72,8 +72,8 @@ class StreamStatus:
     :param sample: the last one of the watch.
     :param problem: why something is unknown.
     :param silent_seconds: age of the driver's last sign of life; None = unknown.
-    :param holder: the driver that holds; empty for nobody.
-    :param since: when it came to hold, in seconds since 1970 by its clock; None while nobody holds.
+    :param holder: the driver that holds; empty for none.
+    :param since: when it came to hold, in seconds since 1970 by its clock; None without a holder.
     :param queries: how the queries of the driver that holds are, by what it says.
     :param event: the last one of the stream's life; None: there was none lately, among the last records.
     """
@@ -137,7 +137,7 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
 def read_status(spec: StreamSpec) -> StreamStatus:
     """Return what `status_of` does of a stream that is known; where the API server asks, whose log has other readers.
 
-    :raises Exception: whatever nobody has thought of, with a text in which nobody has looked for secrets.
+    :raises Exception: an unexpected error, whose text was not searched for secrets.
     """
     try:
         root = control_root(spec.control)
@@ -168,7 +168,7 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         code = Code.BAD
     beat = found.holder_heartbeat
     late, left, notes = _late(found, sign), beat.left_undone if beat else "", _notes(beat)
-    # Of one that holds: what goes wrong in it. A standby says there what it does.
+    # The trouble of a holder. A standby has its activity there.
     ill = " ".join(map(str, queries.ill)) or (beat.message if beat else "")
     said = (unreadable, late, ill, notes, illegal_records(state), left, last.problem if last else "", stale)
     problems = [problem for problem in said if problem]

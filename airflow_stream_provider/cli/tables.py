@@ -134,11 +134,8 @@ def as_text(text: str, style: str = "") -> Text:
 
 
 def moment(at: float) -> str:
-    """Return a moment (seconds since 1970) in the time zone of whoever reads it; ``?`` for what no calendar has."""
-    try:
-        return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M:%S}"
-    except (ValueError, OverflowError, OSError):
-        return "?"
+    """Return a moment (seconds since 1970) in the reader's time zone."""
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _ago(seconds: float | None) -> str:

@@ -42,8 +42,8 @@ class UpgradeRun:
     :param dag_id: of the DAG; empty when Airflow does not know it.
     :param who: the person.
     :param run_id: of the person's own run that is under way; empty: none is.
-    :param next_id: what the run that is started will be called: the same for all who look at this moment, so that only
-        one of them starts it.
+    :param next_id: the id of the run that is started: the same for all commands of this moment, so that only one of
+        them starts it.
     :param problem: why no run can be started now, and what to do; empty: one can.
     """
 
@@ -194,8 +194,8 @@ def _dag_of(stream: str, session: Any) -> tuple[DagModel | None, str]:
     name = f"{stream}__{_VERB}"
     known = select(DagModel).where(DagModel.dag_id.endswith(name, autoescape=True), ~DagModel.is_stale)
     found: list[DagModel] = list(session.scalars(known))
-    # Another stream's name may end as this one's. Of two folders with a stream of this name neither is preferred: the
-    # DAG without a prefix may be the other one's.
+    # Another stream's name may end as this one's. Two folders with a stream of this name are equal: the DAG without a
+    # prefix may be the other one's.
     chosen = [dag for dag in found if {"stream", stream} <= {tag.name for tag in dag.tags}]
     if len(chosen) == 1:
         return chosen[0], ""

@@ -64,7 +64,7 @@ def __getattr__(name: str) -> Any:
 
 
 def import_client(connection: ClusterConnection) -> None:
-    """Import the client of a connection's cluster, for who has little time later. Nothing is read or asked.
+    """Import the client of a connection's cluster, for callers that have little time later. Nothing is read or asked.
 
     One that is not installed is told when the cluster is asked.
     """

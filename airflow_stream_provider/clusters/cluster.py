@@ -73,10 +73,10 @@ class FoundDrivers:
 
     :param alive: submission ids of the drivers that wait or run.
     :param ended: submission ids of the drivers that have ended, as far as the cluster still knows them.
-    :param certain: False while a driver of the deployment may have been missed: one that could be it waits in the
-        queue, or on a worker that does not answer, or does not say of which control log it is (`Whose.runs`), and was
-        submitted less than five minutes ago. One that is older has said in its heartbeat who it is, or, when it starts
-        at last, sees that another has been submitted and exits.
+    :param certain: False while the search may have missed a driver of the deployment: a candidate waits in the queue,
+        or on a worker that does not answer, or does not name its control log (`Whose.runs`), and was submitted less
+        than five minutes ago. An older one has named itself in its heartbeat, or, when it starts at last, sees that
+        another has been submitted and exits.
     """
 
     alive: tuple[str, ...] = ()
@@ -86,12 +86,12 @@ class FoundDrivers:
 
 @dataclass(frozen=True)
 class Remains:
-    """What may be left of a driver: a sentence for each part.
+    """The parts of a driver that may be left: a sentence for each.
 
     :param alive: what the cluster lists, or cannot rule out now.
-    :param lost: what ran on a machine that the cluster has lost. Nobody can be asked whether it still runs: it may be
-        without power, or only cut off. It counts as gone when its heartbeat has stood still for the lease and
-        `Policy.pause_seconds`, after which the driver has halted itself, and another lease, for its executors.
+    :param lost: the parts on a machine that the cluster has lost. They may still run: the machine may be without power,
+        or only cut off. It counts as gone when its heartbeat has stood still for the lease and `Policy.pause_seconds`,
+        after which the driver has halted itself, and another lease, for its executors.
     """
 
     alive: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class DriverView:
 
 @dataclass(frozen=True)
 class UnmanagedView:
-    """What one look at a job has found that this provider has not started.
+    """The finding of one look at a job that this provider has not started.
 
     :param state: of its driver; LOST for what the cluster does not know.
     :param about: what it is, for a person, such as ``application app-… (orders) of spark``.
@@ -129,7 +129,9 @@ class UnmanagedView:
 
     @property
     def gone(self) -> bool:
-        """Whether the cluster confirms that it and its executors have ended. What it does not know is not gone."""
+        """Whether the cluster confirms that it and its executors have ended. A driver that it does not know is not
+        gone.
+        """
         return self.state.terminal and self.state is not DriverState.LOST and self.remains.gone
 
 
@@ -179,8 +181,8 @@ class Cluster(Protocol):
     def submit(self, job: Job, reserved: str = "") -> str:
         """Start one driver for the job and return its submission id.
 
-        :param reserved: the id to start it with, from `reserve`. Of one id there is never more than one driver: where
-            the cluster has it already, nothing is started.
+        :param reserved: the id to start it with, from `reserve`. An id never has more than one driver: where the
+            cluster has it already, nothing is started.
         :raises SubmitUnclear: the cluster may or may not have accepted the submission.
         :raises ClusterError: the cluster refused it or could not be reached. No driver was started.
         :raises SecretInConf: the conf holds a secret. Nothing was sent.
@@ -213,7 +215,7 @@ class Cluster(Protocol):
         """
 
     def belongs(self, id: str, whose: Whose) -> bool | None:
-        """Return whether a driver or a Spark application of this id is of a deployment; None: nobody can tell.
+        """Return whether a driver or a Spark application of this id is of a deployment; None: it is not known.
 
         A heartbeat says any id, and the account of the connection may kill other teams' drivers and read their logs. So
         what only a heartbeat names is killed, or shown, only if this is not False. It is False only with proof: one of
@@ -253,9 +255,9 @@ class Cluster(Protocol):
         """
 
     def forget(self, over: Collection[Whose]) -> None:
-        """Remove what the cluster keeps as proof of a driver's end. What is not proven to be over stays.
+        """Remove the cluster's proofs of drivers' ends. A driver that is not proven to be over stays.
 
-        :param over: deployments whose end is in the control log, and of which nobody is to be fenced any more.
+        :param over: deployments whose end is in the control log, and whose drivers are not to be fenced any more.
         :raises ClusterError: the cluster does not answer, or refuses.
         """
 

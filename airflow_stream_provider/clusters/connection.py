@@ -15,7 +15,7 @@ MASTER_PORT = 7077
 REST_PORT = 6066
 UI_PORT = 8080
 KUBERNETES = "k8s://"
-"""What the host of a Kubernetes cluster begins with."""
+"""The beginning of the host of a Kubernetes cluster."""
 _LOCAL = re.compile(r"local(\[(\d+|\*)\])?")
 
 
@@ -54,7 +54,7 @@ class ClusterConnection:
         order of the hosts. ``worker_hosts``: hosts and networks of the workers, separated by commas; default: the
         networks of the masters.
     :param login: for basic authentication with the masters; empty: the password is a bearer token.
-    :param password: sent to the masters, as login and password or as a bearer token, and to nobody else.
+    :param password: sent to the masters only, as login and password or as a bearer token.
     :param kubernetes: extra of the Kubernetes connection that the extra names; None: it names none.
     """
 
@@ -119,7 +119,7 @@ class ClusterConnection:
 
     def _hosts(self) -> list[tuple[str, int]]:
         scheme, separator, rest = self.host.strip().rpartition("://")
-        # What Spark 1 called the masters of YARN; as the name of a standalone master it has to be spelt out.
+        # The masters of YARN in Spark 1; as the name of a standalone master it has to be spelt out.
         is_yarn = rest.lower() == "yarn" or (not separator and rest.lower() in ("yarn-client", "yarn-cluster"))
         if (separator and scheme != "spark") or not rest or is_yarn:
             raise refused(

@@ -39,7 +39,7 @@ def main(lock: int, folder: Path, log: Path, command: list[str]) -> None:
     # A handler instead of SIG_IGN, which the driver would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     # Appended to, so that the next line goes to the beginning of a file that was cut.
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
@@ -67,7 +67,7 @@ def wait(driver: subprocess.Popen[bytes], log: Path) -> int:
         except subprocess.TimeoutExpired:
             if os.fstat(1).st_size > LOG_BYTES:
                 with contextlib.suppress(OSError):  # on a full disk nothing is kept
-                    shutil.copyfile(log, f"{log}.1", follow_symlinks=False)
+                    shutil.copyfile(log, f"{log}.1")
                 os.truncate(1, 0)
 
 

@@ -59,7 +59,7 @@ class Job:
 
     @property
     def whose(self) -> Whose:
-        """Whose its driver is, by which the cluster is searched for it."""
+        """The owner of its driver, by which the cluster is searched for it."""
         return Whose(self.deployment, self.log, self.arguments)
 
     @property

@@ -43,7 +43,7 @@ def let_go(api: KubernetesApi, pods: Iterable[Mapping[str, Any]], grace: float) 
 def _let_go(api: KubernetesApi, pod: Mapping[str, Any], grace: float) -> None:
     place = (pod["metadata"]["namespace"], pod["metadata"]["name"])
     confirmed = ended(pod)
-    # The end is in the log; of a node that was removed nobody will ever learn more.
+    # The end is in the log; nothing more will be known of a node that was removed.
     if not confirmed and PodLook(api).left(pod)[0] not in (NodeSays.GONE, NodeSays.REMOVED):
         if driver_state(pod).terminal:  # what somebody has put beside it runs on
             api.delete_pod(*place, grace)

@@ -1,4 +1,4 @@
-"""Run drivers as pods of a Kubernetes cluster: a pod of our own for each, which nobody starts a second time."""
+"""Run drivers as pods of a Kubernetes cluster: a pod of our own for each, which is never started a second time."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ class KubernetesCluster:
     def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return the deployment's drivers by the label and the arguments of their pods.
 
-        It is certain but where a pod does not say of which log it is: a submission that is still on its way arrives
-        under the same name as the next one.
+        It is certain except where a pod does not name its log: a submission that is still on its way arrives under the
+        same name as the next one.
         """
         alive: list[str] = []
         over: list[str] = []
@@ -215,7 +215,7 @@ class KubernetesCluster:
         applications: Collection[str] = (),
         hosts: Collection[str] | None = None,
     ) -> Remains:
-        """Return the pods of the driver and its executors of which the kubelet has not said that they have ended."""
+        """Return the pods of the driver and its executors whose end the kubelet has not reported."""
         namespace, name = self._place(submission) or (self._settings.namespace, "")
         labels = [each for each in (label_of(name), *labels_of(whose)) if each]
         alive: list[str] = []
@@ -240,7 +240,7 @@ class KubernetesCluster:
         return Remains(tuple(alive), tuple(lost))
 
     def unmanaged(self, id: str) -> UnmanagedJob | None:
-        """Return None: a foreign pod has no finalizer, so nobody could tell its end from its loss. A person ends it."""
+        """Return None: a foreign pod has no finalizer, so its end looks like its loss. A person ends it."""
         return None
 
     def links(self, submission: str) -> Mapping[str, str]:

@@ -192,10 +192,10 @@ def connect(settings: KubernetesSettings) -> CoreV1Api:
             "Airflow's client for Kubernetes is not installed on this machine.",
             next_step="Install airflow-stream-provider[cncf-kubernetes] for all of Airflow's components.",
         ) from error
-    # Of our own: the hook would put it into a global place, and read another thread's cluster there.
+    # Our own configuration: the hook would put it into a global place, and read another thread's cluster there.
     configuration = client.Configuration()
     configuration.retries = False
-    # What a newer API server leaves out or adds is for us to judge.
+    # Our own code judges what a newer API server leaves out or adds.
     configuration.client_side_validation = False
     extra = settings.kubernetes
     try:

@@ -1,4 +1,4 @@
-"""What an Airflow connection says of a Kubernetes cluster: where its API server is, and how a driver's pod looks."""
+"""Read the Airflow connection of a Kubernetes cluster: where its API server is, and how a driver's pod looks."""
 
 from __future__ import annotations
 

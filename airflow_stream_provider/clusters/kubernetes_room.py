@@ -18,7 +18,8 @@ _SUFFIXES = {
     **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
 }
 _QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|[MGTPE]|[KMGTPE]i)?")
-# What a quota counts, by what a pod asks for. Limits of cores are left to the dry run: executors have none by default.
+# The resources of a quota, by the requests of a pod. Limits of cores are left to the dry run: executors have none by
+# default.
 _COUNTED = {
     "cpu": "cpu",
     "requests.cpu": "cpu",
@@ -28,7 +29,7 @@ _COUNTED = {
     "pods": "pods",
     "count/pods": "pods",
 }
-# Of pods as ours are. A quota with another scope counts other pods.
+# The scopes of pods like ours. A quota with another scope counts other pods.
 _SCOPES = {"NotTerminating", "NotBestEffort"}
 
 
@@ -50,7 +51,7 @@ def quantity(text: object) -> Decimal:
 def asked_for(pod: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Decimal]:
     """Return what a driver's pod and its executors ask for together: ``cpu``, ``memory`` in bytes, ``pods``.
 
-    :param conf: the job's Spark conf, of which the executors are made.
+    :param conf: the job's Spark conf, for its executors.
     :raises SpecError: the conf asks for cores or memory that are none.
     """
     driver = container_of(pod)["resources"]["requests"]

@@ -215,8 +215,7 @@ class LocalCluster:
     def log_tail(self, submission: str) -> str:
         """Return the end of the driver's log, which has what its JVM and its Python write."""
         try:
-            # Not blocking: a submission is what somebody has written into the control log.
-            with open(os.open(Path(submission) / "log", os.O_RDONLY | os.O_NONBLOCK), "rb") as log:
+            with open(Path(submission) / "log", "rb") as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - READ_BYTES))
                 return tail(log=log.read(READ_BYTES).decode(errors="replace"))
         except (OSError, ValueError):
@@ -283,7 +282,7 @@ def _lock(job: Job, home: Path) -> int:
     is not in the control folder, because file locks on network file systems are not inherited.
 
     :raises SubmitUnclear: another process holds the lock.
-    :raises ClusterError: the folder of the locks is not this user's own.
+    :raises ClusterError: the folder of the locks cannot be used.
     """
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"{home}/{job.deployment}/{job.log}").hex
     lock = take_lock(name)

@@ -1,6 +1,6 @@
 """The end of a driver's log, for a task that waits for it in vain: short, plain, and without what looks like a secret.
 
-Whoever sees a task's log need not be allowed to see what a driver writes.
+A reader of a task's log need not be allowed to see all that a driver writes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SETTING = re.compile(
 
 
 def tail(**logs: str) -> str:
-    """Return the ends of a driver's logs, each line indented, so that none looks like a line of whoever shows it.
+    """Return the ends of a driver's logs, each line indented, so that none looks like a line of the log that shows it.
 
     :param logs: by name, the last READ_BYTES of each, or all of it. The last one is the one that a person reads first.
     """
@@ -44,7 +44,7 @@ def tail(**logs: str) -> str:
 
 def _lines(text: str) -> list[str]:
     if len(text.encode(errors="replace")) >= READ_BYTES:
-        # The first line may be the rest of one, whose beginning said that this is a password.
+        # The first line may be the rest of one whose beginning names it a password.
         text = text.partition("\n")[2]
     text = _KEY_THAT_BEGAN_BEFORE.sub(HIDDEN, text, count=1)
     text = plain(redact(_ESCAPES.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))))

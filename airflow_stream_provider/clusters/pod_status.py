@@ -1,4 +1,4 @@
-"""What a pod and its node say of a driver or an executor. Pure: of objects as the API server returns them."""
+"""Read the state of a driver or an executor from its pod and node. Pure: objects as the API server returns them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ON_THEIR_WAY = ("ContainerCreating", "PodInitializing")
 
 
 class NodeSays(Enum):
-    """What a node says of a pod that runs there by all that the API server knows."""
+    """The state of a node whose pod runs by all that the API server knows."""
 
     ALIVE = "the kubelet answers, or has only just fallen silent"
     LOST = "the kubelet does not answer"
@@ -32,7 +32,7 @@ def ended(pod: Mapping[str, Any]) -> bool:
     spec, status = pod.get("spec", {}), pod.get("status", {})
     found = status.get("containerStatuses") or ()
     if not spec.get("nodeName"):
-        # Without a node nobody has started it, and one that is being deleted gets none any more.
+        # Without a node it was not started, and one that is being deleted gets none any more.
         return bool(pod["metadata"].get("deletionTimestamp"))
     if not found:
         # The kubelet has refused it. If somebody else has ended it, the pod has a condition that says so.
@@ -59,7 +59,7 @@ def driver_state(pod: Mapping[str, Any]) -> DriverState:
 
 
 def ended_at(pod: Mapping[str, Any]) -> str:
-    """Return when the last container of a pod ended, such as ``2026-11-23T12:00:00Z``; empty: nobody says."""
+    """Return when the last container of a pod ended, such as ``2026-11-23T12:00:00Z``; empty: it is not known."""
     found = pod.get("status", {}).get("containerStatuses") or ()
     over = ((each.get("state") or {}).get("terminated") or {} for each in found)
     return max((str(each.get("finishedAt") or "") for each in over), default="")

@@ -18,7 +18,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 CONTAINER = "spark-kubernetes-driver"
 """Name of the driver's container, as spark-submit names it."""
 PREFIX = "airflow-stream-provider/"
-"""What the names of our labels, annotations and finalizers begin with."""
+"""The beginning of the names of our labels, annotations and finalizers."""
 SUBMISSION = "AIRFLOW_STREAM_SUBMISSION"
 """Environment variable by which the runtime knows its submission; its heartbeat tells it."""
 ADDRESS = "SPARK_DRIVER_BIND_ADDRESS"

@@ -1,7 +1,7 @@
 """Refuse secrets in the Spark conf, in the script's arguments and environment, and in the arguments of `notify`.
 
 The first three are stored in the control log and shown by the cluster, so they are checked before anything is published
-or declared. What a secret looks like is in `lifecycle/secrets.py`.
+or declared. `lifecycle/secrets.py` recognizes secrets.
 """
 
 from __future__ import annotations

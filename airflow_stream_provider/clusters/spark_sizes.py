@@ -1,4 +1,4 @@
-"""What a job's Spark conf asks for, as Spark reckons it: numbers, sizes, executors, and containers with their overhead.
+"""The resources of a job's Spark conf, as Spark reckons them: sizes, executors, and containers with their overhead.
 
 `tests/integration/clusters/test_spark_sizes.py` holds it against Spark's own classes. A key without a value is refused,
 as Spark does: only one that is not there has a default.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # All that spark-submit gets of Airflow's environment, which may hold passwords.
 _PASSED_ON = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TZ|JAVA_HOME|SPARK_\w+|HADOOP_\w+|YARN_\w+|KRB5_\w+")
 _CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-# Of these `spark_conf` speaks as whoever sends the request without an upload.
+# `spark_conf` has these for a request without an upload.
 _WITHOUT_UPLOAD = ("spark.master", "spark.submit.deployMode", "spark.yarn.queue", "spark.yarn.preserve.staging.files")
 _FILES = ("spark.submit.pyFiles", "spark.files")
 _THROWN = re.compile(r'^Exception in thread "[^"]*" (?:[\w.$]+: )?(.+)$|^(?:Error|Exception): (.+)$', re.MULTILINE)
@@ -79,7 +79,7 @@ def run(job: Job, settings: YarnSettings, login: KerberosLogin, id: str, end: fl
                 submission=id,
             ) from None
         finally:
-            # What ends this call otherwise, such as a time-out of the task, leaves it running.
+            # An error that ends this call otherwise, such as a time-out of the task, leaves it running.
             started = getattr(hook, "_submit_sp", None)
             if started is not None and started.poll() is None:
                 started.kill()
@@ -89,7 +89,7 @@ def run(job: Job, settings: YarnSettings, login: KerberosLogin, id: str, end: fl
 def _hook(job: Job, settings: YarnSettings, login: KerberosLogin, id: str, keytab: str) -> SparkSubmitHook:
     """Return the Spark provider's hook. It reads no connection: what is needed of it has been read already.
 
-    It would write the keytab to /tmp, for as long as nobody removes it.
+    The connection's way would write the keytab to /tmp, and leave it there.
     """
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Connection

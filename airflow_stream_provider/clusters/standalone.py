@@ -44,10 +44,10 @@ _STATES = {
     "ERROR": DriverState.FAILED,
     "RELAUNCHING": DriverState.FAILED,  # what the master starts in its place has an id of its own
 }
-# What the master itself writes of a driver when it loses its worker (Master.removeWorker), or when no worker has
-# claimed it after a fail-over (Master.completeRecovery; its worker is then "None"). It may run there still, also when
-# the worker is back: only then is it told to kill it. One that could not be started is ERROR, too, and looks the same.
-# One that was killed in the queue is KILLED without a worker: it never ran.
+# The master's own words for a driver when it loses its worker (Master.removeWorker), or when no worker has claimed it
+# after a fail-over (Master.completeRecovery; its worker is then "None"). It may run there still, also when the worker
+# is back: only then is it told to kill it. One that could not be started is ERROR, too, and looks the same. One that
+# was killed in the queue is KILLED without a worker: it never ran.
 _OUT_OF_CONTACT = ("ERROR", "RELAUNCHING")
 
 
@@ -115,7 +115,7 @@ class StandaloneCluster:
         """Return the deployment's drivers, recognised by the launch command in the first line of their stderr.
 
         The master's API does not show a driver's arguments. The worker serves the driver's log, and writes its first
-        line before it starts the driver. Of a driver in the queue only main class, cores and memory are known.
+        line before it starts the driver. A driver in the queue shows only main class, cores and memory.
         """
         master = api.find_master(self._masters)
         oldest = since + master.clock_ahead - CLOCK_SLACK
@@ -166,7 +166,7 @@ class StandaloneCluster:
         driver = master.driver(id)
         if driver is None:
             return None
-        # Who waits for a worker has written no heartbeat, so what one says of it is not true.
+        # A driver that waits for a worker has written no heartbeat, so a heartbeat that names it is wrong.
         return False if driver["state"] == "SUBMITTED" else driver_belongs(master, self._hosts, driver, whose, None)
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:

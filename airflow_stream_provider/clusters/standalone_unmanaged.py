@@ -41,12 +41,12 @@ _APPLICATIONS = {
 class StandaloneUnmanaged:
     """Implements `UnmanagedJob`; the id of a driver or of an application tells which it is.
 
-    Whose a driver is, its command line says, at the head of its log on the worker; without that it is not known.
+    A driver's command line, at the head of its log on the worker, says whose it is; without that it is not known.
 
-    Of a driver the master does not say which application is its own. That ends with it, so no worker may have an
-    executor of any application that has ended. Those of one that the master still calls active are not looked at: they
-    may be anybody's. Its own is so for the moment in which the master has not noticed yet that its connection is gone;
-    before anybody follows, the checkpoint's logs have to stand still for much longer.
+    The master does not say which application is a driver's own. That ends with it, so no worker may have an executor of
+    any application that has ended. Those of one that the master still calls active are not looked at: they may belong
+    to any driver. Its own is active for the moment in which the master has not noticed yet that its connection is gone;
+    before a driver follows, the checkpoint's logs have to stand still for much longer.
     """
 
     def __init__(self, masters: Masters, hosts: WorkerHosts, id: str) -> None:

@@ -1,4 +1,4 @@
-"""What the clusters differ in, as data: docs/clusters.md has the table of it."""
+"""The differences between the clusters, as data: docs/clusters.md has the table of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Traits:
-    """What one kind of cluster does otherwise than the others; sentences are for people.
+    """The differences of one kind of cluster from the others; sentences are for people.
 
     :param name: what it is called.
     :param seconds_after_term: from SIGTERM to SIGKILL, when a driver is killed: a driver that takes longer to reach a
         batch boundary is not released.
     :param reserves_ids: whether the id of a driver is known before it is sent; see `Cluster.reserve`.
-    :param relaunched_by: who starts a driver again that has ended.
+    :param relaunched_by: the component that starts a driver again that has ended.
     :param gone_means: what confirms that nothing is left of a driver.
     :param lost_machine: what is known of a driver whose machine is out of reach.
     """

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Become a program that outlives neither whoever has started it nor a moment.
+"""Become a program that outlives neither the process that started it nor a moment.
 
 This file is run as a script and is never imported. The program takes its place, and the kernel keeps what it has set:
 the program is killed when the thread that has started it ends, and at the moment, also when it was stopped meanwhile.
 
     STREAM_PROGRAM=PATH STREAM_PARENT=PID STREAM_UNTIL=SECONDS until.py ARGUMENT...
 
-The moment is by the monotonic clock of this machine, which nobody sets. Exit code 70: the program was not started.
+The moment is by the monotonic clock of this machine, which cannot be set. Exit code 70: the program was not started.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
     # Its end is reported from now on; it may have come before.
     if os.getppid() != parent:
         sys.exit(NOT_STARTED)
-    # Neither is reset by the program's start: whoever started us may have ignored or blocked it.
+    # The program's start resets neither: the starting process may have ignored or blocked it.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     left = until - time.monotonic()

@@ -1,7 +1,7 @@
-"""Whose a driver is that a cluster runs: by its command line, and an application by its name.
+"""Find the owner of a driver that a cluster runs by its command line, and that of an application by its name.
 
 A deployment's id is made of names, and two Airflows may use the same ones: it is unique in its control log only. So
-what is started also says of which control log it is.
+drivers and applications also name their control log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_stream_provider.lifecycle.ids import log_label
 
 # Spark conf, which the JVM of a driver has in its command line.
 LOG_CONF = "spark.airflow.stream.log"
-# What a worker's log has in place of a property that `spark.redaction.regex` of that worker matches.
+# The text in a worker's log in place of a property that `spark.redaction.regex` of that worker matches.
 _REDACTED = "*********(redacted)"
 # See `lifecycle.ids.application_name`.
 _NAMED = re.compile(r"(?P<stream>\S+) .* \[(?P<deployment>\S+)\] (?P<log>\S+)")
@@ -58,7 +58,7 @@ class Whose:
     def runs_any(self, commands: Iterable[Sequence[str]]) -> bool | None:
         """Return what `runs` says of one driver, by the command lines of all its processes.
 
-        Not all say of which log they are; those that do decide. None also when none of them names the deployment.
+        Some do not name their log; those that do decide. None also when none of them names the deployment.
         """
         found = {self.runs(each) for each in commands if names_deployment(each, self.deployment)}
         return False if False in found else True if True in found else None

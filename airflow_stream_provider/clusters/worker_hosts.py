@@ -1,7 +1,7 @@
 """Which hosts a worker's pages may be on.
 
-A worker tells the master itself where its pages are, and the master believes it. Without a check, whoever can register
-a worker has Airflow send requests to any host and port that Airflow reaches.
+A worker tells the master itself where its pages are, and the master believes it. Without a check, a registered worker
+can make Airflow send requests to any host and port that Airflow reaches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the workers of a standalone cluster know and its master does not, asked all at once.
+"""Ask the workers of a standalone cluster, all at once, for facts that its master does not know.
 
-Whose a driver is, which executors are alive, and who takes all cores.
+These are the owner of a driver, the executors that are alive, and the application that takes all cores.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Bytes of a driver's stderr to read. It begins with the launch command, and class paths can be long.
 _HEAD = 256 * 1024
-# What Spark's DriverRunner.runDriver writes behind that command, in which a setting may have line breaks.
+# Spark's DriverRunner.runDriver writes this behind that command, in which a setting may have line breaks.
 _COMMAND_ENDS = "\n" + "=" * 40 + "\n"
 _PARALLEL_REQUESTS = 16
-# What reading a worker's state raises when something else than a worker of Spark has answered.
+# The errors of reading a worker's state when something else than a worker of Spark has answered.
 _ODD = (KeyError, TypeError, AttributeError)
-# Seconds for the requests to all workers together. What is not answered by then is not known.
+# Seconds for the requests to all workers together. The state of a worker that has not answered by then is not known.
 ALL_WORKERS_SECONDS = 30.0
 
 T = TypeVar("T")

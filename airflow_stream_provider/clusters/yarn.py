@@ -174,7 +174,7 @@ class YarnCluster:
                 return found
             time.sleep(0.2)
         raise SubmitUnclear(
-            f"The ResourceManager has taken {id}, and it was not there for {TAKEN_SECONDS:.0f} s.",
+            f"The ResourceManager has accepted {id}, and does not show it after {TAKEN_SECONDS:.0f} s.",
             next_step="Nothing to do: its id is in the control log, and it is looked for there.",
             submission=id,
         )
@@ -246,9 +246,9 @@ class YarnCluster:
     ) -> Remains:
         """Return what the ResourceManager and the nodes still know of the driver and its executors.
 
-        The ResourceManager alone proves nothing: it says KILLED before a node has heard of it. Every node that it
-        knows must say that it runs nothing. Nobody can say that of a node that it has lost, that was started anew
-        since, or that it does not know since it was started anew itself.
+        The ResourceManager alone proves nothing: it says KILLED before a node has heard of it. Every node that it knows
+        must say that it runs nothing. A node cannot say so that it has lost, that was started anew since, or that it
+        does not know since it was started anew itself.
         """
         try:
             manager = api.find_active(self._settings)

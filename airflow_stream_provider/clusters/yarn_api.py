@@ -30,7 +30,7 @@ _NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOT
 
 @dataclass(frozen=True)
 class Asker:
-    """As whom YARN is asked.
+    """The user that asks YARN.
 
     :param user: whose name is told where everybody is believed.
     :param login: with which that is proven otherwise; None: it is not.
@@ -234,7 +234,8 @@ def send(
 
     With Kerberos the time for a ticket is part of that for the request.
 
-    :raises Unanswered: no answer within the time and the limit, or with Kerberos no ticket, or no proof of who answers.
+    :raises Unanswered: no answer within the time and the limit, or with Kerberos no ticket, or no proof of the server's
+        identity.
     :raises ClusterError: the library for Kerberos is not installed.
     """
     if asker.login is None:

@@ -27,7 +27,7 @@ _KEYTAB = b"\x05\x02"
 
 @dataclass(frozen=True)
 class YarnSettings:
-    """What an Airflow connection of type ``spark`` with the host ``yarn`` says.
+    """The settings of an Airflow connection of type ``spark`` with the host ``yarn``.
 
     :param addresses: the web address of each ResourceManager; there are several with high availability.
     :param user: the connection's login: as whom drivers are submitted. With Kerberos the principal's user by default.
@@ -78,7 +78,7 @@ class YarnSettings:
 
 
 def _login(extra: dict[str, str]) -> KerberosLogin | None:
-    """Return who is named by the fields that the Spark provider's connection has for Kerberos; None: nobody."""
+    """Return the login in the fields that the Spark provider's connection has for Kerberos; None: they are empty."""
     principal, keytab = extra.get("principal", ""), "".join(extra.get("keytab", "").split())
     if not principal and not keytab:
         return None

@@ -1,8 +1,8 @@
 """Run drivers on a YARN with Kerberos: asked by SPNEGO, and submitted by spark-submit, which gets delegation tokens.
 
 Spark's client takes the application's id itself, so the id that is written down before is a tag of ours
-(`yarn_submission`). A tag is sent by the process that has made it, once, and by nobody else. Whoever finds one in the
-log waits until its application is there, or can come no more: then the deployment has failed, and a new run begins.
+(`yarn_submission`). A tag is sent once, by the process that has made it. Another process that finds one in the log
+waits until its application is there, or can come no more: then the deployment has failed, and a new run begins.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class KerberosYarnCluster(YarnCluster):
         super().check(job)
 
     def reserve(self, job: Job) -> str:
-        """Return a new tag, of which nothing is started yet. Only this process can send it, and for a bounded time."""
+        """Return a new tag, without an application yet. Only this process can send it, and for a bounded time."""
         api.find_active(self._settings)
         id = new_submission(time.time())
         self._unsent[id] = time.monotonic()

@@ -1,4 +1,4 @@
-"""What may be left of an application, by the ResourceManager and every NodeManager: that alone confirms an end.
+"""Ask the ResourceManager and every NodeManager for the remains of an application: that alone confirms an end.
 
 NodeManagers are asked on allowed hosts, within a deadline and a size.
 """
@@ -24,7 +24,7 @@ from airflow_stream_provider.lifecycle.ids import application_of
 _LIMIT = 4 * 1024 * 1024  # bytes of a node's answer
 _EXACT = 2.0  # seconds, to which the clocks of two machines are compared by their answers
 _RECOVERY = "yarn.nodemanager.recovery.enabled"
-# Of these the ResourceManager hears; of all others it has lost sight, or never had it.
+# The ResourceManager hears of these states; it has lost sight of all others, or never had it.
 _IN_SIGHT = {"NEW", "RUNNING", "UNHEALTHY", "DECOMMISSIONING"}
 
 
@@ -71,7 +71,7 @@ def application_remains(
 
 
 def absent(manager: Manager, submission: str) -> Remains:
-    """Return what may be left of a submission of which the ResourceManager knows no application."""
+    """Return what may be left of a submission whose application the ResourceManager does not know."""
     if is_submission(submission):
         if may_come(submission, time.time()):
             return Remains((f"{submission} may be on its way to YARN still.",))
@@ -86,7 +86,7 @@ def absent(manager: Manager, submission: str) -> Remains:
 
 @dataclass(frozen=True)
 class _NodeAnswer:
-    """What a node says of an application.
+    """The answer of a node on an application.
 
     :param left: a sentence for each part of it that it runs, and for what it does not say.
     :param answered: whether it does answer.

@@ -25,7 +25,7 @@ LOG_TAG = "log-"
 _TAG = re.compile(r"[a-z0-9._-]{1,100}")
 _MASTER = "org.apache.spark.deploy.yarn.ApplicationMaster"
 RUNNER = "org.apache.spark.deploy.PythonRunner"
-# What Spark needs of Java 17 (its JavaModuleOptions), which an older Java ignores.
+# The options that Spark needs with Java 17 (its JavaModuleOptions), and that an older Java ignores.
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),
     *("java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs"),
@@ -37,9 +37,9 @@ _JVM = (
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
     *("-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"),
 )
-# What the NodeManager replaces, wherever it stands: {{NAME}}, <LOG_DIR>, <CPS>, <ADD_OPENS>.
+# The NodeManager replaces these wherever they stand: {{NAME}}, <LOG_DIR>, <CPS>, <ADD_OPENS>.
 _REPLACED = re.compile(r"\{(?=\{)|\}(?=\})|<(?=LOG_DIR>|CPS>|ADD_OPENS>)")
-# What a value cannot have that Spark hands to its executors: it does not escape it for the NodeManager's script.
+# Characters that no value for executors may have: Spark does not escape them for the NodeManager's script.
 _UNSAFE = re.compile(r'["$`\\]|\{\{|\}\}|<(LOG_DIR|CPS|ADD_OPENS)>')
 # Spark gives up after some failures of executors, by default of a driver's whole life. Before 3.5 it had another name.
 _FAILURES, _FAILURES_BEFORE = "spark.executor.failuresValidityInterval", "spark.yarn.executor.failuresValidityInterval"
@@ -51,7 +51,7 @@ def deployment_tag(deployment: str) -> str:
 
 
 def log_tag(log: str) -> str:
-    """Return the tag that says of which control log a driver is."""
+    """Return the tag that names a driver's control log."""
     return _tag(log, LOG_TAG)
 
 

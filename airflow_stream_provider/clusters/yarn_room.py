@@ -1,7 +1,7 @@
 """Check whether a driver and its executors find room on YARN, as far as the ResourceManager says.
 
-Memory only: by default YARN shares out nothing else (DefaultResourceCalculator). Of queues those of the
-CapacityScheduler are understood; with another scheduler only the nodes are looked at.
+Memory only: by default YARN shares out nothing else (DefaultResourceCalculator). Only queues of the CapacityScheduler
+are understood; with another scheduler only the nodes are looked at.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Queue:
 
     @property
     def smallest(self) -> int:
-        """Memory of the smallest container; 1 when that is not said."""
+        """Memory of the smallest container; 1 when that is not known."""
         for partition in (self.fields.get("capacities") or {}).get("queueCapacitiesByPartition") or ():
             known = (partition.get("configuredMinResource") or {}).get("resourceInformations") or {}
             for resource in known.get("resourceInformation") or ():

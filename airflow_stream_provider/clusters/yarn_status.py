@@ -1,4 +1,4 @@
-"""What the ResourceManager says of an application: whose it is, its state, where people find it."""
+"""Read the ResourceManager's answer on an application: its owner, its state, its pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENDS = {
 
 
 def runs(app: Mapping[str, Any], whose: Whose) -> bool | None:
-    """Return whether an application is of a deployment; None: it does not say of which control log it is."""
+    """Return whether an application is of a deployment; None: it does not name its control log."""
     tags = said_tags(app)
     if deployment_tag(whose.deployment) not in tags or COMMON_TAG not in tags:
         return False

@@ -1,8 +1,9 @@
-"""The id of a submission whose application's id nobody knows yet: a tag that the application will have. Pure.
+"""The id of a submission whose application has no known id yet: a tag that the application will have. Pure.
 
 Spark's own client asks YARN for the application's id, and sends it on, in one go. So what is written down before is an
 id of ours. It says when it was made: one program at most is ever started with it, within a bound that counts from then
-(docs/clusters.md#kerberos). After the bound nobody can send it any more, and what is not there then never comes.
+(docs/clusters.md#kerberos). After the bound it cannot be sent any more, and an application that is not there then never
+comes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def is_submission(id: str) -> bool:
 
 
 def made_at(id: str) -> float:
-    """Return when an id was made, in seconds since 1970, by the clock of who made it."""
+    """Return when an id was made, in seconds since 1970, by its maker's clock."""
     found = _SUBMISSION.fullmatch(id)
     assert found is not None
     return int(found.group(1)) / 1000

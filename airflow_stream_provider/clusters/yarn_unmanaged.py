@@ -40,5 +40,5 @@ class YarnUnmanaged:
         return UnmanagedView(self._id, state_of(app), about, remains, COMMON_TAG in said_tags(app))
 
     def end(self) -> None:
-        """Ask the ResourceManager to kill it; who may is what YARN says of the connection's user."""
+        """Ask the ResourceManager to kill it; YARN decides whether the connection's user may."""
         api.kill(api.find_active(self._settings), self._id)

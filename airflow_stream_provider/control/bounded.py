@@ -144,7 +144,7 @@ class OnePlace:
         self._width = width
         self._lock = threading.Lock()
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
-        # Of these threads so many have nothing to do; below 0: so many calls wait.
+        # The number of threads that have nothing to do; below 0: so many calls wait.
         self._threads = self._free = 0
         self._left: set[Future[Any]] = set()
 

@@ -1,7 +1,7 @@
 """Find out that a control log cannot be read whole: a record is missing, unreadable, or follows another one.
 
-Whoever read the log before the damage goes by the record as it was. Who reads it now must not go by less: it would find
-another holder. So nobody acts on such a log before a person has restored it.
+A reader from before the damage goes by the record as it was. A reader of now must not go by less: it would find another
+holder. So no process acts on such a log before a person has restored it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MISSING = "is missing, though there were later ones"
 def check_chain(stream: str, nonce: str, records: Sequence[Record]) -> None:
     """Check that records follow each other, and the record before them.
 
-    What is no record is carried, as a record that breaks a rule is, when the record after it names its bytes: they were
-    the same for whoever wrote that one, so nobody ever read anything else there. Without such a record after it, it may
-    have been damaged after others had read it.
+    Bytes that are no record are carried, as a record that breaks a rule is, when the record after it names them: its
+    author read the same bytes, so no reader ever read anything else there. Without such a record after it, it may have
+    been damaged after others had read it.
 
     :param nonce: of the record before the first of them; empty when there is none.
     :param records: without a gap, as far as the log goes or up to one that can be read.

@@ -91,7 +91,7 @@ def make_folder(path: Path, mode: int = FOLDER_MODE) -> None:
 
 @contextlib.contextmanager
 def open_folder(path: Path | str, inside: int | None = None) -> Iterator[int]:
-    """Open a folder, to list and remove what is in it: whoever exchanges it for a link meanwhile redirects nothing.
+    """Open a folder, to list and remove what is in it: a link that takes its place meanwhile redirects nothing.
 
     :param path: its last part must be a folder and no link; the parts before it are trusted.
     :param inside: descriptor of an open folder in which a relative path begins.

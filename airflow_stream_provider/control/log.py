@@ -76,7 +76,7 @@ class ControlLog:
     def history(self, last: int | None = None) -> tuple[Record, ...]:
         """Return the legal ones among the last records up to that of `state`, oldest first.
 
-        Of those from before the saved state, one may be damaged: then they go back to there only.
+        A record from before the saved state may be damaged: then the records go back to there only.
 
         :param last: among so many; default and most: HISTORY. Each that was not read yet may be a file.
         :raises ControlUnavailable: the store cannot be read now.
@@ -127,7 +127,7 @@ class ControlLog:
             written.
         :raises ControlLogDamaged: a record is missing or damaged. One that was written counts once that is mended.
         :raises ControlLogReplaced: the log is not the one that was read before. A record that was written is in the way
-            of whoever reads the log that is there now.
+            of readers of the log that is there now.
         """
         if self.state.seq < expected_seq or not self._whole:
             self.refresh()
@@ -138,7 +138,7 @@ class ControlLog:
             raise damaged(self.stream, expected_seq + 1, MISSING)
         numbered = redacted_record(record).numbered(expected_seq + 1, self.state.nonce)
         data = numbered.to_json()
-        # What is checked is the record as everybody will read it.
+        # The check is of the record as every reader will read it.
         state = follow(self.state, Record.read(data, numbered.seq))
         check_format(self.state, numbered)
         try:
@@ -159,7 +159,7 @@ class ControlLog:
         return numbered
 
     def save(self) -> None:
-        """Save the folded state when the log has grown enough since the last time; call it where nobody waits.
+        """Save the folded state when the log has grown enough since the last time; call it where nothing waits for it.
 
         :raises ControlUnavailable: it was not saved; nothing is lost but time.
         """
@@ -218,7 +218,8 @@ class ControlLog:
     def _verify(self) -> None:
         """Check that the last record that was read is still where it was.
 
-        :raises ControlLogDamaged: it cannot be read any more, or is missing before another one: nobody goes on there.
+        :raises ControlLogDamaged: it cannot be read any more, or is missing before another one: no process goes on
+            there.
         :raises ControlLogReplaced: the log ends before it, or has another one there, or goes on without it.
         """
         seq = self.state.seq
@@ -284,7 +285,7 @@ def make_record(kind: str, by: str, **fields: Any) -> Record:
     """Return a new record with the present time, not yet numbered.
 
     :param kind: kind of the record, such as ``requested``.
-    :param by: who writes it.
+    :param by: the author.
     :param fields: the fields of this kind.
     """
     return Record(kind=kind, fields=fields, by=by, at=time.time())

@@ -37,7 +37,7 @@ class Owners(Protocol):
         """Claim a location for a stream, durably; return the stream that owns it from now on: of several the first."""
 
     def kept_in(self, location: str) -> str:
-        """Return where the claim of a location is kept, for people who want to remove it."""
+        """Return the place of a location's claim, for people who want to remove it."""
 
 
 def claimed(owner: str | None, claim: str) -> str:

@@ -1,4 +1,4 @@
-"""What is written to a control log, without the secrets in what it quotes: more people read it than a driver's log."""
+"""Redact the records of a control log: more people read it than a driver's log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.secrets import redact, redact_within
 
-# The fields of records that quote what a script, Spark or a person said. What a release is made of must stay as it is:
-# its hash is over it, and it was checked before.
+# The fields of records that quote what a script, Spark or a person said. The parts of a release must stay as they are:
+# its hash is over them, and they were checked before.
 _SAID = ("reason", "error", "evidence", "rehearsal")
 
 

@@ -25,7 +25,7 @@ LAUNCHER = "launcher.py"
 RUNTIME_ZIP = "airflow_stream_runtime.zip"
 # The packages that are shipped to the driver; everything else here needs Airflow.
 _SHIPPED = ("lifecycle", "control", "checkpoint", "runtime")
-# Only the user that published a release may write in its folder, and nobody in its files.
+# Only the user that published a release may write in its folder, and no user in its files.
 _FOLDER_MODE = 0o2750
 _FILE_MODE = 0o440
 
@@ -71,7 +71,7 @@ def publish(stream_folder: Path, **parts: Any) -> Release:
 
 
 def store(stream_folder: Path, release: Release, files: Mapping[str, bytes]) -> None:
-    """Write a release's files into a folder named by their hash. Nobody may write in its folder afterwards.
+    """Write a release's files into a folder named by their hash. The files are read-only afterwards.
 
     :param stream_folder: the stream's folder under the control URL; it exists.
     :raises StreamError: the release was published before, and its files have changed since.

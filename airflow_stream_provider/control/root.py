@@ -28,7 +28,7 @@ def local_folder(url: str) -> Path:
             next_step="Use a folder that Airflow and the Spark drivers both mount.",
         )
     if set("?#") & set(url) or "\0" in path:
-        # What is behind them is no part of a URL's path: two folders would be one.
+        # The text behind them is no part of a URL's path: two folders would be one.
         raise SpecError(
             f"The control URL {url!r} has a character that ends the path of a URL.",
             next_step="Write %3F for ? and %23 for # in the name of a folder, or rename it.",

@@ -28,7 +28,7 @@ class Store(Protocol):
     def read(self, seq: int) -> bytes | None:
         """Return record `seq`, or None if it does not exist.
 
-        Something that is no regular file, or larger than MAX_BYTES, is b"": a record that nobody can read.
+        Something that is no regular file, or larger than MAX_BYTES, is b"": a record that cannot be read.
         """
 
     def next_number(self, seq: int) -> int | None:
@@ -66,7 +66,7 @@ class Store(Protocol):
 
 
 class Samples(Protocol):
-    """What the watch keeps of one stream: one JSON object a look. Errors as those of `Store`."""
+    """The samples that the watch keeps of one stream: one JSON object a look. Errors as those of `Store`."""
 
     def add(self, line: bytes) -> None:
         """Add a sample: one JSON object, without line feeds."""
@@ -130,4 +130,4 @@ class ControlRoot(Protocol):
         """Note that a stream has a log here."""
 
     def close(self) -> None:
-        """Close what is open; whoever uses the root again opens it again."""
+        """Close what is open; the next use of the root opens it again."""

@@ -38,7 +38,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What one request found.
+    """The answer of one request.
 
     :param messages: those from the offset on, as many as the broker sent.
     :param next_offset: where to read on; beyond the messages, also where compaction has removed some.

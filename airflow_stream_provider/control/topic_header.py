@@ -1,12 +1,12 @@
-"""What a writer knows of its topic, in a header of its heartbeats: whoever opens the topic later starts from there.
+"""A writer puts an index of its topic into a header of its heartbeats: later readers start from there.
 
 A topic keeps every record and the heartbeats of ten minutes and more: some MiB, which a watch of a thousand streams
-cannot read once a minute. So who opens one reads its last messages, takes the newest index among them, and reads the
-rest where the index says that it is. All that the index leaves out is old; it is read from the first message on, if
-somebody asks for it.
+cannot read once a minute. So a reader that opens one reads its last messages, takes the newest index among them, and
+reads the rest where the index says that it is. All that the index leaves out is old; it is read from the first message
+on when it is asked for.
 
 An index is used only if it is whole (a checksum), of this topic (its id) and of this log (the record that it calls the
-last one is where it says, with its nonce); `topic_reader` has the rest. Whoever cannot use one reads the topic.
+last one is where it says, with its nonce); `topic_reader` has the rest. A reader that cannot use one reads the topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ INDEX = "index"
 FORMAT = 1
 # It has the offsets of so many last records: more than are written between two saved states (`log.SAVE_EVERY`).
 RECORDS = 256
-# Bytes; a larger one, as with hundreds of heartbeats that nobody removes, is not written.
+# Bytes; a larger one, as with hundreds of heartbeats that were not removed, is not written.
 INDEX_LIMIT = 16 * 2**10
 _TOPIC = re.compile(rb'%d [0-9a-f]{8} {"topic":"([0-9a-f]{32})"' % FORMAT)
 

@@ -1,4 +1,4 @@
-"""What the messages of a control topic say: the records by number, and of all else the last. Pure.
+"""Read the messages of a control topic: the records by number, and of all else the last. Pure.
 
 Kafka keeps the order of the messages of a partition, and nothing else here decides: of two records with one number the
 first counts, for every reader alike, and the other is as if it had never been written. Each message carries how far its
@@ -20,8 +20,8 @@ from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
 # The keys of messages. Each record has a key of its own: compaction, which keeps the last message of a key, must never
 # remove one, nor put a repeated one behind a later number.
 RECORD, HEARTBEAT, STATE, TOPIC_IDS, LOOK, SAMPLE = "record", "heartbeat", "state", "topics", "look", "sample"
-# Bytes. A larger value is read again when somebody asks for it, and so are those for which all of them leave no room:
-# whoever may write to a topic is not to fill the memory of all who open it.
+# Bytes. A larger value is read again when somebody asks for it, and so are those for which all of them leave no room: a
+# writer of a topic is not to fill the memory of all its readers.
 HELD_VALUE = 64 * 2**10
 HELD_VALUES = 16 * 2**20
 # So many samples are kept: with one look a minute, those of eight hours.
@@ -104,7 +104,7 @@ class Last:
 
 @dataclass
 class TopicIndex:
-    """What is known of one topic: all of it, or what a reader needs that opened it from its end (`topic_header`).
+    """The content of one topic: all of it, or the part for a reader that opened it from its end (`topic_header`).
 
     :param next_offset: where to read on.
     :param offsets: the offset of each record that counts, by number: of all, or of the last ones.
@@ -143,7 +143,7 @@ class TopicIndex:
     def take(self, message: Message) -> int | None:
         """Take in the next message; return the record's number if it is one that counts.
 
-        What no version of this package writes changes nothing.
+        Messages that no version of this package writes change nothing.
 
         :raises ControlLogDamaged: its writer had read a record that is not in front of it.
         :raises ControlLogReplaced: its writer had read another record.
@@ -174,7 +174,7 @@ class TopicIndex:
         if key is None:
             return None
         if message.value is None:
-            if key != STATE:  # nobody removes that
+            if key != STATE:  # that is never removed
                 self.hold(self.last.pop(key, Last(0)), None)
             return None
         count = message.headers.get(COUNT, b"")

@@ -1,7 +1,7 @@
 """Which stream owns a checkpoint: the claims of a control root in Kafka, in the topic of the root.
 
-A claim is a message with a key of its own, so compaction keeps it. Kafka orders them: of the claims of one location
-that nobody has removed, the first counts, for every reader alike, before and after compaction.
+A claim is a message with a key of its own, so compaction keeps it. Kafka orders them: the first claim of a location
+that was not removed counts, for every reader alike, before and after compaction.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TopicOwners:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """Ask one question at a time; who has waited for one that was in vain gets its answer.
+        """Ask one question at a time; a caller that has waited for one that was in vain gets its answer.
 
         A driver with many queries asks for all of them at once, and must soon know that it has asked in vain.
         """
@@ -118,7 +118,7 @@ class TopicOwners:
         except ControlLogDamaged:
             if not self._next:
                 raise
-            # Its end is lost, which this reader has read: from now on as whoever opens it now.
+            # Its end is lost, which this reader has read: it goes on like a reader that opens the topic now.
             self._claims.clear()
             self._next = 0
             self._next = read_all(topic, 0, self._take, least)

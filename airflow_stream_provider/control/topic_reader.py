@@ -63,7 +63,7 @@ class TopicReader:
 
     @property
     def index(self) -> TopicIndex:
-        """What is known; the topic is opened when that was not done yet."""
+        """The index; the topic is opened when that was not done yet."""
         if self._index is None:
             self._open()
         assert self._index is not None
@@ -263,7 +263,7 @@ class TopicReader:
         return messages[0] if messages and messages[0].offset == offset else None
 
     def _note(self, message: Message) -> None:
-        """Take the value of a message of which the index says where it is."""
+        """Take the value of a message where the index says that it is."""
         seq, key = number_of(message.key), replaced_key(message.key)
         if seq is not None and self.index.offsets.get(seq) == message.offset:
             self._keep(seq, message.value or b"")

@@ -37,11 +37,13 @@ class TopicStore:
     """A store in a topic; implements `Store` and `Samples`. Thread-safe.
 
     A record is a message with a key of its own. Kafka orders the messages of a partition; of two records with one
-    number the first counts (`topic_index`), and `create` reads as far as its own message before it tells who was first.
+    number the first counts (`topic_index`), and `create` reads as far as its own message before it tells which was
+    first.
 
     A broker that is not the leader any more, and does not know it yet, may go on answering reads (KIP-207 covers new
-    leaders only). A write needs the replicas in sync, which such a broker has lost. So whoever must not go by an old
-    state writes first, and reads up to what it has written: `put_heartbeat` does, and `heartbeat` if one stands still.
+    leaders only). A write needs the replicas in sync, which such a broker has lost. So a process that must not go by an
+    old state writes first, and reads up to what it has written: `put_heartbeat` does, and `heartbeat` if one stands
+    still.
 
     :param topic: whose log it is.
     :param stream: name of the stream, for error messages.
@@ -52,7 +54,7 @@ class TopicStore:
         self._topic = topic
         self._reader = TopicReader(topic, stream)
         self._beats_sent = 0
-        # The last record that its user knows; None: nobody has asked for one yet.
+        # The last record that its user knows; None: it has not asked for one yet.
         self._told: int | None = None
         # Where heartbeats stood at the last call, and when it was last sure that nothing newer had been written.
         self._stood: dict[str, int] = {}
@@ -209,7 +211,7 @@ class TopicStore:
             if len(found.value) > limit:
                 raise Damaged(
                     f"{key} in {self.where} has {len(found.value)} bytes, and at most {limit} are ever written.",
-                    next_step="Whoever wrote it does not know this log: find out who may write to the topic.",
+                    next_step="Its writer does not know this log: find out who may write to the topic.",
                 )
             return found.value
 

@@ -40,7 +40,7 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: 
 
     Such a run may have waited for long, say in a DAG that was paused.
 
-    :param run: that carries it out; see `TaskIdentity.run`. What it has done before it was cleared is no reason.
+    :param run: that carries it out; see `TaskIdentity.run`. Its own steps from before it was cleared are no reason.
     :raises StreamError: the stream was stopped, or never ran; or the YAML asks for a release that was refused, or that
         somebody went back from; or as `unasked_release`.
     """

@@ -1,4 +1,4 @@
-"""Remove what nobody needs any more from a stream's folder, so that it does not grow with the stream's age."""
+"""Remove files that are not needed any more from a stream's folder, so that it does not grow with the stream's age."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FindStorage = Callable[[], ReleasePlace | None]
 def clean_up(folder: Path, read: Callable[[], StreamState], storage: FindStorage = lambda: None) -> Stored:
     """Remove heartbeats and releases that may go (see `expendable`), and files that killed writers have left.
 
-    What cannot be removed is logged, and tried again the next time.
+    A file that cannot be removed is logged, and tried again the next time.
 
-    Folders of the stream are never followed when they are links: whoever may write to the control root could have
-    anything removed that Airflow's user may remove.
+    Folders of the stream are never followed when they are links: a writer of the control root could have anything
+    removed that Airflow's user may remove.
 
     :param folder: the stream's folder.
     :param read: returns the newest state of the log; called after a place was listed.

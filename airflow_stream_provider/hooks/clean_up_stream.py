@@ -1,4 +1,4 @@
-"""Remove what nobody needs of one stream: what it has stored, and what its cluster keeps of it."""
+"""Clean up one stream: its stored files, and its remains on the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def clean_up_stream(hook: StreamHook) -> None:
-    """Remove what nobody needs of the stream, also on its cluster; what fails is logged, and tried later."""
+    """Clean up the stream, also on its cluster; a failure is logged, and tried later."""
     try:
         log, folder = hook.control_log, hook.folder
         if folder is not None:

@@ -18,10 +18,10 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found.
+    """The result of a comparison.
 
     :param phase: of the stream.
-    :param running: the deployment that holds, or held last while nobody does; None: none has ever held.
+    :param running: the deployment that holds, or without a holder the last one; None: none has ever held.
     :param wanted: the release that an upgrade with the YAML's values would deploy.
     :param found: what differs; empty if none has ever held.
     :param problem: why the files of `running` are not compared one by one; empty: they are.

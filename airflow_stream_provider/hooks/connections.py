@@ -126,7 +126,7 @@ async def _aread(conn_id: str, create: str) -> Connection:
 
 
 def _unavailable(conn_id: str, create: str, error: Exception) -> ConnectionUnavailable:
-    """Return the error for people; what a backend says may hold what nobody should be shown."""
+    """Return the error for people; the text of a backend may hold secrets."""
     if isinstance(error, AirflowNotFoundException):
         why = "it is not defined, or what keeps it (a secrets backend, Airflow's API server) does not answer"
     else:

@@ -1,4 +1,4 @@
-"""Open the control root that a control URL names; one for all who use it in a process."""
+"""Open the control root that a control URL names; one for all its users in a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
 from airflow_stream_provider.spec.control_url import TopicAddress
 
 _lock = threading.Lock()
-# Of this process: a client of Kafka does not outlive a fork. By URL, with the connection as it was read.
+# For this process only: a client of Kafka does not outlive a fork. By URL, with the connection as it was read.
 _opened: dict[tuple[int, str], tuple[Mapping[str, Any], ControlRoot]] = {}
 
 

@@ -1,4 +1,4 @@
-"""What the log of a driver says to the task that waited for it."""
+"""Read the log of a driver for the task that waited for it."""
 
 from __future__ import annotations
 

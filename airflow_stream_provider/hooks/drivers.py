@@ -1,4 +1,4 @@
-"""What a stream's cluster says of a deployment's drivers, by everything that is known of them."""
+"""Ask a stream's cluster for a deployment's drivers, by everything that is known of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts
     shown = next((each for each in known if not states[each].terminal), "")
     if shown:
         return DriverFacts(shown, states[shown])
-    # Read anew: what a driver has said last, before the cluster called it ended.
+    # Read anew: the last heartbeat of a driver from before the cluster called it ended.
     beats = log.heartbeats(deployment)
     apps, hosts = applications(beats), _executor_hosts(log, deployment, beats)
     remains = [cluster.remains(each, whose, apps, hosts) for each in known]
@@ -42,8 +42,8 @@ def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts
 def kill_drivers(log: ControlLog, cluster: Cluster, whose: Whose) -> None:
     """Kill all drivers of a deployment, by everything that is known of them.
 
-    What the log or the cluster names is killed. What only a heartbeat names may be another team's, and is left alone if
-    the cluster says so; `driver_facts` counts it all the same, so that nothing is confirmed by it.
+    A driver that the log or the cluster names is killed. One that only a heartbeat names may be another team's, and is
+    left alone if the cluster says so; `driver_facts` counts it all the same, so that nothing is confirmed by it.
 
     :raises ClusterError: the cluster does not answer.
     """
@@ -109,7 +109,7 @@ def _executor_hosts(log: ControlLog, deployment: str, beats: Mapping[str, Heartb
 
 
 def _unnamed(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts:
-    """Return what the cluster says of a driver that is in the log, and of which nobody knows the submission.
+    """Return the cluster's answer on a driver that is in the log without a known submission.
 
     Nothing can confirm its death: if the cluster has no driver of the deployment, it is lost, and not gone.
     """

@@ -11,7 +11,7 @@ def gaps(snapshot: Snapshot, acquired: Record) -> dict[str, float]:
     """Return, by query, the seconds from the last commit before this change of holder to the first one after it.
 
     By the times of the commit files: where this machine cannot read the checkpoint, as the driver that took over has
-    read them. A query without a commit before or after is left out, and one of which the driver does not say it yet.
+    read them. A query without a known commit before or after is left out.
     """
     # Imported here: every DAG file imports the operators, and parsing needs no reader of checkpoints.
     from airflow_stream_provider.checkpoint.read import read as read_checkpoint

@@ -15,7 +15,7 @@ def living_heartbeats(log: ControlLog, state: StreamState) -> Mapping[str, Heart
     found = {}
     for name in log.store.heartbeats():
         known = state.incarnations.get(name)
-        # Of a deployment that the state has left out, nothing can matter.
+        # A deployment that the state has left out does not matter.
         coming = known is None and deployment_of(name) in state.deployments
         ended = known is None or known.state.terminal
         wanted = coming or not ended or name in (*state.must_fence, state.last_holder)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
-# After which another driver goes on from the committed offsets.
+# The operations after which another driver goes on from the committed offsets.
 _GOES_ON = frozenset(Operation) - {Operation.STOP, Operation.RETIRE, Operation.ABORT}
 
 
@@ -113,7 +113,7 @@ def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str)
 def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Foreseen:
     """Refuse what would start a stored release whose files are not there any more."""
     release = next((d.release for d in state.deployments.values() if d.release.hash == found.release), None)
-    # What is redeployed was looked for just now.
+    # The release of a redeploy was looked for just now.
     problem = why_not_stored(hook, release) if release and found.operation is not Operation.REDEPLOY else ""
     if not problem:
         return found

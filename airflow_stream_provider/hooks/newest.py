@@ -19,7 +19,7 @@ class Newest:
     def check(self, beats: Mapping[str, Heartbeat]) -> None:
         """Check that the log, as it was read last, has every record that a driver has read.
 
-        :param beats: those that were read just now. All others are read here, each once: nobody writes them any more.
+        :param beats: those that were read just now. All others are read here, each once: they are not written any more.
         :raises ControlLogDamaged: it has not.
         :raises ControlUnavailable: the store cannot be read now.
         """

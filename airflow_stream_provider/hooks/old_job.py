@@ -1,4 +1,4 @@
-"""What is written into the control log of a job without a stream that a person ends, or leaves to run on."""
+"""Write into the control log that a person ends a job without a stream, or leaves it to run on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 
 
 def is_to_end(hook: StreamHook, identity: TaskIdentity, deployment: str, reason: str) -> None:
-    """Write that a person is about to be asked to end the job, before he is: the watch tells if nobody follows it then.
+    """Write that a person is about to be asked to end the job, before that: the watch tells if no driver follows it
+    then.
 
     :raises ControlUnavailable: not written or unknown.
     """
@@ -21,7 +22,7 @@ def is_to_end(hook: StreamHook, identity: TaskIdentity, deployment: str, reason:
 
 
 def runs_on(hook: StreamHook, identity: TaskIdentity, deployment: str, reason: str) -> None:
-    """Write that the job runs on by a person's word: nobody is to hold the stream.
+    """Write that the job runs on by a person's word: no driver is to hold the stream.
 
     Nothing is written where another run or command has brought up the deployment, and may ask a person still.
 

@@ -1,4 +1,4 @@
-"""Look at everything that an upgrade needs and nobody else looks at, before anything is touched; changes nothing."""
+"""Look at the needs of an upgrade that no other step looks at, before anything is touched; changes nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DELETED = (
 def preflight(
     hook: StreamHook, requested: RequestedRelease, snapshot: Snapshot, stored: Release | None = None
 ) -> Iterable[Finding]:
-    """Yield what is found: instances that nobody knows of, checkpoints, what Kafka has left, topics, packages.
+    """Yield the findings: unknown instances, checkpoints, the records that Kafka has left, topics, packages.
 
     :param stored: the release that is deployed again; default: the one that is requested.
     :raises ClusterError: the cluster does not answer.

@@ -122,7 +122,7 @@ def _find(client: KafkaClient, to: float, queries: Mapping[str, Committed]) -> F
     }
     firsts = client.offsets(dict.fromkeys(partitions, round(to * 1000)))
     starts = client.offsets(dict.fromkeys(partitions, EARLIEST))
-    # Of any time: whether there is one in front of the first one since then.
+    # Records of any time: whether there is one in front of the first one since then.
     oldest = client.offsets(dict.fromkeys(partitions, 0))
     for problem in (*firsts.problems.values(), *starts.problems.values(), *oldest.problems.values()):
         return FoundRewind(problem=f"Kafka does not say where that time is: {problem.reason}")
@@ -164,7 +164,7 @@ def _near(
     described: Sequence[Mapping[str, Any]],
     ceilings: Ceilings,
 ) -> tuple[str, ...]:
-    """What Kafka is about to delete, or does not have, by the lag that the queries have once they have gone back."""
+    """Find records that Kafka is about to delete, or does not have, by the queries' lag once they have gone back."""
     from airflow_stream_provider.lag.measure import measure_each
 
     if wanted is None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Fewer digits would be somebody's typing error.
 MIN_DIGITS = 4
 _DIGITS = re.compile(rf"[0-9a-f]{{{MIN_DIGITS},64}}")
-# As many digits of a hash are shown.
+# The number of digits of a hash that are shown.
 _SHOWN = 12
 # So many of those that are there are named in an error.
 _NAMED = 10

@@ -79,7 +79,7 @@ class StreamHook(BaseHook):
         self.kafka_conn_id = kafka
         self.storage = StorageAddress.parse(storage).url if storage else ""
         self.storage_conn_id = storage_connection
-        # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, one of which may hang.
+        # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, and one may hang.
         self._connected: Connected | None = None
         self._root: ControlRoot | None = None
         self._log_opened: ControlLog | None = None
@@ -134,7 +134,7 @@ class StreamHook(BaseHook):
 
     @property
     def samples(self) -> Samples:
-        """What the watch keeps of the stream."""
+        """The samples that the watch keeps of the stream."""
         return self.root.samples(self.stream)
 
     @property
@@ -289,7 +289,7 @@ class StreamHook(BaseHook):
             self.control_log.append(make_record(kind, by, **fields), seq)
         except SeqTaken:
             return False
-        # Here and not in the drivers, who must not be late. What is not saved is read again.
+        # Here and not in the drivers, which must not be late. A log without a saved state is read again.
         with contextlib.suppress(ControlUnavailable):
             self.control_log.save()
         return True

@@ -55,7 +55,7 @@ class StreamReleases:
         return release.storage == self._own_storage()
 
     def _own_storage(self) -> str:
-        """Return the part of the storage in which this log publishes; empty: the control folder, all of which is its.
+        """Return the part of the storage in which this log publishes; empty: the control folder, which is its alone.
 
         Another log may have a stream of this name and the same storage, and neither knows what the other one runs.
         """

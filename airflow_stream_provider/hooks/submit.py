@@ -67,11 +67,11 @@ def submit_once(
 ) -> bool:
     """Make sure that a declared deployment has exactly one submission.
 
-    Where the cluster reserves ids, the id is in the log before anything is sent, and every try sends that one: whoever
-    finds an id in the log that the cluster has no driver of sends it, for him who may have died before he could.
+    Where the cluster reserves ids, the id is in the log before anything is sent, and every try sends that one: a task
+    that finds an id in the log without a driver on the cluster sends it, as its author may have died before that.
 
     :param connection: Airflow connection of the cluster, for the record.
-    :param first: the caller has just declared the deployment, so nobody can have submitted it before. Otherwise an
+    :param first: the caller has just declared the deployment, so it cannot have been submitted before. Otherwise an
         earlier try may have died between submitting and recording it, and the heartbeats and the cluster are asked
         first (rule 5).
     :param verify: called right before the submission; raises StreamError when the files of the release have changed.

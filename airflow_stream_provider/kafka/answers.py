@@ -1,4 +1,4 @@
-"""What Kafka has answered for each partition, topic, broker or group, or the reason why there is no answer."""
+"""Kafka's answers for each partition, topic, broker or group, or the reason why there is none."""
 
 from __future__ import annotations
 

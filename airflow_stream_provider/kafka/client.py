@@ -193,8 +193,8 @@ class KafkaClient:
         """Return the committed offsets of several consumer groups, with two requests to each coordinator.
 
         -1 for a partition that a member reads now and of which Kafka tells no commit: there is none, or the user may
-        not describe the topic, which Kafka then leaves out silently. Of a group without members, or with members of
-        the protocol of KIP-848, such topics are missing.
+        not describe the topic, which Kafka then leaves out silently. Such topics are missing for a group without
+        members, or with members of the protocol of KIP-848.
         """
         wanted = sorted(set(groups))
         return self._run("to describe groups", self._groups.offsets, wanted) if wanted else Answers()

@@ -48,7 +48,7 @@ class TopicRoot:
         self._root_name = root_name(prefix)
         self._lock = threading.RLock()
         self._opened: KafkaClient | None = None
-        # Shared by those who use them now, in a triggerer for days: whoever comes later reads what is there then.
+        # Shared by those who use them now, in a triggerer for days: later users read what is there then.
         self._stores: WeakValueDictionary[str, TopicStore] = WeakValueDictionary()
         # The topics that were found to be as they must be.
         self._sound: frozenset[str] = frozenset()
@@ -139,7 +139,7 @@ class TopicRoot:
     def seen(self) -> frozenset[str]:
         """Return the streams that were noted; see `ControlRoot.seen`."""
         names = (key.removeprefix(SEEN) for key in self._read() if key.startswith(SEEN))
-        # What somebody else has written there is no stream.
+        # Other messages there are no streams.
         return frozenset(name for name in names if STREAM.fullmatch(name))
 
     def note(self, stream: str) -> None:
@@ -190,7 +190,7 @@ class TopicRoot:
             raise ControlUnavailable(error.message, next_step=RIGHTS) from error
 
     def _raise(self, error: StreamError | None) -> None:
-        # One that cannot be written now can still be read; whoever has to write will be told.
+        # One that cannot be written now can still be read; a writer will get the error.
         if error is not None and not isinstance(error, NotWritable):
             raise error
 

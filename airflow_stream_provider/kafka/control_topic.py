@@ -49,7 +49,7 @@ class KafkaTopic:
         self.name = f"the topic {name} of the Kafka connection {conn_id!r}"
         self._client = client
         self._partition = TopicPartition(name, 0)
-        # Of the topic that was found first: one that is made anew under its name is another one.
+        # The id of the topic that was found first: one that is made anew under its name is another one.
         self._id = topic_id
 
     def topic_id(self) -> str:

@@ -1,6 +1,6 @@
-"""What the topic of a control log must be, so that it loses nothing, and what is said of one that is not. Pure.
+"""The rules for the topic of a control log, so that it loses nothing, and the findings on one that breaks them. Pure.
 
-What a topic must be, and why (measured on Kafka 4.1):
+The rules, and their reasons (measured on Kafka 4.1):
 
 - One partition: the order of its messages is the order of the log.
 - Three replicas, two of them in sync before a write is acknowledged, no unclean leader election: a broker that is lost
@@ -28,14 +28,14 @@ from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlU
 
 COPIES = 3
 MESSAGE_BYTES = STATE_LIMIT + 2**20
-# What must be so, by Kafka's names of the settings.
+# The required values, by Kafka's names of the settings.
 FIXED = {
     "cleanup.policy": "compact",
     "unclean.leader.election.enable": "false",
     "message.timestamp.type": "LogAppendTime",
     "compression.type": "uncompressed",
 }
-# What else is as good, where a service lets nobody set it.
+# Other values that are as good, where a service does not let them be set.
 ALSO = {"compression.type": "producer"}
 SETTINGS = {
     **FIXED,
@@ -48,15 +48,15 @@ SETTINGS = {
     "min.cleanable.dirty.ratio": "0.5",
     # Kafka's default, a day: so long it is told that a heartbeat was removed. No reader stays away that long.
     "delete.retention.ms": "86400000",
-    # Of no effect while the policy is compact. If somebody changes it, nothing is deleted yet.
+    # Of no effect while the policy is compact. When it is changed, nothing is deleted yet.
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-# What has to be said when a topic is made, where a service refuses the others: of these its own values may do.
+# The settings to give when a topic is made, where a service refuses the others: its own values of those may do.
 REQUIRED = ("max.message.bytes", "min.insync.replicas", *(name for name in FIXED if name not in ALSO))
 
 
-# Whoever makes a topic for a control log sets at least one of them, and no broker has our values as its default.
+# A topic made for a control log has at least one of them set, and no broker has our values as its default.
 _OURS = ("cleanup.policy", "max.message.bytes", "segment.ms")
 
 
@@ -66,7 +66,7 @@ class NotWritable(ControlUnavailable):
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """What Kafka says of one topic.
+    """Kafka's description of one topic.
 
     :param partitions: as `KafkaClient.topics` describes them.
     :param settings: the effective ones.

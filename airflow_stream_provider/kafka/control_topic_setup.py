@@ -71,7 +71,7 @@ def create(client: KafkaClient, name: str) -> None:
         settings = {**SETTINGS, "min.insync.replicas": "2" if copies >= COPIES else "1"}
         problem = client.create_topic(name, copies, settings)
         if problem is not None and problem.code in _REFUSED:
-            # Services let nobody set some of them, such as compression.type. The check says whether theirs will do.
+            # Services do not let some of them be set, such as compression.type. The check says whether theirs will do.
             problem = client.create_topic(name, copies, {each: settings[each] for each in REQUIRED})
         if problem is not None and problem.code != TOPIC_ALREADY_EXISTS:
             raise _not_made(client, name, problem)
@@ -96,8 +96,8 @@ def problems(client: KafkaClient, names: Iterable[str], *, deploys: bool = False
 
     Topics with fewer replicas than three are named in a warning: because there are no more brokers, or there were not.
 
-    :param deploys: something new is to begin, so that one with fewer replicas than there are brokers for is refused.
-        Whoever refused it otherwise could neither fence nor revive the stream that runs.
+    :param deploys: something new is to begin, so that one with fewer replicas than there are brokers for is refused. A
+        refusal otherwise would prevent fencing and reviving the stream that runs.
     :raises StreamError: Kafka does not answer at all, or is too old for a control log.
     """
     _check_version(client)
@@ -136,7 +136,7 @@ def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:
     described, allowed = client.topics(asked), client.allowed(asked)
     _check_ids(client, described)
     settings = client.configs(topics=list(described), keys=_SETTINGS) if described else None
-    # Of one without a leader nobody knows it; that has a sentence of its own.
+    # It is not known of one without a leader; that has a sentence of its own.
     led = [name for name, each in described.items() if any(p["leader_id"] >= 0 for p in each["partitions"])]
     starts = client.offsets({TopicPartition(name, 0): _START for name in led})
     brokers = len(client.describe_cluster()["brokers"])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Longer pauses than for topics: the first group of a cluster makes Kafka create __consumer_offsets.
 COORDINATOR_PAUSES = (*PAUSES, 2.0, 4.0)
-# For a partition that a member reads, of which Kafka tells no commit; the value is Kafka's own.
+# For a partition that a member reads without a commit; the value is Kafka's own.
 NO_COMMIT = -1
 GROUP = 0  # Kafka's key type of a group coordinator, as opposed to a transaction coordinator
 

@@ -40,7 +40,7 @@ class Internals:
     async def send(self, request: Any, node: int | None, seconds: float | None = None) -> Any:
         """Send a request to a broker; None: the one with the fewest requests under way.
 
-        A broker whose quota throttles this client has said how long to send it nothing: that is waited for first.
+        A broker whose quota throttles this client names a time without requests: that is waited for first.
 
         :param seconds: after which the broker has not answered (RequestTimedOutError), and for which a quota is waited
             for (ThrottlingQuotaExceededError: nothing was sent); default the connection's.
@@ -95,7 +95,7 @@ class Internals:
 
     @property
     def seconds(self) -> float:
-        """After which a broker has not answered, by the connection's settings."""
+        """The time after which a broker has not answered, by the connection's settings."""
         return float(self._admin.config["request_timeout_ms"]) / 1000
 
     def describe_partitions(self, topics: Sequence[str], limit: int, cursor: Any) -> Awaitable[Any]:

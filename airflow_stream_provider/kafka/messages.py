@@ -40,8 +40,8 @@ async def produce(
 ) -> Answers[TopicPartition, int]:
     """Write one message with acks=all, and return its offset; see `KafkaClient.write`.
 
-    Never sent twice: of one that is refused because too few replicas have it (NOT_ENOUGH_REPLICAS_AFTER_APPEND), or
-    that nobody answered for, nobody knows whether it stays.
+    Never sent twice: a message without an answer, or refused because too few replicas have it
+    (NOT_ENOUGH_REPLICAS_AFTER_APPEND), may stay all the same.
     """
     from kafka.protocol.producer import ProduceRequest
 

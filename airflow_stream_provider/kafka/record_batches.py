@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Bytes that a partition, and all partitions of a broker, may send. A marker's batch has 78.
 PARTITION_BYTES, BROKER_BYTES = 16_384, 1_048_576
 
-# Of the batch: its first offset, the length of what follows, the leader's epoch, the format, the checksum, the
+# The head of a batch: its first offset, the length of the rest, the leader's epoch, the format, the checksum, the
 # attributes, the last offset less the first one.
 _HEADER = struct.Struct(">qiibIhi")
 _BEFORE_LENGTH = 12

@@ -135,7 +135,7 @@ class Requests:
         :param request: builds the request to one leader.
         :param answers: yields topic, partition, error code and value for each partition of a leader's response.
         :param once: do not ask again: what was asked may have been done, whatever the answer.
-        :param seconds: after which a leader has not answered, and nobody is asked again; default the connection's.
+        :param seconds: after which a leader has not answered, and is not asked again; default the connection's.
         """
         from kafka.errors import KafkaError, RequestTimedOutError
 

@@ -96,7 +96,7 @@ def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     protocol = _choice(conn_id, extra, "security.protocol", _PROTOCOLS, "PLAINTEXT")
     if protocol == "SASL_PLAINTEXT":
         log.warning(
-            "The Kafka connection %r logs in without TLS (SASL_PLAINTEXT): whoever is on the way can learn its "
+            "The Kafka connection %r logs in without TLS (SASL_PLAINTEXT): others on the network can learn its "
             "credentials, or change what it reads. Use SASL_SSL.",
             conn_id,
         )

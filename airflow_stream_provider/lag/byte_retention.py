@@ -44,7 +44,7 @@ class SizeLimit:
 
 @dataclass(frozen=True)
 class CrowdedLog:
-    """A partition of which half of the bytes that it may have may be unread.
+    """A partition whose unread records may take half of the bytes that it may have.
 
     :param limit: the bytes that it may have.
     :param size: the bytes that it has.
@@ -74,7 +74,7 @@ def size_limit(settings: Mapping[str, str | None]) -> SizeLimit | None:
 
 
 def near(limits: Mapping[str, SizeLimit], partitions: Mapping[P, PartitionLag]) -> list[P]:
-    """Return the partitions of which half of the bytes that they may have may be unread.
+    """Return the partitions whose unread records may take half of the bytes that they may have.
 
     :param limits: by topic.
     """

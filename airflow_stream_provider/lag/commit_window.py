@@ -30,7 +30,7 @@ def verdicts(
 ) -> OffsetSearch[P, dict[P, Verdict | None]]:
     """Find a verdict for each partition in `lags`; None where there are too few commits yet.
 
-    None, too, instead of those BY_PACE where nobody knows for how long the query waits by design.
+    None, too, instead of those BY_PACE where it is not known how long the query waits by design.
 
     Past log ends are looked up by timestamp, at most once for each commit, and only for partitions whose verdict
     depends on them; see `test_a_lag_that_becomes_known_never_makes_it_worse_than_a_warning`.

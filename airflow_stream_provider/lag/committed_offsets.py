@@ -24,7 +24,7 @@ WINDOW = 10
 
 
 class Missing(Enum):
-    """What it means when a partition of a topic that is read has no committed offset."""
+    """The meaning of a partition that is read and has no committed offset."""
 
     FROM_START = "from_start"  # Spark will discover it and read it from its first record
     NOT_READ = "not_read"  # a source with `assign` reads only the partitions it was given

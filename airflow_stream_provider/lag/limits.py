@@ -74,7 +74,7 @@ class LagLimits:
 
     @property
     def moments(self) -> Moments:
-        """What a report must say exactly to be judged by these limits."""
+        """The numbers that a report must have exactly to be judged by these limits."""
         ages = (self.max_seconds, self.ceilings.commit_age)
         return Moments(ages=frozenset(age for age in ages if age is not None))
 

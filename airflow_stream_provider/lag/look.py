@@ -11,7 +11,7 @@ from airflow_stream_provider.lag.report import LagReport
 
 @dataclass(frozen=True)
 class LagLook:
-    """What was found at one moment.
+    """The finding of one moment.
 
     :param at: seconds since 1970.
     :param report: None when the lag could not be measured.

@@ -55,8 +55,8 @@ def measure_each(
     :param moments: what each report must say exactly.
 
     Queries of different keys may have the same name. A query that reads nothing from Kafka is left out. Needs DESCRIBE
-    on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are deleted. What cannot
-    be read is unknown in the report, and its query says why.
+    on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are deleted. A number
+    that cannot be read is unknown in the report, and its query says why.
 
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """

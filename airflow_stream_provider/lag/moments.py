@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Moments:
-    """What is asked of Kafka exactly, one request for each moment; ages without a moment are searched, as estimates.
+    """The moments that are searched in Kafka exactly, one request for each; ages without a moment are estimates.
 
     :param at: moments, in seconds since 1970.
     :param ages: moments relative to the measurement, in seconds before it.

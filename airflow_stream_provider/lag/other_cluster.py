@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class SourcedOffsets:
-    """Offsets of a query of which the Kafka sources are known.
+    """Offsets of a query whose Kafka sources are known.
 
     :param sources: all of its Kafka sources.
     """
@@ -35,8 +35,8 @@ class SourcedOffsets:
     def read(self) -> Committed:
         """Read the offsets, and add which Kafka they are of and which topics are read uncommitted.
 
-        A topic that a source subscribes to by name, and of which nothing is committed yet, as where a new release has
-        added it, is there without partitions: all its records wait, as Spark reads it from the first one.
+        A topic without committed offsets that a source subscribes to by name, such as one that a new release has added,
+        is there without partitions: all its records wait, as Spark reads it from the first one.
         """
         found = self.offsets.read()
         window = tuple((at, self._read(offsets)) for at, offsets in found.window)

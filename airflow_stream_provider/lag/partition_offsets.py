@@ -218,7 +218,7 @@ class PartitionOffsets:
     def _ask_batches(self, queries: Sequence[Committed]) -> Mapping[TopicPartition, tuple[RecordBatch, ...]]:
         """Return what lies at the ends of logs where markers of transactions may be all that is not committed.
 
-        For all queries in one go. What cannot be read, say without READ on the topic, is left out.
+        For all queries in one go. Partitions that cannot be read, say without READ on the topic, are left out.
         """
         wanted: dict[TopicPartition, int] = {}
         for query in queries:

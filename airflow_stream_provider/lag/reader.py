@@ -56,7 +56,7 @@ class LagReader:
         groups = [target for target in targets if target.group]
         reads = {target: partial(self._committed, target, offsets) for target in targets if not target.group}
         failed: dict[LagTarget, StreamError] = {}
-        # What is known of a group is in memory already; only streams have files, which may hang.
+        # Offsets of a group are in memory already; only streams have files, which may hang.
         committed: dict[LagTarget, Sequence[Committed]] = {each: self._committed(each, offsets) for each in groups}
         for target, found in gather(reads, READ_SECONDS, left=self._left).items():
             if isinstance(found, Exception):

@@ -1,4 +1,4 @@
-"""Whose lag is measured: a stream or a consumer group, and where its queries report their committed offsets."""
+"""The targets of a measurement: a stream or a consumer group, and where its queries report committed offsets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LagTarget:
     """The stream (found by its control log) or the consumer group whose lag is measured.
 
     :param kafka: Airflow connection id, of type `kafka`.
-    :param stream: name of the stream, of which `control` is the control URL; empty for a group.
+    :param stream: name of the stream, and `control` its control URL; empty for a group.
     :param group: the consumer group; empty for a stream.
     """
 

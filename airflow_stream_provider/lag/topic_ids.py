@@ -1,8 +1,8 @@
 """Remember which topics a query's offsets count in, to notice one that was deleted and made anew under its name.
 
 Kafka gives each topic an id of its own. Once the new log has passed the old offset, nothing else shows that records
-were skipped. What is remembered belongs to Spark's id of the query, which a checkpoint keeps: it survives drivers, and
-a query with a new checkpoint begins anew.
+were skipped. The memory belongs to Spark's id of the query, which a checkpoint keeps: it survives drivers, and a query
+with a new checkpoint begins anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a person names as changed on purpose in the form's `changed_checkpoints`: one change for each entry. Pure."""
+"""The entries of the form's `changed_checkpoints`: one change on purpose for each. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHAT = re.compile(r"(?P<location>.*\S)\s*:\s+(?P<what>\S*)\s*")
 
 
 class Change(str, Enum):
-    """What may be changed on purpose. An entry without a word is the first one."""
+    """The changes that may be on purpose. An entry without a word is the first one."""
 
     CHECKPOINT = ""  # `PATH`: it is added or dropped
     SOURCE = "source"  # `PATH: source`: the query reads elsewhere, or another cluster

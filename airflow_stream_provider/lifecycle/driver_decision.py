@@ -1,4 +1,4 @@
-"""What a driver does next: pure, so that the model checker runs the very code that the driver runs."""
+"""Decide what a driver does next: pure, so that the model checker runs the very code that the driver runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Action(str, Enum):
 
 @dataclass(frozen=True)
 class DriverView:
-    """What a driver knows of itself when it decides.
+    """The driver's knowledge of itself when it decides.
 
     `rehearsed`: its rehearsal is over and good. `running`: its queries are started (or starting). `peer_moved`: the
     appointed standby's heartbeat moved after its `ready`. `released_for`: seconds since its own release, by its

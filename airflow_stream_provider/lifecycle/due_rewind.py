@@ -1,9 +1,9 @@
 """Whether queries read Kafka records again when a driver comes to hold: as it was asked, or in place of a lost one.
 
-A rewind is carried out by the first driver of its deployment that holds, before its queries start. If that one is lost,
-nobody knows how far it came; so whoever holds next looks at the checkpoint, where what was done is marked, and does the
-rest. So it is where that one was told to end before it had started anything. It is never done behind a batch that was
-run since: those records would be read a third time. Pure.
+A rewind is carried out by the first driver of its deployment that holds, before its queries start. If that driver is
+lost, or was told to end before it had started anything, the next holder looks at the checkpoint, where finished steps
+are marked, and does the rest. It is never done behind a batch that was run since: those records would be read a third
+time. Pure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DueRewind(NamedTuple):
     owed: bool
 
     def left_undone(self, why: str) -> str:
-        """Return what people are told when nobody does it any more."""
+        """Return the message for people when no driver does it any more."""
         return (
             f"{self.mark} was to read records since {at(self.wanted.to)} again, and was lost before it was seen to do "
             f"so. Nobody does it any more. {why}"

@@ -51,14 +51,14 @@ class ControlUnavailable(StreamError):
 
 
 class ControlLogDamaged(ControlUnavailable):
-    """The control log cannot be read whole, or is older than what is known of it: nobody may act on a part of it.
+    """The control log cannot be read whole, or is older than what is known of it: no process may act on a part of it.
 
     Everybody waits for it, as for one that is out of reach, until a person has restored it.
     """
 
 
 class Damaged(StreamError):
-    """What is stored cannot be what was written: torn, too large, not a regular file, or not of its form."""
+    """A stored object cannot be what was written: torn, too large, not a regular file, or not of its form."""
 
 
 class ControlLogReplaced(StreamError):
@@ -90,5 +90,5 @@ class ClusterError(StreamError):
 
 
 def says(error: BaseException) -> str:
-    """Return what people may read of an error: the text of a foreign one may hold what nobody should be sent."""
+    """Return the text of an error that people may read: that of a foreign one may hold secrets."""
     return str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."

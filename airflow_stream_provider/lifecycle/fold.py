@@ -37,7 +37,7 @@ def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamS
     """Return the state after these records.
 
     A record that breaks a rule, or cannot be read, is counted and named in the state, and changes nothing else: it is
-    in the log and stays there, but nobody obeys it. Records of unknown kinds are only counted.
+    in the log and stays there, but no process obeys it. Records of unknown kinds are only counted.
 
     :param state: to start from; default: that of an empty log.
     """
@@ -133,7 +133,9 @@ class _Draft:
         self.requests[name] = replace(self.requests[name], stage=stage, **changes)
 
     def free(self, name: str, how: HoldEnd, r: Record, ends: Any = None) -> None:
-        """If `name` held, nobody holds from here on. An open request to stop is then done, whatever ended the hold."""
+        """If `name` held, the stream has no holder from here on. An open request to stop is then done, whatever ended
+        the hold.
+        """
         if self.holder != name:
             return
         found = self.incarnations[name]
@@ -142,7 +144,7 @@ class _Draft:
         # One that lets go and names no query was told to end before it had started them.
         if name == self.rewinder and (ends or how is HoldEnd.FAILED or r.get("committed") is True):
             self.rewinder, self.stood = None, {}
-        # No rule is about the `ends` of a failure: whoever wrote it may have put anything there.
+        # No rule is about the `ends` of a failure: its author may have put anything there.
         self.ends = ends if isinstance(ends, dict) else {}
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:
@@ -232,7 +234,7 @@ def _acquired(draft: _Draft, r: Record) -> None:
 
 
 def _proof_so_far(draft: _Draft, deployment: str) -> Proof:
-    """What the holders of a deployment's release have shown, which the newest of them tells: `prune` keeps that one."""
+    """The evidence of the holders of a deployment's release, which the newest of them has: `prune` keeps that one."""
     release = draft.deployments[deployment].release.hash
     held = (i for i in draft.incarnations.values() if i.epoch)
     same = [i for i in held if draft.deployments[i.deployment].release.hash == release]

@@ -1,8 +1,8 @@
 """Which format each kind of record came with, and the one gate before a newer one is written.
 
 A driver runs for months on the runtime that was published with its release, and leaves out of the state what it does
-not know. So nobody writes a kind that a driver who may read it does not know. Which format a driver knows is in the
-`declared` record of its deployment, which is there before it starts; docs/compatibility.md has the rule.
+not know. So no process writes a kind that a driver that may read it does not know. Which format a driver knows is in
+the `declared` record of its deployment, which is there before it starts; docs/compatibility.md has the rule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FORMAT_OF: Mapping[str, int] = {
     Kind.STOPPED: 1,
     Kind.ENDING: 1,
 }
-# What this version knows, and announces for the runtime that it publishes.
+# The features of this version, announced for the runtime that it publishes.
 FORMAT = max(FORMAT_OF.values())
 
 

@@ -24,7 +24,7 @@ MESSAGE_KEPT = 2_000
 
 
 class DriverPhase(str, Enum):
-    """What a driver is doing, in its own words; only the control log says whether it holds the stream."""
+    """The activity of a driver, in its own words; only the control log says whether it holds the stream."""
 
     STARTING = "starting"  # the script runs up to its queries
     REHEARSING = "rehearsing"
@@ -72,7 +72,7 @@ class QueryProgress:
     :param sink: kind of its sink, such as ``kafka`` or ``foreachBatch``.
     :param id: Spark's id of the query; empty before its first progress.
     :param batch: number of the last committed batch, also while the query is started again; None until Spark has said
-        it since this driver took over. Of a query that is idle then, it is an earlier driver's: only `commits` tells
+        it since this driver took over. For a query that is idle then, it is an earlier driver's: only `commits` tells
         that this one has committed.
     :param batch_seconds: how long that batch took (``durationMs.triggerExecution``); None when it is not known.
     :param input_rows: rows that it read: of Kafka the offsets that it went through, of others ``numInputRows``.
@@ -166,7 +166,7 @@ class Heartbeat:
     :param rehearsal: summary of its rehearsal, empty before.
     :param started_at: when it last started the queries, seconds since 1970; None before.
     :param rewind: what has become of a rewind that was due when it came to hold; empty: none was.
-    :param rewind_undone: whether that was left undone, and nobody does it any more: people are told.
+    :param rewind_undone: whether that was left undone for good: people are told.
     :param pid: of the driver's Python.
     :param jvm_pid: of its JVM.
     :param host: where both run.
@@ -222,7 +222,7 @@ class Heartbeat:
 
         queries = tuple(replace(query, spark={}) for query in self.queries)
         yield without("what Spark itself says", queries)
-        # Of the last commit the time, as of a query with very many partitions.
+        # The last commit has only its time, like that of a query with very many partitions.
         queries = tuple(replace(q, commits=tuple(Commit(last.at) for last in q.commits[-1:])) for q in queries)
         yield without("the offsets of the last commits", queries)
         yield without("all offsets", tuple(_without_offsets(query) for query in queries))
@@ -253,7 +253,7 @@ class Heartbeat:
 
     @property
     def left_undone(self) -> str:
-        """What people are told of a rewind that nobody does any more; empty: there is none."""
+        """The message for people on a rewind that no driver does any more; empty: there is none."""
         return self.rewind if self.rewind_undone else ""
 
     def query(self, name: str) -> QueryProgress | None:

@@ -1,4 +1,4 @@
-"""Names of streams and the ids made of them. What passes these checks is safe in a path, a URL and a shell word."""
+"""Names of streams and the ids made of them. A checked name is safe in a path, a URL and a shell word."""
 
 from __future__ import annotations
 

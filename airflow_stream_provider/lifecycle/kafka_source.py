@@ -1,4 +1,4 @@
-"""What the `standby` record says of a query's Kafka source, so that its lag is measured on the right Kafka. Pure."""
+"""A query's Kafka source in the `standby` record, so that its lag is measured on the right Kafka. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-# What Kafka's own client takes for an address (Utils.getHost). It has no place for a password.
+# An address as Kafka's own client reads it (Utils.getHost). It has no place for a password.
 _ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]{1,5})")
 _READ = ("subscribe", "subscribePattern", "assign")
-# Of a source that reads more topics no ids are noted: a `standby` record has to be far smaller than `record.MAX_BYTES`.
+# No ids are noted of a source that reads more topics: a `standby` record has to be far smaller than `record.MAX_BYTES`.
 MAX_TOPIC_IDS = 200
 
 
 class KafkaIds(NamedTuple):
-    """What Kafka says of itself: the id of the cluster, empty if it has none, and those of topics by name."""
+    """Kafka's own ids: that of the cluster, empty if it has none, and those of topics by name."""
 
     cluster: str = ""
     topics: Mapping[str, str] = {}

@@ -1,4 +1,4 @@
-"""What is known of a release: whether it has ever committed a batch, by what its holders and their fences have said."""
+"""The evidence for a release: whether it has ever committed a batch, by the records of its holders and their fences."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.record import Kind
 
-# A release that nobody has seen commit is given up for an older one after so many holders that failed or were fenced.
+# A release that was never seen to commit gives way to an older one after so many holders that failed or were fenced.
 SEVERAL = 3
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What the holders of one release have shown, up to one of them.
+    """The evidence of the holders of one release, up to one of them.
 
     :param committed: True once one of them had committed a batch; False while all have said that they had not; None
-        when of one nobody could say, as its heartbeat was gone.
+        when one is not known, as its heartbeat was gone.
     :param failed: whether one has failed that had committed nothing.
     :param in_vain: how many have failed, or were fenced, that had committed nothing.
     """
@@ -30,7 +30,7 @@ class Proof:
         """Whether it counts as a release that never commits: an older one follows it.
 
         One failure is enough when all holders have said that they committed nothing. A driver that was killed says
-        nothing against its release by that, nor does one of which nobody knows; so then it takes several.
+        nothing against its release by that, nor does an unknown one; so then it takes several.
         """
         if self.committed:
             return False

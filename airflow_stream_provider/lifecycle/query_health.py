@@ -14,7 +14,7 @@ RANGES = 50
 
 
 class QueryState(str, Enum):
-    """What a query does; a newer driver may have states that are not known here."""
+    """The states of a query; a newer driver may have states that are not known here."""
 
     RUNNING = "running"
     RETRYING = "retrying"  # it has failed, is tried again, and has not got on since
@@ -24,11 +24,11 @@ class QueryState(str, Enum):
 
 @dataclass(frozen=True)
 class OffsetRange:
-    """What a batch was to read of one source.
+    """The records of one source that a batch was to read.
 
     :param source: topic and partition, such as ``orders-3``; of another source than Kafka, Spark's name of it.
     :param start: the first offset; empty: not known, as in a first batch.
-    :param end: the offset after the last one. Of another source than Kafka both are its own JSON.
+    :param end: the offset after the last one. For another source than Kafka both are its own JSON.
     """
 
     source: str
@@ -50,7 +50,7 @@ class QueryHealth:
     :param error: the last error, its class first; at most some hundred characters, without secrets.
     :param cause: what the task, or the function of foreachBatch, raised itself, where `error` does not say it.
     :param batch: the batch that fails; None: not known, or none is planned.
-    :param ranges: what that batch reads, at most `RANGES` entries; only those partitions of which it reads something.
+    :param ranges: the records that the batch reads, at most `RANGES` entries; partitions without any are left out.
     :param left_out: entries that were left out of it.
     :param note: what a person should know though the query may run: a log of Kafka ended earlier for a moment.
     :param noted_seconds: how old that is.
@@ -69,7 +69,7 @@ class QueryHealth:
 
     @property
     def reads(self) -> str:
-        """What the batch reads, for people; empty when it is not known."""
+        """The records of the batch, for people; empty when they are not known."""
         return read_by(self.ranges, self.left_out)
 
     def to_json(self) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain_within
 
-# What is larger or nested deeper is not readable, for every reader alike: without fixed limits one Python could parse
-# what another cannot, and two drivers would read one log differently.
+# A larger or deeper record is not readable, for every reader alike: without fixed limits one Python could parse what
+# another cannot, and two drivers would read one log differently.
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 
@@ -33,21 +33,21 @@ class Kind:
     READY = "ready"
     RELEASED = "released"
     ACQUIRED = "acquired"
-    FENCING = "fencing"  # said before a driver is killed
-    FENCED = "fenced"  # said once it is confirmed dead
+    FENCING = "fencing"  # written before a driver is killed
+    FENCED = "fenced"  # written once it is confirmed dead
     ABORTED = "aborted"
     FAILED = "failed"
     FINISHED = "finished"
     RETIRED = "retired"
-    STOPPED = "stopped"  # while nobody holds; a holder is stopped by `requested` to nobody
-    ENDING = "ending"  # said before a job without a stream is ended, for a deployment to follow it
+    STOPPED = "stopped"  # while no driver holds; a holder is stopped by `requested` without a successor
+    ENDING = "ending"  # written before a job without a stream is ended, for a deployment to follow it
     UNREADABLE = "unreadable"  # never written: what a reader makes of bytes that are no record
 
 
 class Boundary(str, Enum):
     """How a query, or all queries of a holder, stopped."""
 
-    # Of one query: every planned batch is committed. Of a holder: and what is not, nothing can still write.
+    # For one query: every planned batch is committed. For a holder: and nothing can still write an open batch.
     COMPLETED = "completed"
     INTERRUPTED = "interrupted"  # a planned batch is not committed; of a holder: and something may still write
 
@@ -129,8 +129,8 @@ class Record:
     def read(cls, data: bytes, seq: int) -> Record:
         """Parse a stored record, whatever it is.
 
-        What is no record becomes one of kind `unreadable`, which is legal nowhere. Its nonce is made of its bytes, so
-        that the record after it can name it.
+        Bytes that are no record become one of kind `unreadable`, which is legal nowhere. Its nonce is made of its
+        bytes, so that the record after it can name it.
         """
         try:
             return cls.from_json(data, seq)
@@ -159,6 +159,6 @@ def evidence_of(record: Record) -> Mapping[str, Any]:
 
 def by_checkpoint(ends: Mapping[str, Any]) -> dict[str, int]:
     """Return the last committed batch in each checkpoint, as far as the ends of a record tell."""
-    # What others wrote may be anything.
+    # Fields of other authors may be anything.
     named = (end for end in ends.values() if isinstance(end, Mapping) and isinstance(end.get("checkpoint"), str))
     return {end["checkpoint"]: end["batch"] for end in named if isinstance(end.get("batch"), int)}

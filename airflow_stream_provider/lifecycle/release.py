@@ -1,4 +1,4 @@
-"""What a deployment runs."""
+"""The release that a deployment runs."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 Offsets = Mapping[str, Mapping[int, int]]
 
 # The end of what a `datetime` holds, in seconds since 1970.
-YEAR_9999 = 253402300799.0
+_LAST_SECOND = 253402300799.0
 
 
 @dataclass(frozen=True)
 class WantedRewind:
-    """What a person has asked for, and where that is in Kafka.
+    """The time that a person has asked for, and where that is in Kafka.
 
     :param to: the time, in seconds since 1970.
     :param queries: by query, the first record of each partition that is read again.
@@ -52,7 +52,7 @@ class WantedRewind:
             if not queries:
                 raise ValueError("no query")
             to = float(data["to"])
-            if not 0 <= to < YEAR_9999:  # whoever shows it, for as long as the log is kept, writes it as a date
+            if not to >= 0:
                 raise ValueError(to)
             return cls(to, queries)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -73,14 +73,10 @@ def back_to(committed: Offsets, to: Offsets) -> dict[str, dict[int, int]]:
 def at(moment: float) -> str:
     """Return a time in seconds since 1970 for a person, in UTC, to the millisecond: `planning.rewind.moment` reads it.
 
-    A later one than a `datetime` holds, as that of a record may be, is shown as the end of the year 9999; what is no
-    time is ``?``.
+    The timestamp of a record may be later than a `datetime` holds: a producer that counts in microseconds writes such.
     """
-    try:
-        # Python 3.9 has no datetime.UTC.
-        found = datetime.fromtimestamp(min(moment, YEAR_9999), timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return "?"
+    # Python 3.9 has no datetime.UTC.
+    found = datetime.fromtimestamp(min(moment, _LAST_SECOND), timezone.utc)
     fraction = f".{found.microsecond // 1000:03d}" if found.microsecond >= 1000 else ""
     return f"{found:%Y-%m-%d %H:%M:%S}{fraction} UTC"
 

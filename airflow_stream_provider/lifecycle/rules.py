@@ -59,7 +59,7 @@ def live_standby(state: StreamState, incarnation: str | None) -> bool:
 
 
 def may_acquire(state: StreamState, incarnation: str) -> bool:
-    """Whether this incarnation may acquire now: nobody holds, and it is the appointed standby or the releaser."""
+    """Whether this incarnation may acquire now: no driver holds, and it is the appointed standby or the releaser."""
     request = state.open_request
     if request is None or state.holder is not None or state.must_fence or not live_standby(state, incarnation):
         return False

@@ -1,7 +1,7 @@
 """The stored form of a folded state, from which a log is opened without reading it from its first record.
 
-Two lines of JSON: a head with format, number and nonce of the last record, and SHA-256 of the second line, the state.
-Whoever cannot use it folds the log instead, so it may be lost, damaged or of another version.
+Two lines of JSON: a head with format, number and nonce of the last record, and SHA-256 of the second line, the state. A
+reader that cannot use it folds the log instead, so it may be lost, damaged or of another version.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _state(body: dict[str, Any]) -> StreamState:
     )
 
 
-# What is not in the `declared` record.
+# The fields that are not in the `declared` record.
 _DEPLOYMENT = ("submission", "cluster", "ended", "reason", "ended_seq", "previous")
 
 

@@ -1,4 +1,4 @@
-"""What a secret looks like: in a name, in a text. It is redacted from every error and record of this package.
+"""Recognize secrets in names and texts, and redact them from every error and record of this package.
 
 Records, heartbeats, errors and XCom are read by more people than may know a password, and drivers write some of them:
 this module travels to the driver. It finds a value that stands after a name (`password=…`, JSON, `--token …`, Scala's
@@ -13,14 +13,14 @@ from typing import Any
 
 HIDDEN = "***"
 
-# What Spark itself redacts (the default of spark.redaction.regex), other spellings of it, the keys of object stores,
-# and settings of Kafka and its schema registry that hold a password although their names do not say so.
+# The names that Spark itself redacts (the default of spark.redaction.regex), other spellings of them, the keys of
+# object stores, and settings of Kafka and its schema registry that hold a password although their names do not say so.
 _WORDS = (
     r"(?:secret|passw(?:or)?d|passphrase|pwd|token|(?:access|account|api|encryption|private)[._-]?key"
     r"|sasl[._-]jaas[._-]config|auth[._-]?user[._-]?info)"
 )
 _NAME = re.compile(_WORDS, re.IGNORECASE)
-# What nobody names a column or a variable of a lambda, which stand before an arrow and in tuples, too.
+# Words that are no names of columns or lambda variables, which stand before an arrow and in tuples, too.
 _NO_COLUMN = _WORDS.replace("|token|", r"|[\w.-]token|")
 # An argument's own name has to end in one of the words: --max-tokens, --tokenizer and --password-file hold no secret.
 _ENDS_IN_NAME = re.compile(rf"{_WORDS}\Z", re.IGNORECASE)
@@ -44,7 +44,7 @@ _TEXTS = tuple(
         r"(?P<keep>\bbearer\s+)[\w.~+/=-]{16,}",
         # Azure's shared access signatures, and Google's and Amazon's signed addresses.
         r"(?P<keep>[?&](?:sig|x-amz-signature|x-goog-signature)=)[^\s&\"']+",
-        # Addresses of webhooks: whoever knows one may post there.
+        # Addresses of webhooks: knowing one is enough to post there.
         r"(?P<keep>https://(?:hooks\.slack\.com/\w{1,20}|discord(?:app)?\.com/api/(?:v\d{1,3}/)?webhooks"
         r"|[\w.-]{1,100}\.webhook\.office\.com|outlook\.office(?:365)?\.com/webhook)/)(?!\*\*\*)[^\s\"']+",
         # name=value, "name": "value", \"name\": \"value\", 'name': 'value', -Dname.more=value

@@ -1,4 +1,4 @@
-"""What the control log says of a stream. Plain values; only `fold` makes them."""
+"""The state of a stream by its control log. Plain values; only `fold` makes them."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Incarnation:
     :param epoch: the last epoch in which it held the stream; 0 if it never did.
     :param reason: why it failed or was fenced; empty otherwise.
     :param announced: number of the record that named it first.
-    :param fencing: why somebody has begun to kill it; empty while nobody has. The driver itself does not act on it.
+    :param fencing: why a fence has begun to kill it; empty while none has. The driver itself does not act on it.
     :param proof: what it, when its last hold ended, and the holders of its release before it have shown.
     """
 
@@ -194,7 +194,7 @@ class Deployment:
 
     @property
     def declared_at(self) -> float:
-        """When it was declared, in seconds since 1970 by the clock of whoever declared it."""
+        """When it was declared, in seconds since 1970 by its author's clock."""
         return self.declared.at
 
 
@@ -204,12 +204,12 @@ class Request:
 
     :param to: incarnation that shall hold; None asks for a stop.
     :param source: incarnation that held when the request was made, or that had left the stream down which is stopped by
-        it; None when nobody did.
+        it; None when there was none.
     :param expires: seconds since 1970 by the requester's clock.
     :param by: author of the `requested` record.
     :param ends: where the queries stopped, by query, from the `released` record; empty before it.
-    :param until: of a stop that a start follows: until then, in seconds since 1970 by the requester's clock, whoever
-        asked sees to that himself; 0: it is to stay stopped.
+    :param until: of a stop that a start follows: until then, in seconds since 1970 by its clock, the requester starts
+        the stream itself; 0: it is to stay stopped.
     """
 
     id: str
@@ -228,10 +228,10 @@ class EndedJob:
     """A job without a stream that was ended, or is to be, so that a deployment follows it; until somebody holds.
 
     :param deployment: the one that is to follow it.
-    :param expires: until then, in seconds since 1970 by his clock, who has said so sees to it himself.
+    :param expires: until then, in seconds since 1970 by its clock, the author of the record ends the job itself.
     :param id: the cluster's id of the job; empty: a person ends it.
-    :param gone: who has confirmed that it is gone; empty: nobody yet.
-    :param doubt: why nobody follows it without a person, though it is gone; empty: nothing is against it.
+    :param gone: the witness that confirmed that it is gone; empty: none yet.
+    :param doubt: why no driver follows it without a person, though it is gone; empty: nothing is against it.
     """
 
     deployment: str
@@ -252,23 +252,23 @@ class IllegalRecord:
 
 @dataclass(frozen=True)
 class StreamState:
-    """What the log says of one stream. What ended long ago is left out: see `lifecycle/prune.py`.
+    """The state of one stream by its log. Deployments that ended long ago are left out: see `lifecycle/prune.py`.
 
     :param seq: number of the last record.
     :param nonce: of the last record.
     :param epoch: grows by one with every change of holder.
-    :param holder: incarnation that may run the queries now; None for nobody.
+    :param holder: incarnation that may run the queries now; None for none.
     :param last_holder: incarnation that holds now or held last.
     :param last_end: how the last hold ended; None while there is a holder or never was one.
     :param illegal: the last illegal records, oldest first; `illegal_count` says how many there are in all.
-    :param ends: where the queries stopped, by query, when the last hold ended; empty when nobody could say, as after a
+    :param ends: where the queries stopped, by query, when the last hold ended; empty when it is not known, as after a
         fence.
     :param held_from: number of the last `acquired` record of a driver that was asked to hold; not of one that took the
         stream back.
     :param held_to: number of the record that ended the last hold; 0 while somebody holds.
     :param rewinder: the first driver that holds, or held, of a deployment that reads records again; None once that
         one has let go of queries that it had started, or committed, as then it was done, or has failed and told why.
-    :param stood: where the queries stood when it came to hold, by query; empty when nobody could say.
+    :param stood: where the queries stood when it came to hold, by query; empty when it is not known.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     :param job: the job without a stream that is followed; None while somebody holds, or no job was ended.
     :param until: as of the stop that a start was to follow (`Request.until`); 0 once somebody holds, or it is to stay

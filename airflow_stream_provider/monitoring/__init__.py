@@ -1,1 +1,1 @@
-"""What the watch says of a stream: health, incidents, samples, alerts, metrics."""
+"""The watch of a stream: health, incidents, samples, alerts, metrics."""

@@ -15,8 +15,8 @@ PACE_SECONDS = 900.0
 # Within it, the pace is that since its last bend, such as the death of a driver, where a line with a bend fits so much
 # better than a straight one. A saw-tooth has none that does.
 BEND = 0.1
-# What is further away than ten years is no outlook, and may be no date: a lag that stands still shrinks by the rounding
-# of its slope, and some topics keep their records for a `retention.ms` of 2^63 - 1.
+# A moment more than ten years away is no outlook: a lag that stands still shrinks by the rounding of its slope, and
+# some topics keep their records for a `retention.ms` of 2^63 - 1.
 NEVER_SECONDS = 10 * 365 * 86400.0
 # A subject is a header of a mail, or a line on a phone.
 SUBJECT_LENGTH = 200
@@ -130,7 +130,8 @@ class Alert:
             return [reasons]
         if not self.open:
             return [f"It is over, after {lasted}: {reasons}"]
-        # Of a stream that was found down just now nobody knows since when; the reason says how old its last sign is.
+        # A stream that was found down just now has been so for an unknown time; the reason says how old its last sign
+        # is.
         return [reasons, f"For {lasted}."] if self.at > self.since else [reasons]
 
     @property

@@ -1,4 +1,4 @@
-"""What many streams need, and what its absence explains in each of them: people are told of it once. Pure."""
+"""The places that many streams need, and what their absence explains in each stream: people are told once. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.planning.query_health import IllQuery
 
 # The watch itself fails, or a control root is away: two looks in a row at one a minute. Drivers halt without their
-# control folder after some minutes, so nobody waits longer.
+# control folder after some minutes, so the watch waits no longer.
 FAILING_SECONDS = 50.0
 # For so long after what they need is back, streams and queries that went down without it are taken to be on their way.
 RETURN_SECONDS = 300.0
@@ -51,7 +51,7 @@ class Cause:
     :param name: connection id, or control URL.
     :param streams: those looked at that need it, by name.
     :param problem: why it is out of reach; empty: it is not.
-    :param down: of the streams, those that nobody runs, which this explains: they have no incident of their own.
+    :param down: streams without a driver that this explains: they have no incident of their own.
     :param known: those that were down at the look before, so that people have been told.
     """
 
@@ -64,18 +64,18 @@ class Cause:
 
     @property
     def subject(self) -> str:
-        """What alerts call it."""
+        """The name of the place in alerts."""
         return f"{_WORDS[self.kind]} {self.name}"
 
     @property
     def symptom(self) -> Symptom:
-        """What this look says of it: bad for long enough, people are told."""
+        """The symptom that this look finds: people are told once it has been bad for long enough."""
         if not self.problem:
             return Symptom(Health.PASS, for_at_least=0.0)
         says = f"{self.problem} {_MEANS[self.kind]} {named(self.streams)}."
         new = set(self.down) - set(self.known)
         if self.down:
-            # First, as whoever is woken reads the beginning only: something must be done now.
+            # First, because a person who is woken reads only the beginning: something must be done now.
             says = f"Down: {named(self.down, new)}. {says}"
         return Symptom(Health.FAIL, says, self._patience, worse=bool(new))
 

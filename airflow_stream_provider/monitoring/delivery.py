@@ -48,10 +48,10 @@ def deliver(
 def deliver_all(letters: Sequence[Letter], context: Mapping[str, Any], seconds: float) -> list[set[str]]:
     """Deliver many alerts, all recipients at the same time; return for each the names of those that took it in time.
 
-    What is about one stream reaches a recipient in the given order: one that missed the end of an incident does not get
-    the opening of the next one. The log names who has got nothing, with the type of their error only: its text may hold
-    the address of a webhook, which is a secret. One that is late may still get the alert, and gets it again at the
-    next look.
+    A recipient gets the alerts of one stream in the given order: one that missed the end of an incident does not get
+    the opening of the next one. The log names the recipients that got nothing, with the type of their error only: its
+    text may hold the address of a webhook, which is a secret. One that is late may still get the alert, and gets it
+    again at the next look.
 
     :param letters: the templates of a notifier find each one's alert as `alert`.
     :param seconds: for all letters together.
@@ -74,7 +74,7 @@ def deliver_all(letters: Sequence[Letter], context: Mapping[str, Any], seconds: 
 
 
 class _Lane:
-    """What one recipient is given one after another."""
+    """The alerts that one recipient gets, one after another."""
 
     def __init__(self, until: float) -> None:
         self._until = until

@@ -43,7 +43,7 @@ SHOWN = 50
 
 @dataclass(frozen=True)
 class FolderLook:
-    """What one look at a folder found.
+    """The result of one look at a folder.
 
     :param memory: JSON, to be handed to the next look: incidents of what many streams need, and who was told.
     :param revive: names of streams for which a run of NAME__revive is needed now.
@@ -73,9 +73,9 @@ def look_at_all(
 ) -> FolderLook:
     """Look once at these streams, keep a sample of each, and tell people of incidents.
 
-    What befalls one stream, one Kafka, one cluster, one control root or one recipient befalls no other: each is read in
-    threads of its own, with deadlines, and the whole look ends within 75 s though several hang. Airflow's
-    connections are read in the calling thread, each once.
+    A failing stream, Kafka, cluster, control root or recipient does not harm the others: each is read in threads of its
+    own, with deadlines, and the whole look ends within 75 s though several hang. Airflow's connections are read in the
+    calling thread, each once.
 
     :param memory: what the last look has left, or anything.
     :param context: of the task, for the templates of notifiers.
@@ -161,7 +161,7 @@ class _Look:
         return Symptom(Health.FAIL, f"{why} Its revive DAG brings it back, unless its YAML is gone.")
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
-        """Whether nobody runs a stream, and it has no incident of its own for that yet."""
+        """Whether a stream has no driver, and no incident of its own for that yet."""
         before = self.reading.streams[name].before
         told = before is not None and IncidentKind.DOWN.value in before.open_incidents
         return symptom.health is Health.FAIL and not told
@@ -236,7 +236,7 @@ class _Look:
                 log.warning("The folder of %s cannot be cleaned up now: %s", name, says(error))
 
     def _compare(self, root: RootReads) -> None:
-        """Find the streams whose YAML asks for what nobody has tried yet."""
+        """Find the streams whose YAML asks for a release that was not tried yet."""
         asking = {
             name: partial(unasked_release, each.hook, each.snapshot.state, each.spec)
             for name, each in self.reading.of_root(root, self.samples).items()

@@ -1,4 +1,4 @@
-"""What a look at a folder hands to the next one: incidents that no stream's samples can keep, and who was told."""
+"""The memory that a look at a folder hands to the next one: incidents that no samples can keep, and who was told."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS
-from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom, check_time
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
-# What was not looked at for so long is forgotten: no stream needs it any more, or it has another name.
+# The memory forgets a subject that was not looked at for so long: no stream needs it any more, or it has another name.
 FORGOTTEN_SECONDS = 86400.0
 # For so long it is remembered that something was bad which is well again.
 LATELY_SECONDS = 600.0
@@ -55,14 +55,14 @@ class Remembered:
 
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
-        bad_at = None if data["bad_at"] is None else float(check_time(data["bad_at"]))
+        bad_at = None if data["bad_at"] is None else float(data["bad_at"])
         down = tuple(map(str, data["down"]))
-        return cls(IncidentState.from_json(data["state"]), float(check_time(data["at"])), bad_at, down)
+        return cls(IncidentState.from_json(data["state"]), float(data["at"]), bad_at, down)
 
 
 @dataclass
 class FolderMemory:
-    """What looks hand to each other. What is well leaves nothing.
+    """The memory that looks hand to each other. A healthy subject leaves nothing in it.
 
     :param subjects: by kind and name, what is, or was lately, wrong.
     :param not_reached: by stream, since when looks have had no time for it.
@@ -82,7 +82,7 @@ class FolderMemory:
             found = {
                 (IncidentKind(kind), str(name)): Remembered.from_json(each) for kind, name, each in data["subjects"]
             }
-            since = {str(name): float(check_time(at)) for name, at in data["not_reached"].items()}
+            since = {str(name): float(at) for name, at in data["not_reached"].items()}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             log.warning("What the last look has left cannot be used; people may be told again: %s", error)
             return cls()

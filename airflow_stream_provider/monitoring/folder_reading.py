@@ -1,4 +1,4 @@
-"""What one look finds out of all streams of a folder, each place in threads of its own and with deadlines."""
+"""Read all streams of a folder in one look, each place in threads of its own and with deadlines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FolderReading:
             by_root.setdefault(spec.control, []).append(spec)
         self.roots = {url: RootReads(url, mine) for url, mine in by_root.items()}
         self.clusters: dict[str, ClusterLook] = {}
-        # What was read of each stream that can be, and why not, of the others.
+        # The readings of the streams that can be read, and why the others cannot.
         self.streams: dict[str, Reading] = {}
         self.failed: dict[str, str] = {}
         # Those for which a stage had no time: neither well nor failed, and the first ones of the next look.

@@ -11,7 +11,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING, judge_run
 
 # People are told of unknown lag and of failing commits only after this time: a broker that restarts, or a control
-# folder that is away for a moment, needs nobody.
+# folder that is away for a moment, needs no person.
 TRANSIENT_SECONDS = 600.0
 
 # So many illegal records are named.
@@ -32,8 +32,8 @@ def symptoms(
     :param silent_since: time of the first look that saw the holder's heartbeat counter as it still is; None: no earlier
         look saw it.
     :param for_at_least: seconds for which the lag must be bad: the lag of a healthy stream is a saw-tooth.
-    :param illegal_before: illegal records that the oldest look counted of which the sample is kept; default 0. They
-        stay in the log for ever: people are told of new ones.
+    :param illegal_before: illegal records that the look of the oldest kept sample counted; default 0. They stay in the
+        log for ever: people are told of new ones.
     :param unseen_seconds: since the look before.
     """
     found = {
@@ -58,7 +58,7 @@ def symptoms(
 
 def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
     if silent_since is not None and snapshot.counter(snapshot.state.holder or "") < 0:
-        # Nobody has ever seen a heartbeat of it, so earlier looks say nothing of the time before it held.
+        # It has never left a heartbeat, so earlier looks say nothing of the time before it held.
         silent_since = max([silent_since, *(record.at for record in snapshot.acquisitions()[-1:])])
     found = judge_run(snapshot, None if silent_since is None else snapshot.at - silent_since)
     return Symptom(found.health, found.reason)

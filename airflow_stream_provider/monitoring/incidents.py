@@ -12,14 +12,11 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.stored import known_fields
 
-# The last second of the year 9999: a later one has no date.
-_LAST_SECOND = 253402300799.0
-
 
 class IncidentKind(StrEnum):
-    """What can be wrong; each kind has its own incidents."""
+    """The kinds of trouble; each has its own incidents."""
 
-    DOWN = "down"  # no driver runs it, or its driver gives no sign of life, though nobody stopped it
+    DOWN = "down"  # no driver runs it, or its driver gives no sign of life, though it was not stopped
     LAG = "lag"  # its lag is beyond the limits
     LAG_UNKNOWN = "lag_unknown"  # its lag cannot be measured
     OFFSETS_GROUP = "offsets_group"  # its driver cannot commit to the consumer group of `offsets_group`
@@ -27,9 +24,9 @@ class IncidentKind(StrEnum):
     QUERY = "query"  # a query fails again and again, waits for its checkpoint, or has lost records; others may run
     REWIND = "rewind"  # records that were to be read again are not, and no driver does it any more
     LOG = "log"  # its control log has new records that break the rules; over when none came for all looks that are kept
-    WATCH = "watch"  # the watch itself fails, so that nobody would be told of the others
+    WATCH = "watch"  # the watch itself fails, and would not tell of the others
     UPGRADE = "upgrade"  # how an upgrade or a roll-back ended, or that it waits for a person; told once, never over
-    # Of what many streams need; told once for all of them, and no stream has an incident of its own for it.
+    # These are of a place that many streams need: told once for all, and no stream has an incident of its own for it.
     KAFKA = "kafka"  # the Kafka of a connection does not answer, or refuses it
     CLUSTER = "cluster"  # the Spark cluster of a connection does not answer
     CONTROL = "control"  # a control root cannot be read
@@ -43,7 +40,7 @@ class IncidentKind(StrEnum):
 
 @dataclass(frozen=True)
 class Symptom:
-    """What one look says about one kind of incident.
+    """The finding of one look for one kind of incident.
 
     :param description: what is wrong, a sentence for people.
     :param for_at_least: seconds for which it must be bad before an incident opens, and good before it closes.
@@ -84,17 +81,7 @@ class Incident:
 
         :raises ValueError, KeyError, TypeError: it is none.
         """
-        return cls(str(data["id"]), float(check_time(data["since"])), int(data["stage"]))
-
-
-def check_time(seconds: float) -> float:
-    """Return a time that was stored.
-
-    :raises ValueError: people cannot be told it: it is not between the years 1970 and 9999.
-    """
-    if not 0 <= seconds <= _LAST_SECOND:
-        raise ValueError(f"{seconds!r:.50} is no time")
-    return seconds
+        return cls(str(data["id"]), float(data["since"]), int(data["stage"]))
 
 
 def incident_now(
@@ -166,8 +153,6 @@ class IncidentState:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         streaks = Streaks(**known_fields(Streaks, data["streaks"]))
-        for since in vars(streaks).values():
-            check_time(since or 0.0)
         incident = Incident.from_json(data["incident"]) if data["incident"] else None
         acknowledged = {name: Incident.from_json(known) for name, known in data["acknowledged"].items()}
         return cls(streaks, incident, acknowledged, data["description"])

@@ -69,6 +69,6 @@ class KafkaLook:
             return call(ask, seconds, what, hint)
         except StreamError as error:
             self.problem = str(error)
-        except Exception as error:  # noqa: BLE001 - its text may hold what nobody should be sent
+        except Exception as error:  # noqa: BLE001 - its text may hold secrets
             self.problem = f"{what} cannot be asked: {type(error).__name__}."
         return None

@@ -21,9 +21,9 @@ _STEPS = (Kind.SUBMITTED, Kind.READY)
 def life(records: Sequence[Record], state: StreamState) -> list[LifeEvent]:
     """Return the events that these records tell, oldest first.
 
-    A request that came true is one event, with its author and reason, at the record that made it true. One that did
-    not is an event of its own (`asked`), and so is its end. What was before the first record is known from `state`
-    only, so the first events of a log that was cut off may be told by a more general word.
+    A request that came true is one event, with its author and reason, at the record that made it true. One that did not
+    is an event of its own (`asked`), and so is its end. The time before the first record is known from `state` only, so
+    the first events of a log that was cut off may have a more general word.
 
     :param records: the last legal ones, without a gap (`ControlLog.history`).
     :param state: after the last of them.
@@ -34,7 +34,7 @@ def life(records: Sequence[Record], state: StreamState) -> list[LifeEvent]:
 
 
 class _Reader:
-    """Follows the records, and keeps who holds, how the last hold ended, and what was asked for."""
+    """Follows the records, and keeps the holder, how the last hold ended, and the open request."""
 
     def __init__(self, records: Sequence[Record], state: StreamState) -> None:
         self._records = records
@@ -47,13 +47,13 @@ class _Reader:
         # Those from before the first record have the number 0.
         self._requests = {name: _as_record(each) for name, each in state.requests.items()}
         self._open: Record | None = None
-        # What is told of the open request unless it comes true.
+        # The event of the open request unless it comes true.
         self._pending: list[LifeEvent] = []
         self._holder = self._last_holder = _first_holder(records, state)
-        # The record that ended the last hold, and whether nobody was to hold after it.
+        # The record that ended the last hold, and whether the stream was to stay without a holder after it.
         self._freed: Record | None = None
         self._rests = True
-        # What the author of the last stop begins with, if he was to start the stream again.
+        # The beginning of the last stop's author, if that author was to start the stream again.
         self._restarter = ""
 
     def events(self) -> Iterator[LifeEvent]:
@@ -167,7 +167,7 @@ class _Reader:
     # -- what they share -------------------------------------------------------------------------------------------
 
     def _free(self, name: str | None, r: Record, *, rests: bool = False) -> Iterator[LifeEvent]:
-        """If this driver held, nobody holds from here on: an open request to stop has then come true."""
+        """If this driver held, the stream has no holder from here on: an open request to stop has then come true."""
         if name is None or self._holder != name:
             return
         self._holder, self._freed, self._rests = None, r, rests
@@ -181,7 +181,7 @@ class _Reader:
     def _came_to_hold(self, request: Record | None, old: str, new: str) -> What:
         if request is not None and evidence_of(request):
             return What.ADOPTED
-        # Who lost the stream while he was to give it up has handed it over, whatever ended his hold.
+        # A holder that loses the stream after a request to release it counts as having handed it over.
         replaced = self._freed is not None and request is not None and request.seq < self._freed.seq
         if self._goes_back(old, new) and (replaced or not self._rests or self._instead_of(new)):
             return What.ROLLED_BACK
@@ -216,7 +216,7 @@ class _Reader:
 
 
 def _first_holder(records: Sequence[Record], state: StreamState) -> str | None:
-    """Return who held before the first record, as far as the records tell."""
+    """Return the holder before the first record, as far as the records tell."""
     for record in records:
         if record.kind == Kind.ACQUIRED:
             return None
@@ -226,13 +226,13 @@ def _first_holder(records: Sequence[Record], state: StreamState) -> str | None:
 
 
 def _reason(r: Record) -> str:
-    # Who was given no reason by a person has written his own name there.
+    # An author that got no reason from a person has written its own name there.
     reason = r.get("reason") or ""
     return "" if reason == r.by else reason
 
 
 def _restarter(stop: Record) -> str:
-    """Return what the author of a stop begins with who is to start the stream again; empty: it is to stay stopped."""
+    """Return the beginning of the author of a stop that a start is to follow; empty: the stream is to stay stopped."""
     return stop.by[: stop.by.rfind("/") + 1] if stop.get("until") else ""
 
 
@@ -241,7 +241,7 @@ def _stop_reason(stop: Record) -> str:
 
 
 def _rewind(r: Record) -> str:
-    """Return since when records are read again; empty when none are, or nobody can tell."""
+    """Return since when records are read again; empty when none are, or it is not known."""
     if r.get("rewind") is None:
         return ""
     try:
@@ -251,7 +251,7 @@ def _rewind(r: Record) -> str:
 
 
 def _dead_since(freed: Record) -> float:
-    """Return since when nobody has run the stream: a fenced driver had died before anybody confirmed that."""
+    """Return since when the stream has no driver: a fenced driver had died before its end was confirmed."""
     last = evidence_of(freed).get("last_sign")
     return min(freed.at, last) if isinstance(last, (int, float)) else freed.at
 

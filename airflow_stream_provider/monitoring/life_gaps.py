@@ -16,7 +16,7 @@ def with_gaps(snapshot: Snapshot, events: Iterable[LifeEvent]) -> list[LifeEvent
     No record holds a gap: they are measured by the commits that Spark keeps, about the last 100 of each query, or told
     by the driver that holds. So those of long ago are not known.
     """
-    # Of a driver that the state has left out, nobody knows the checkpoints.
+    # The checkpoints of a driver that the state has left out are not known.
     known = snapshot.state.incarnations
     acquired = {r.seq: r for r in snapshot.acquisitions() if r["incarnation"] in known}
     return [

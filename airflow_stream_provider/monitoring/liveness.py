@@ -1,4 +1,4 @@
-"""What one look knows of whether a stream's drivers live: enough to decide whether somebody must look closer. Pure."""
+"""The signs of life of a stream's drivers in a look: enough to decide whether to look closer. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ AGAIN_SECONDS = 3.0
 
 
 def needed(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the incarnations whose life decides about recovery: the holder, or the standbys while nobody holds, and
-    whoever an open request needs.
+    """Return the incarnations whose life decides about recovery: the holder, or the standbys while no driver holds, and
+    the drivers that an open request needs.
     """
     state, request = snapshot.state, snapshot.state.open_request
     names = {state.holder or "", *((request.to or "", request.source or "") if request else ())}

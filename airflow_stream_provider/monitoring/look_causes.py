@@ -1,4 +1,4 @@
-"""What many streams need, as one look finds it: followed from look to look, with what it explains of each stream."""
+"""The places that many streams need, as one look finds them: followed from look to look, with what they explain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LookCauses:
     def judge(self, down: Collection[str]) -> None:
         """Follow Kafkas, clusters and checkpoints.
 
-        :param down: streams that nobody runs, and that have no incident of their own for that.
+        :param down: streams that have no driver, and no incident of their own for that.
         """
         for conn_id, kafka in self._reading.kafkas.items():
             streams = [name for name, spec in self._folder.items() if spec.kafka == conn_id]
@@ -84,7 +84,7 @@ class LookCauses:
     ) -> None:
         subject = (kind, name)
         known = self._memory.down(subject)
-        # Of a stream that is not looked at now, it is still so.
+        # A stream that is not looked at now stays as it was.
         for_it = [each for each in streams if self._may_be_down_for(kind, each, down, known)] if problem else []
         cause = Cause(kind, name, streams, problem, for_it, known)
         self._memory.judge(subject, cause.symptom, self._now, for_it)

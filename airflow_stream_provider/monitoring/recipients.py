@@ -1,4 +1,4 @@
-"""Who is told: notifiers of Airflow, and functions that say that they take alerts."""
+"""The recipients of alerts: notifiers of Airflow, and functions that say that they take alerts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def named(recipients: Iterable[Any]) -> dict[str, Any]:
 
 
 def identity(recipient: Any) -> str:
-    """Return what is equal for equal recipients, whoever else is told, and shows nothing of their arguments."""
+    """Return a name that is equal for equal recipients, and shows nothing of their arguments."""
     if not isinstance(recipient, ImportedRecipient):
         return f"{getattr(recipient, '__qualname__', type(recipient).__qualname__)} {id(recipient)}"
     if not recipient.arguments:
@@ -118,7 +118,7 @@ def write_to_log(alert: Alert) -> None:
 
 
 def recipients_of(specs: Iterable[StreamSpec]) -> dict[str, Any]:
-    """Return who is told of a stream, or of what several need: whom any of them names, each once, by `identity`."""
+    """Return the recipients of a stream, or of a place that several need: all that any of them names, by `identity`."""
     every = (ImportedRecipient(each.call, each.arguments) for spec in specs for each in spec.notify)
     return {"log": write_to_log} | {identity(each): each for each in every}
 

@@ -45,9 +45,10 @@ class RootReads:
         self.unclear = False
         # Why the checkpoints of its streams cannot be read; empty: they can; None: nothing is known of that.
         self.checkpoint_problem: str | None = None
-        # What was found of each stream: None for one that was never deployed, or why it cannot be read.
+        # The finding for each stream: None for one that was never deployed, or why it cannot be read.
         self.found: dict[str, Reading | Exception | None] = {}
-        # What hangs of the root and, apart from it, of checkpoints: where these hang, samples are written all the same.
+        # The calls that hang on the root and, apart from it, on checkpoints: where these hang, samples are written all
+        # the same.
         self._left: dict[str, Future[Any]] = {}
         self._checkpoints_left: dict[str, Future[Any]] = {}
 
@@ -94,7 +95,7 @@ class RootReads:
 
     def _judge(self, what: str, found: Mapping[str, object]) -> None:
         asked, away = _asked_and(found, out_of_reach)
-        # Of one stream alone nobody knows: its own folder may be what hangs.
+        # One stream alone does not tell: its own folder may be what hangs.
         most = 2 * len(away) > len(asked)
         self.unclear |= most and len(away) == 1
         if most and len(away) > 1:

@@ -14,7 +14,7 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
-from airflow_stream_provider.monitoring.incidents import IncidentState, check_time
+from airflow_stream_provider.monitoring.incidents import IncidentState
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class LagSample:
     :param illegal_at: the last look that found more of them than the one before; None: none did.
     :param ill: queries that are ill, with their states.
     :param by: id of the DAG whose look it was; empty: not known.
-    :param earlier: queries of which Kafka has deleted records, as they were measured last, where this look could not.
+    :param earlier: queries that have lost records, as they were measured last, where this look could not measure.
     """
 
     at: float
@@ -140,12 +140,8 @@ class LagSample:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         known = known_fields(cls, data)
-        check_time(known.get("at", 0.0))
         if not all(isinstance(count, int) for count in known.get("counters", {}).values()):
             raise ValueError("a counter is no number")
-        for moments in (known.get("since", {}), known.get("moved", {}), {"": known.get("illegal_at") or 0.0}):
-            for seconds in moments.values():
-                check_time(seconds)
         queries = {name: _query(query) for name, query in data.get("queries", {}).items()}
         earlier = {name: _query(query) for name, query in data.get("earlier", {}).items()}
         incidents = {kind: IncidentState.from_json(state) for kind, state in data.get("incidents", {}).items()}
@@ -209,7 +205,7 @@ def read(kept: Samples) -> list[LagSample]:
 
 
 def append(kept: Samples, sample: LagSample) -> None:
-    """Add a sample, or replace that of the same look: who reads them takes the later one of the same moment.
+    """Add a sample, or replace that of the same look: readers take the later one of the same moment.
 
     :raises ControlUnavailable: the sample may not have been written.
     :raises Damaged: something else has the name of the file.

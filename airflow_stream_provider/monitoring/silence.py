@@ -18,7 +18,7 @@ SILENT = "silent"
 
 @dataclass(frozen=True)
 class SignOfLife:
-    """What people are shown of a stream: its phase, and how old the last heartbeat is.
+    """The words for a stream: its phase, and how old the last heartbeat is.
 
     :param phase: of the stream, a StreamPhase or `silent`.
     :param silent_seconds: age of the last heartbeat of the holder, or of the last one that held; None: unknown.

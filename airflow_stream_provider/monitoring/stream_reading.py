@@ -1,4 +1,4 @@
-"""What one look reads and writes of one stream's folder. Each function may hang: it runs in a thread of its own."""
+"""Read and write one stream's folder in a look. Each function may hang: it runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def keep(reading: Reading, sample: LagSample, report: LagReport | None, committe
 
 
 def clean_up(reading: Reading) -> None:
-    """Remove what nobody needs any more from the stream's folder; what fails is logged, and tried an hour later.
+    """Remove files that are not needed any more from the stream's folder; a failure is logged, and tried an hour later.
 
     :raises StreamError: the samples cannot be shortened now.
     """

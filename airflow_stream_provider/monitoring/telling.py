@@ -1,4 +1,4 @@
-"""Tell people what is due of the incidents of many subjects, all of it together, and keep who was told."""
+"""Send the alerts that are due of the incidents of many subjects together, and keep who was told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
 from airflow_stream_provider.monitoring.delivery import DELIVERY_SECONDS, Letter, deliver_all
 from airflow_stream_provider.monitoring.incidents import IncidentState
 
-# Seconds for all of it. Who hangs is left behind, and is tried again at the next look.
+# Seconds for all of it. A recipient that hangs is left behind, and is tried again at the next look.
 SECONDS = DELIVERY_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""The incident that the watch itself has failed: whom to tell, and who was told already."""
+"""The incident that the watch itself has failed: its recipients, and which of them were told already."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def tell_of_watch(
 ) -> dict[str, Any]:
     """Tell everybody whom one of the streams names that the watch has failed, or works again; each of them once.
 
-    What goes wrong in telling is logged: it must not take the place of how the look ended.
+    An error of delivery is logged: it must not take the place of how the look ended.
 
     :param name: of the watch.
     :param problem: what is wrong, sentences; empty: nothing.
     :param before: what this returned at the look before; damaged or of another version, it begins anew.
     :param worse: whether those who know of it must be told again.
-    :return: as JSON, for the next look; empty when nothing is wrong and nobody is left to be told.
+    :return: as JSON, for the next look; empty when nothing is wrong and every recipient was told.
     """
     if not problem and not before:
         return {}

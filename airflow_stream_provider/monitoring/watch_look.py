@@ -60,8 +60,8 @@ def sample_of(
     :param lag: None when the stream names no Kafka.
     :param before: the sample of the last look; None: there was none.
     :param found: see `found_symptoms`.
-    :param explained: kinds for which something else is the reason, of which people are told once for all streams: a
-        failing symptom of such a kind neither opens nor closes an incident.
+    :param explained: kinds whose reason is an incident of many streams: a failing symptom of such a kind neither opens
+        nor closes an incident.
     """
     told = {
         kind: Symptom(Health.UNKNOWN) if kind in explained and symptom.health is Health.FAIL else symptom
@@ -91,7 +91,7 @@ def sample_of(
         incidents=update_incidents(snapshot.stream, before.incidents if before else {}, told, snapshot.at),
         illegal=snapshot.state.illegal_count,
         illegal_at=_illegal_at(snapshot, before),
-        # What is not known now is what it was: nobody is told of the same query again.
+        # A query that is not known now keeps its state: people are not told of it again.
         ill=_ill(snapshot) or (before.ill if before and judge_queries(snapshot).health is Health.UNKNOWN else {}),
         counters=counters,
         since={name: snapshot.at if at is None else at for name, at in since.items()},

@@ -21,8 +21,8 @@ class UpgradeNotifier(BaseNotifier):
 
     For `on_success_callback` and `on_failure_callback` of the last task of an upgrade's DAG, which fails when the new
     release did not take over or did not stay, and of a roll-back's task. The alert is of the kind `upgrade`, `open`
-    when it failed; it is sent once for a run and is never over. Airflow logs who was not reached; the task's state
-    stays as it is.
+    when it failed; it is sent once for a run and is never over. Airflow logs the recipients that were not reached; the
+    task's state stays as it is.
 
     :param stream: the stream, as read by `load_spec`.
     :param to: recipients: notifiers of Airflow, in whose templates `alert` is an Alert, or functions that take one;
@@ -44,7 +44,7 @@ class UpgradeNotifier(BaseNotifier):
         self.tell(context, line or "It has failed; the tasks of the run say why.", to_act=bool(error) or not line)
 
     def line(self, context: Context) -> str:
-        """Return what a task that ended well says of how it went; empty when it has said nothing."""
+        """Return the report of a task that ended well; empty when it has none."""
         from airflow_stream_provider.planning.outcome import rolled_back
 
         ti: Any = context["ti"]

@@ -1,1 +1,1 @@
-"""What can be done to a stream, as Airflow tasks: each deferrable, and safe to clear or retry at any moment."""
+"""The operations on a stream as Airflow tasks: each deferrable, and safe to clear or retry at any moment."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AbortOperator(RetireOperator):
-    """End a deployment that comes up or stands by and has never held the stream; whoever holds goes on.
+    """End a deployment that comes up or stands by and has never held the stream; the holder goes on.
 
     An open hand-over to it is waited for; fails when that has made it the holder. Skipped when it is not known. The run
     that brought it up fails by itself. XCom: as of RetireOperator.

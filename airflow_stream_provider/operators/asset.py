@@ -26,7 +26,7 @@ def hand_overs(name: str) -> AssetAlias:
 
 
 def event_of(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what followers are told of the present holder; empty when nobody holds.
+    """Return the facts on the present holder for followers; empty when there is none.
 
     :param done: the XCom of the task, which may have measured the gap.
     :return: `stream`, `deployment`, `version`, `release` (its hash), `holder` (the driver), `epoch`, `gap_seconds` by

@@ -26,7 +26,7 @@ class KafkaTopicAuditOperator(BaseOperator):
     """Check that Kafka would keep what a stream has not read, and what it has written: see docs/audit.md.
 
     Looks only; nothing is created or changed. Needs DESCRIBE and DESCRIBE_CONFIGS on the topics, `__consumer_offsets`,
-    `__transaction_state` and the cluster, and DESCRIBE on the transactional ids of those who write.
+    `__transaction_state` and the cluster, and DESCRIBE on the transactional ids of the writers.
 
     :param stream: the stream, as read by `load_spec`. Its YAML names Kafka's connection, and its own record the topics
         that it reads and the options of its Kafka sources and sinks. Or else

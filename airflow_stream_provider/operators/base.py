@@ -1,7 +1,7 @@
 """Base of the stream operators: observe the stream, plan the next step, carry it out, defer while waiting.
 
-What an operator plans with is imported inside functions: the DAG processor, which parses all streams' DAGs again and
-again, needs none of it.
+The modules of an operator's plan are imported inside functions: the DAG processor, which parses all streams' DAGs again
+and again, needs none of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StreamOperator(BaseOperator):
     :param stream: the stream, as read by `load_spec`.
     :param deployment: deployment to work on, from the XCom of the task that submitted it. (templated)
     :param reason: reason for the control log; default: the task's identity. (templated)
-    :param wait_seconds: seconds after which the task fails. What it asked for may still happen; a cleared task then
+    :param wait_seconds: seconds after which the task fails. Its request may still be carried out; a cleared task then
         finds it in the control log.
     """
 
@@ -53,7 +53,7 @@ class StreamOperator(BaseOperator):
 
     WAIT_SECONDS: ClassVar[float] = 900.0
     OPERATION: ClassVar[Operation | None] = None
-    """What a person calls it, if it is done by hand, too."""
+    """Its name for people, if it is done by hand, too."""
     CHANGES_HOLDER: ClassVar[bool] = False
     """Whether its success may be an event of the stream's asset; see `operators.asset.announce`."""
 
@@ -66,7 +66,7 @@ class StreamOperator(BaseOperator):
         wait_seconds: float | None = None,
         **kwargs: Any,
     ) -> None:
-        # Of a YAML that cannot be used nobody knows the stream's name now.
+        # A YAML that cannot be used does not tell the stream's name now.
         if self.CHANGES_HOLDER and stream is not None:
             ours = [hand_overs(stream.name)]
             kwargs = {**kwargs, **{name: [*(kwargs.get(name) or ()), *ours] for name in ("inlets", "outlets")}}
@@ -124,7 +124,7 @@ class StreamOperator(BaseOperator):
         """Log what will happen, in the words of the command line and the form, as far as it fits this task."""
         from airflow_stream_provider.hooks.look_ahead import look_ahead
 
-        # Without Kafka: who does something at night does not wait for it.
+        # Without Kafka: a person who does something at night does not wait for it.
         found = look_ahead(self.hook, operation, requested, lag=False)
         if not found.refused and found.deployment in ("", self.deployment):
             for line in found.lines:
@@ -205,7 +205,7 @@ class StreamOperator(BaseOperator):
         )
 
     def of_mute_driver(self, deployment: str, identity: TaskIdentity) -> str:
-        """Return what can be said of a driver that should have spoken by now."""
+        """Return a sentence on a driver that should have given a sign of life by now."""
         hint, tail = self.wait_hint(identity), self.log_end(deployment)
         return f"The driver of {deployment} has not written to the control log yet. {hint}{tail}"
 

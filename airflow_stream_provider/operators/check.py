@@ -22,9 +22,9 @@ class CheckReleaseOperator(ReleaseOperator):
     """Check a release and everything it needs: files, settings, notifiers, the control folder, the broker, the cluster.
 
     Also what the stream has become: whether the cluster runs another instance of it, whether its checkpoints are whole
-    (those that this machine sees), whether Kafka still has what it reads next, and how its topics are set up. What does
-    not hinder an upgrade is logged as a warning. Fails with one sentence that says what to do. Touches nothing that
-    runs.
+    (those that this machine sees), whether Kafka still has what it reads next, and how its topics are set up. A finding
+    that does not hinder an upgrade is logged as a warning. Fails with one sentence that says what to do. Touches
+    nothing that runs.
 
     :param room: also fail when the cluster has no room now for a second application, unless deployments of earlier
         runs are still warm: those are retired next. (templated: `True` or `False`)

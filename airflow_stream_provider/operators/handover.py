@@ -30,7 +30,7 @@ def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class HandOverOperator(StreamOperator):
-    """Make a warm deployment the holder: by a hand-over at a batch boundary or, when nobody holds, by an appointment.
+    """Make a warm deployment the holder: by a hand-over at a batch boundary or, without a holder, by an appointment.
 
     The task makes the request and waits; the two drivers do the rest through the control log. A dead holder is fenced
     first: killed and confirmed gone; so is one that hangs (`planning.hanging`), which is not asked. Fails when the old
@@ -47,7 +47,7 @@ class HandOverOperator(StreamOperator):
         from airflow_stream_provider.hooks.holder_hangs import holder_hangs
         from airflow_stream_provider.planning.take_over import take_over
 
-        # Only of whoever is about to be asked.
+        # Only of the drivers that are about to be asked.
         asks = not snapshot.holds(self.deployment) and snapshot.state.open_request is None
         may = asks and snapshot.candidate(self.deployment) is not None
         hangs = holder_hangs(self.hook, self.stream, snapshot) if may else ""
@@ -63,10 +63,10 @@ class RollBackOperator(StreamOperator):
 
     While that is warm this is a hand-over; else its release is submitted again and rehearsed. A holder that does not
     release in time is fenced. Skipped when `deployment` does not hold, or when there is no release to go back to; a
-    stream that this run has stopped, and that nobody holds, is started again with the release that held last.
+    stream that this run has stopped, and that has no holder, is started again with the release that held last.
 
-    :param fault: what was found wrong with `deployment`. Empty: nothing was; it then stays when it holds, and the task
-        fails: an error of Airflow is no reason to take a release back. None: whoever runs this knows why. (templated)
+    :param fault: the fault of `deployment`. Empty: nothing was; it then stays when it holds, and the task fails: an
+        error of Airflow is no reason to take a release back. None: the person who runs this knows it. (templated)
 
     XCom: as of HandOverOperator.
     """

@@ -22,8 +22,8 @@ class JudgeRehearsalOperator(StreamOperator):
     Spark's own refusals end the standby before this. The verdict is `inconclusive`, and a person is asked, where a
     query took longer than the stream's `lag.max_seconds` for each batch of live data, where it is more than twice as
     slow as the holder without much to spare, where the rehearsal's time was over before its batches had run, and where
-    rows or state cannot be compared. It refuses none: no number tells a slow release from a busy machine. Nobody holds:
-    there is nothing to compare with, and nothing to wait for.
+    rows or state cannot be compared. It refuses none: no number tells a slow release from a busy machine. Without a
+    holder there is nothing to compare with, and nothing to wait for.
 
     XCom: `verdict` (pass, inconclusive), `reasons` for it, `queries` (by name: `verdict`, `sentence`, `slower` and the
     numbers of both sides, `new` and `old`), and `notes`.

@@ -31,8 +31,8 @@ def moved(
 def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict[str, str]:
     """Return what people must be told of streams that have moved, by stream; one that is left out is settled.
 
-    Settled is a stream that a driver has held under its new control root: before, nobody may use its checkpoint there.
-    And one that, under the old one, has no folder (any more), was stopped, has finished or was never held.
+    A stream is settled once a driver has held it under its new control root: before, no driver may use its checkpoint
+    there. So is one that, under the old one, has no folder (any more), was stopped, has finished or was never held.
 
     :param moved: control URLs that they had.
     """
@@ -42,7 +42,7 @@ def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict
     for url in {*moved.values(), *(specs[name].control for name in moved)}:
         opened(url)  # here, as threads cannot read Airflow's connections; an error is said below
     reads = {name: partial(_is_left_alone, specs[name], old) for name, old in moved.items()}
-    # What cannot be read is not settled.
+    # A stream that cannot be read is not settled.
     answers = gather(reads, SECONDS)
     return {
         name: f"{specs[name].source}: `control` is {specs[name].control} now, where no driver has ever held {name}; it "
@@ -57,8 +57,8 @@ def given_up(left: Sequence[StreamSpec], watch: str, told: Collection[str] = ())
     """Return the names of those streams that need not be watched any more, though no file describes them.
 
     They were never deployed, were stopped, have finished, or were never held. Or another watch looks at them, as their
-    YAML is in another folder now. Or their control log has gone, too, and people know of that. What cannot be read is
-    watched on.
+    YAML is in another folder now. Or their control log has gone, too, and people know of that. A stream that cannot be
+    read is watched on.
 
     :param watch: id of the DAG that asks.
     :param told: the streams, and the URLs of control roots, that the watch could not look at as it should, as people

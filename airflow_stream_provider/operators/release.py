@@ -109,7 +109,7 @@ class ReleaseOperator(StreamOperator):
 
 
 def bundle_of(dag: DAG | None) -> Path | None:
-    """Return the folder of the DAG bundle that a DAG was read from; None when Airflow has not said it."""
+    """Return the folder of the DAG bundle that a DAG was read from; None when Airflow does not tell."""
     if dag is None or not dag.relative_fileloc or Path(dag.relative_fileloc).is_absolute():
         return None
     within = len(Path(dag.relative_fileloc).parts)

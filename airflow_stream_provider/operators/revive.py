@@ -28,7 +28,7 @@ SAMPLE_SECONDS = 180.0
 class ReviveStreamOperator(StreamOperator):
     """Bring back a stream that has lost its holder; skipped, with the reason, when there is nothing to do.
 
-    It fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can fulfil any
+    It fences the dead driver (killed, and confirmed gone by the cluster), ends requests that no driver can fulfil any
     more, and appoints a warm driver of the release that held last, or else starts that release again; for the
     exceptions see `recovery_step`. A new release is never put in charge; a stream that was stopped or has finished is
     left alone.

@@ -28,7 +28,7 @@ class SoakOperator(StreamOperator):
     has never committed, or stays too far behind Kafka without catching up; see `planning.soak`. The reason is pushed as
     XCom `fault`: without it nothing is rolled back.
 
-    Of one that reads records again neither lag nor pace is judged.
+    Neither lag nor pace is judged of a release that reads records again.
 
     A release that keeps these limits is compared at the end with how the one before did until it gave the stream up.
     The soak is inconclusive where that does not pass, and where the lag stays unknown: the task fails, the reason is
@@ -69,7 +69,7 @@ class SoakOperator(StreamOperator):
             )
         if outcome is None:
             lease = snapshot.state.deployments[self.deployment].policy.lease_seconds
-            # What is read again is behind, and that is no fault of the release.
+            # Records that are read again are behind, and that is no fault of the release.
             rewinds = snapshot.state.deployments[self.deployment].rewind is not None
             lag = self.stream.lag.limits if self.stream.kafka and not rewinds else None
             limits = SoakLimits.of(lag, lease)
@@ -92,7 +92,7 @@ class SoakOperator(StreamOperator):
         )
 
     def _compare(self, snapshot: Snapshot, acquired: Record) -> Comparison | None:
-        """Compare who holds with who gave the stream up when this release first acquired it; None: nobody did."""
+        """Compare the holder with the one before this release first acquired the stream; None: there was none."""
         from airflow_stream_provider.planning.comparison import compare, running
 
         before = [record["incarnation"] for record in snapshot.acquisitions() if record.seq < acquired.seq]

@@ -1,4 +1,4 @@
-"""Start a stream that nobody holds."""
+"""Start a stream that has no holder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class StartStreamOperator(ReleaseOperator):
-    """Start a stream that nobody holds: submit a release, wait until it is up, appoint it.
+    """Start a stream that has no holder: submit a release, wait until it is up, appoint it.
 
     A driver that is lost before it holds is followed by another one, up to three, and by one more whenever the task is
     retried or cleared; not one that says why it has failed, nor once somebody has stopped the stream. Nothing is done

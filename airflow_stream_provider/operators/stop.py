@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class StopStreamOperator(StreamOperator):
     """Stop the stream at a batch boundary, and end every driver of it. Done when all of them are confirmed gone.
 
-    A stream that nobody holds is stopped, too: the watch then leaves it alone until somebody starts it.
+    A stream without a holder is stopped, too: the watch then leaves it alone until a person starts it.
 
     :param restarts: not empty: a task that starts the stream follows. Should the run end before that, the watch brings
         the stream back. Default: it is to stay stopped. (templated)
@@ -46,7 +46,7 @@ class StopStreamOperator(StreamOperator):
         return stop(snapshot, identity, outcome, self.reason or identity.by, restarts=bool(self.restarts))
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask the cluster which drivers are gone, once nobody holds."""
+        """Ask the cluster which drivers are gone, once the stream has no holder."""
         from airflow_stream_provider.planning.condition import Needs
         from airflow_stream_provider.planning.stop import stoppable
 

@@ -40,7 +40,7 @@ DECLARED_SECONDS = 3600.0
 LAST_GOOD = "last_good"
 # XCom: by stream the wish for which an upgrade was due at the look before (`upgrade.on_change`).
 CHANGED = "changed"
-# What the ids of the runs of NAME__upgrade begin with that a look triggers.
+# The beginning of the ids of the runs of NAME__upgrade that a look triggers.
 CHANGE = "change__"
 # Runs of NAME__revive that one look triggers: Airflow maps a task at most 1,024 times, and each is a task of its own.
 MAX_REVIVED = 100
@@ -50,10 +50,10 @@ class WatchStreamsOperator(BaseOperator):
     """Look once at every stream of a folder that is due, tell people of incidents, and say which streams to bring back.
 
     A look measures lag and health, sends the gauges, adds a sample to those that the command line shows, and tells
-    people of every incident when it opens and when it is over, with the same id; of what many streams need also when
-    more of them go down. It brings nothing back itself: it returns the arguments of TriggerDagRunOperator for the runs
-    of ``NAME__revive`` that are needed now, at most 100. Left out are streams of which one is queued or runs already;
-    but beside one that runs, and may wait for a cluster, another is triggered for what needs no cluster.
+    people of every incident when it opens and when it is over, with the same id; for a place that many streams need
+    also when more of them go down. It brings nothing back itself: it returns the arguments of TriggerDagRunOperator for
+    the runs of ``NAME__revive`` that are needed now, at most 100. Streams with a queued or running one are left out;
+    but beside one that runs, and may wait for a cluster, another is triggered for steps that need no cluster.
 
     With `upgrade.on_change` it also returns those for a run of ``NAME__upgrade``, once two looks have found the same
     change of the YAML or of a file, and no upgrade is queued or runs.
@@ -104,7 +104,7 @@ class _Look:
 
     @property
     def name(self) -> str:
-        """What alerts call the watch."""
+        """The name of the watch in alerts."""
         return Path(self.streams).name if isinstance(self.streams, (str, Path)) else self.ti.dag_id
 
     @cached_property
@@ -151,7 +151,9 @@ class _Look:
             raise AirflowSkipException("Another look waits already; it finds all that this one would find.")
 
     def _date(self) -> tuple[float, bool]:
-        """Return the date of the run, and whether it was scheduled: who triggers it wants to know of all streams."""
+        """Return the date of the run, and whether it was scheduled: a person a person who triggers it wants to know of
+        all streams.
+        """
         run = self.context["dag_run"]
         return run.run_after.timestamp(), run.run_type == "scheduled"
 
@@ -206,7 +208,8 @@ class _Look:
         """Return the arguments of the triggers."""
         names = [name for name in found.revive if name in folder.dags]
         chosen: list[str] = []
-        # After the last one of the look before: those who are never well again must not keep the others from theirs.
+        # After the last one of the look before: streams that are never well again must not keep the others from their
+        # run.
         for name in sorted(names, key=lambda name: (name <= self.memory.revived, name)):
             if len(chosen) == MAX_REVIVED:
                 self.log.warning("%d streams are to be brought back; the next looks take the others.", len(names))

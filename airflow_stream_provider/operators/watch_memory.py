@@ -1,4 +1,4 @@
-"""What a look of the watch leaves in XCom for the next one."""
+"""The memory that a look of the watch leaves in XCom for the next one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LookMemory:
-    """What a look leaves for the next one; small, since every look writes one.
+    """The memory of a look for the next one; small, since every look writes one.
 
     :param at: date of the last scheduled look that did not fail, seconds since 1970; 0: none.
     :param streams: what `look_at_all` left.

@@ -71,7 +71,7 @@ def told_in_common(broken: Collection[str], before: Mapping[str, bool]) -> dict[
 
 
 def unusable(folder: WatchedFolder, in_common: Mapping[str, bool]) -> tuple[str, int]:
-    """Return sentences on the files of which no stream's own incident tells people, and how many files these are.
+    """Return sentences on the files that no stream's own incident covers, and the number of these files.
 
     :param in_common: see `told_in_common`.
     """

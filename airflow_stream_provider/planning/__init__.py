@@ -1,1 +1,1 @@
-"""What an operator does next, and what a task waits for."""
+"""Plan the next step of an operator, and the waits of a task."""

@@ -27,7 +27,7 @@ from airflow_stream_provider.planning.take_over import FIRST_COMMIT_SECONDS
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# For which whoever ends a job, or asks a person to, sees to it himself. Then the watch tells that nobody runs it.
+# The time for the task that ends a job, or asks a person to. After that the watch tells that the stream is down.
 ENDING_SECONDS = 60.0
 ASKING_SECONDS = 600.0
 NOT_THAT_ONE = (
@@ -139,7 +139,7 @@ def unknown_whose(found: UnmanagedView) -> str:
 
 
 def _unless_submitted_by_another(snapshot: Snapshot, identity: TaskIdentity, deployment: str) -> Step | None:
-    """Return that it is waited for: the run that has declared this one just now submits it. None: nobody does."""
+    """Return a wait for the run that has declared this one just now and submits it. None: there is none."""
     known = snapshot.state.deployments.get(deployment)
     if known is None or known.ended or known.submission or orphaned(known, snapshot.at):
         return None
@@ -149,7 +149,7 @@ def _unless_submitted_by_another(snapshot: Snapshot, identity: TaskIdentity, dep
 def _unless_lost(snapshot: Snapshot, standby: Incarnation, outcome: WaitOutcome | None) -> Step | None:
     """Return what comes before the job is ended: it is known that the driver lives. None: it does.
 
-    Nobody looks after a driver that stands by for a stream which nobody holds: it may be dead for hours.
+    No task looks after a standby of a stream without a holder: it may be dead for hours.
     """
     if outcome is not None and outcome.about(Ended.REACHED, standby.deployment):
         return None  # it has come up just now

@@ -24,10 +24,11 @@ class Answered(Condition):
 
     It does not when the release that was shown cannot take over any more, and when another one holds than it was
     compared with, or the stream was stopped. A holder that dies meanwhile and is brought back is the same release. But
-    who is asked only because the new release may be slower is not waited for once any release is better than what runs.
+    a question that is asked only because the new release may be slower is not waited for once any release is better
+    than the running one.
 
     :param deployment: the one that stands by.
-    :param holding: the deployment that held the stream when the question was asked; empty: nobody.
+    :param holding: the deployment that held the stream when the question was asked; empty: none.
     :param limits: LagLimits as JSON, by which a holder that hangs is known, if the question is only asked because of a
         doubt; None: a person has to be asked in any case.
     """
@@ -53,7 +54,7 @@ class Answered(Condition):
         return Needs(drivers=tuple(deployment_of(each) for each in silent), lag=lag)
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return GONE when there is nothing left to decide, REACHED when nobody has to; and why, as a sentence."""
+        """Return GONE when there is nothing left to decide, REACHED when no person has to; and why, as a sentence."""
         why = self._standby(snapshot, seen) or self._holder(snapshot)
         if why:
             return WaitOutcome(Ended.GONE, self.deployment, f"{why} {snapshot.holder_sentence}")

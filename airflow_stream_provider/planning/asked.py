@@ -1,4 +1,4 @@
-"""What a person asks of a stream and what one look at it found, with the sentences that all operations share. Pure."""
+"""The request of a person, the look at its stream, and the sentences that all operations share. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person asks; see `foresee` for the fields."""
+    """The request of a person; see `foresee` for the fields."""
 
     snapshot: Snapshot
     operation: Operation
@@ -48,13 +48,13 @@ class Asked:
 
     @property
     def _kept(self) -> str:
-        """What Kafka has deleted, or is about to, of what is read next; empty when it has all, or was not asked."""
+        """The records to read next that Kafka has deleted, or is about to; empty when it has all, or was not asked."""
         report, last = self.snapshot.lag, self.snapshot.state.last_driver
         return "" if report is None or last is None else str(kept_offsets(report, last.queries))
 
     @property
     def held(self) -> Held | None:
-        """Who holds the stream, or held it last."""
+        """The holder of the stream, or the last one."""
         driver = self.snapshot.state.last_holder
         known = self.snapshot.state.deployments.get(deployment_of(driver or ""))
         return Held(driver, known.id, known.release.version, known.release.hash) if driver and known else None
@@ -82,7 +82,7 @@ class Asked:
 
     @property
     def first(self) -> list[str]:
-        """What is done before anything else, a sentence each."""
+        """The steps before anything else, a sentence each."""
         state, request = self.snapshot.state, self.snapshot.state.open_request
         said = [f"{under_way(request)} Its end is waited for first."] if request is not None else []
         said += [f"{name} stopped inside a batch: it is killed and fenced first." for name in state.must_fence]

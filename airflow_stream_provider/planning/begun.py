@@ -1,4 +1,4 @@
-"""What somebody has begun by ending a driver or a job: until when he sees to the rest himself, and what hinders others.
+"""An operation that has begun by ending a driver or a job: until when it sees to the rest, and what hinders others.
 
 After that the watch tells people, and goes on with it where that is safe: no stream rests because a process died.
 """
@@ -13,12 +13,12 @@ from airflow_stream_provider.lifecycle.state import Deployment, StreamState
 
 # The time between two records that a run has which stops a stream to start it again.
 RESTART_SECONDS = 120.0
-# For which a release that was declared since comes up and is appointed by its own run, before the watch starts another:
-# as long as such a task waits.
+# A release that was declared since has so long to come up and be appointed by its own run, before the watch starts
+# another: as long as such a task waits.
 BY_ITSELF_SECONDS = 1500.0
 # After so long people are told that it has not come up yet.
 TELL_SECONDS = 300.0
-# A declared deployment that nobody has submitted for so long has lost the task that declared it.
+# A declared deployment that was not submitted for so long has lost the task that declared it.
 ADOPT_SECONDS = 60.0
 FOLLOW_FIRST = (
     "Adopt that job (`airflow streams adopt`), by its id or by your word that it is gone. If nothing is to follow it: "
@@ -27,7 +27,7 @@ FOLLOW_FIRST = (
 
 
 def seen_to(state: StreamState, now: float) -> bool:
-    """Return whether people are not told yet that nobody holds: a run or command that has begun something goes on."""
+    """Return whether people are not told yet that the stream has no holder: a run or command that has begun goes on."""
     if state.job is not None:
         return not state.job.doubt and now < state.job.expires
     return _is_fresh(state, now) or _comes_by_itself(state, now, TELL_SECONDS)

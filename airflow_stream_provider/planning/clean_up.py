@@ -1,4 +1,4 @@
-"""Decide what of a stream's folder nobody needs any more. It decides only; `hooks.clean_up` removes."""
+"""Decide which files of a stream's folder are not needed any more. It decides only; `hooks.clean_up` removes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEPT_RELEASES = 20
 
 @dataclass(frozen=True)
 class Stored:
-    """What a stream's folder has beside its log: heartbeats by incarnation, releases by hash."""
+    """The content of a stream's folder beside its log: heartbeats by incarnation, releases by hash."""
 
     heartbeats: frozenset[str] = frozenset()
     releases: frozenset[str] = frozenset()
@@ -26,8 +26,8 @@ def expendable(state: StreamState, idle: Stored) -> Stored:
     have not ended or must be fenced, of the last 20 declared, and of the last 20 that held the stream, to which a
     roll-back or the watch goes back: however many bad ones were tried since.
 
-    :param idle: what nobody has written for long: a driver that beats, or a release that is just being published, is
-        not in it. It was listed before `state` was read, so that a driver in it was declared by then.
+    :param idle: files that were not written for long: a driver that beats, or a release that is just being published,
+        is not in it. It was listed before `state` was read, so that a driver in it was declared by then.
     """
     needed = {i.id for i in state.incarnations.values() if not i.state.terminal}
     needed.update(state.must_fence, (state.last_holder or "",))
@@ -39,7 +39,7 @@ def expendable(state: StreamState, idle: Stored) -> Stored:
 
 
 def settled(state: StreamState) -> tuple[str, ...]:
-    """Return the deployments whose drivers have all ended by the log, and of which nobody is to be fenced any more."""
+    """Return the deployments whose drivers have all ended by the log, and are not to be fenced any more."""
     may_live = {i.deployment for i in state.incarnations.values() if not i.state.terminal or i.id in state.must_fence}
     # One whose driver was fenced is not ended by that: another one of it could come up.
     over = {i.deployment for i in state.incarnations.values()} | {d.id for d in state.deployments.values() if d.ended}

@@ -13,7 +13,7 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 
 @dataclass(frozen=True)
 class CommandIdentity(TaskIdentity):
-    """One command: who gave it (`dag_id`), when first (`run_id`), and which part of it this is (`task_id`).
+    """One command: its person (`dag_id`), its first time (`run_id`), and its part (`task_id`).
 
     :param continued: whether it goes on with an earlier command, which was cut off or may have been.
     """
@@ -27,7 +27,7 @@ class CommandIdentity(TaskIdentity):
 
 
 def person(user: str, host: str) -> str:
-    """Return who gives a command, such as ``anna@edge1``."""
+    """Return the person of a command, such as ``anna@edge1``."""
     return re.sub(r"[^A-Za-z0-9_.@+-]", "-", f"{user}@{host}")[:100]
 
 

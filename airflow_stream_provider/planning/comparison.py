@@ -8,7 +8,7 @@ much faster than it had to be. Where already the old release runs one batch afte
 have the rows that came in during the one before: larger ones may make up for longer ones.
 
 No release is refused for being slow: the old one ran its batches before, on a machine that had less to do then, or on
-other cores. Nobody but a person tells that from a slow release.
+other cores. Only a person tells that from a slow release.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNCOUNTED = "of a source other than Kafka, Spark counts a row once for each acti
 
 
 class Compared(StrEnum):
-    """What a comparison says of a new release."""
+    """The result of a comparison for a new release."""
 
     PASS = "pass"
     INCONCLUSIVE = "inconclusive"  # a person has to look
@@ -147,7 +147,7 @@ class Comparison:
         }
 
     def table(self) -> list[str]:
-        """Return lines for a log: one for each side of each query, and what is said of it."""
+        """Return lines for a log: one for each side of each query, and its judgement."""
         head = ("query", "release", "seconds a batch", "rows/s", "coming in/s", "state rows", "state bytes", "failures")
         rows: list[tuple[str, ...]] = [head]
         for name, each in self.queries.items():
@@ -161,15 +161,17 @@ class Comparison:
 
 
 def compare(new: Mapping[str, Pace], old: Mapping[str, Pace] | None) -> Comparison:
-    """Compare each query of a new release with that of this name of the old one; None: nobody tells of an old one."""
+    """Compare each query of a new release with that of this name of the old one; None: there are no numbers of an old
+    one.
+    """
     return Comparison({name: _compare(name, pace, old) for name, pace in new.items()})
 
 
 def rehearsed(queries: Mapping[str, Mapping[str, Any]]) -> dict[str, Pace]:
     """Return how fast a standby was, by query, from the summary of its rehearsal.
 
-    What counts is the holder's last batch, which it ran again once it was warm, and its own batches but the first. The
-    former alone may speak for it, and not against it: the query began with it.
+    The comparison counts the holder's last batch, which it ran again once it was warm, and its own batches but the
+    first. The former alone may speak for it, and not against it: the query began with it.
     """
     return {name: _rehearsed(summary) for name, summary in queries.items()}
 
@@ -220,7 +222,7 @@ def _arriving(query: QueryProgress) -> float | None:
     first, last = query.batches[0], query.batches[-1]
     span = last.at - first.at
     later = query.batches[1:]
-    # Of batches that take less than a second only some are there, which stand for the others.
+    # Only some of the batches that take less than a second are there; they stand for the others.
     ran = last.id - first.id
     return sum(batch.rows for batch in later) / len(later) * ran / span if span > 0 and ran > 0 else None
 
@@ -250,7 +252,7 @@ def _times_slower(new: Pace, old: Pace) -> float | None:
         if id is not None and id == other == new.same and (rows == read or not _rows_known(new, old))
     ]
     each = [old.rows_per_second / new.rows_per_second] if _rows_known(new, old) else []
-    # As people are shown it: what is twice as slow must not count as more by the sum of rounded seconds.
+    # As people see it: twice as slow must not count as more by the sum of rounded seconds.
     return _rounded(min([new.batch_seconds / old.batch_seconds, *each, *both]))
 
 

@@ -15,7 +15,7 @@ from airflow_stream_provider.planning.wait_loop import WaitCondition
 
 @dataclass
 class Observations:
-    """What one observer of a stream has seen so far."""
+    """The observations of one observer of a stream so far."""
 
     ages: HeartbeatAges = field(default_factory=HeartbeatAges)
     samples: list[SoakLook] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a look must include besides the control log and the heartbeats.
+    """The needs of a look besides the control log and the heartbeats.
 
     :param drivers: deployments whose driver the cluster is asked about.
     :param lag: what the lag report must say exactly; None: the lag is not measured.

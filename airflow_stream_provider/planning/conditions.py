@@ -1,4 +1,4 @@
-"""What a task can wait for that has to do with a stream: each condition decides from a snapshot. Pure."""
+"""The conditions on a stream that a task can wait for: each decides from a snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 class StandbyUp(Condition):
     """The deployment stands by, or has ended; or its driver runs or is queued, and has not said anything for a while.
 
-    One that runs may not reach the control log, and wait for it for minutes: its own log tells. Of one that is queued
-    the cluster may know why, such as an image that cannot be pulled.
+    A driver that runs may not reach the control log, and wait for it for minutes: its own log tells. The cluster may
+    know why one is queued, such as an image that cannot be pulled.
     """
 
     deployment: str
@@ -50,7 +50,8 @@ class StandbyUp(Condition):
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED when it stands by, holds or has ended; GONE when its driver is dead and wrote no record.
 
-        UNSENT when its id is only reserved: whoever was to send it may be dead. EXPIRED when it is mute: wait again.
+        UNSENT when its id is only reserved: the task that was to send it may be dead. EXPIRED when it is mute: wait
+        again.
         """
         deployment = snapshot.state.deployments[self.deployment]
         if deployment.ended:
@@ -237,7 +238,7 @@ class InPhase(Condition):
         )
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED, with who holds the stream."""
+        """Return REACHED, with the holder of the stream."""
         held = snapshot.state.holding_deployment
         if snapshot.state.phase.value not in self.phases:
             return None
@@ -246,7 +247,7 @@ class InPhase(Condition):
         return WaitOutcome(Ended.REACHED, snapshot.stream, snapshot.holder_sentence)
 
 
-# What a trigger may carry.
+# The conditions that a trigger may carry.
 CONDITIONS: tuple[type[Condition], ...] = (
     StandbyUp,
     RequestOver,

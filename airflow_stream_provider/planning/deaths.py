@@ -19,10 +19,10 @@ MAY_WRITE = "may_write"
 @dataclass(frozen=True)
 class Dead(Condition):
     """An incarnation is confirmed dead: the cluster says that its driver and executors are gone, and its heartbeat has
-    stood still for a lease. Of a machine that the cluster has lost nobody can say so. There a driver that may write
-    must have been still for a lease and a pause, after which it has halted, and another lease, in which its executors
-    notice (Spark's CoarseGrainedExecutorBackend exits when it loses its driver). One that may not write is not waited
-    for: before it could, it would read in the log that it was fenced.
+    stood still for a lease. The cluster cannot say so of a machine that it has lost. There a driver that may write must
+    have been still for a lease and a pause, after which it has halted, and another lease, in which its executors notice
+    (Spark's CoarseGrainedExecutorBackend exits when it loses its driver). One that may not write is not waited for:
+    before it could, it would read in the log that it was fenced.
 
     The wait is over, too, when it has ended by the log, and when something of its deployment has been in sight for two
     leases: the kill did not arrive, as on a machine that was away, or another driver has come up since.
@@ -116,7 +116,7 @@ class JobGone(Condition):
         return Needs(job=self.job)
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED when it is gone, EXPIRED when it is still there, UNKNOWN when nobody can tell."""
+        """Return REACHED when it is gone, EXPIRED when it is still there, UNKNOWN when that is not known."""
         found = snapshot.job
         if found is None or found.gone:
             return WaitOutcome(Ended.REACHED, self.job)

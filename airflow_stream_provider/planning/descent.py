@@ -1,7 +1,7 @@
 """Which deployments run a release that ran before, and which one a roll-back wants instead of the one that held last.
 
-Whoever declares a release again says of which deployment it is (`again`), and a roll-back instead of which one
-(`instead_of`); see `stand_by.declare_again`.
+A deployment of a release that is declared again names the one before (`again`), and that of a roll-back the one that it
+replaces (`instead_of`); see `stand_by.declare_again`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def origin(state: StreamState, deployment: str) -> str:
 def asked_for_last(state: StreamState) -> Deployment | None:
     """Return the deployment that an upgrade or a start declared last, whatever became of it; None: there is none.
 
-    What was redeployed was not asked for by the YAML, and is left out.
+    A redeploy was not asked for by the YAML, and is left out.
     """
     own = (
         each

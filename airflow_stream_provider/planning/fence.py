@@ -17,13 +17,13 @@ BY_THE_CLUSTER = "Fence it without anybody's word: it is then killed, and the cl
 def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, reason: str) -> Step:
     """Append `fencing`, kill the driver, append `fenced` once the wait has confirmed that it is dead.
 
-    What is found dead already is not killed, and not declared. A driver that has beaten since is not dead.
+    A driver that is found dead already is not killed, and not declared. One that has beaten since is not dead.
     """
     if _is_dead(snapshot, incarnation, outcome):
         evidence = {} if outcome is None else dict(outcome.evidence)
         beat = snapshot.heartbeats.get(incarnation)
         if beat is not None and beat.at:
-            evidence["last_sign"] = beat.at  # for people: nobody has run the stream since then
+            evidence["last_sign"] = beat.at  # for people: the stream has no driver since then
         fields = {"incarnation": incarnation, "reason": reason, "evidence": evidence}
         committed = _has_committed(snapshot, incarnation)
         return Append(Kind.FENCED, fields if committed is None else {**fields, "committed": committed})
@@ -63,7 +63,7 @@ def fence_first(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step | None:
 def _is_dead(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None) -> bool:
     if outcome is None or not outcome.about(Ended.DEAD, incarnation):
         return False
-    # What counted as dead because it could not write may have been back, and have acquired, since.
+    # A driver that counted as dead because it could not write may have been back, and have acquired, since.
     writes = snapshot.state.may_write(incarnation) and outcome.evidence.get(MAY_WRITE) is False
     return not writes and not outcome.outdated(incarnation, snapshot.counter(incarnation))
 
@@ -74,7 +74,7 @@ def _has_committed(snapshot: Snapshot, incarnation: str) -> bool | None:
     if snapshot.state.holder != incarnation or beat is None:
         return None
     if any(query.commits for query in beat.queries):
-        # Before it has said what became of a rewind, only what the script has added late can have begun.
+        # Before it has reported its rewind, only queries that the script has added late can have begun.
         return None if incarnation == snapshot.state.rewinder and not beat.rewind else True
     return False if beat.queries and beat.epoch == snapshot.state.epoch else None
 

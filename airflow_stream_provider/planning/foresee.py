@@ -1,4 +1,4 @@
-"""What will happen when a person asks something of a stream, said before it is done. Pure.
+"""Foresee the effect of a person's request to a stream. Pure.
 
 Command line, form and the operators' logs all say this. Only whether a person's request makes sense is decided by it:
 what is done is planned from the control log, step by step, as for any task.
@@ -66,7 +66,7 @@ def _stop(asked: Asked) -> Foreseen:
     elif state.phase is not StreamPhase.STOPPING:
         seconds = snapshot.policy(snapshot.holding).boundary_seconds
         will.append(
-            f"Who holds is asked to stop at a batch boundary, within {duration(seconds)}. If that is missed, it goes "
+            f"The holder is asked to stop at a batch boundary, within {duration(seconds)}. If that is missed, it goes "
             "on, and nothing has changed."
         )
     ended = ", ".join(each for each in (snapshot.holding, *live) if each)

@@ -1,4 +1,4 @@
-"""What will happen when a job that runs without a stream is adopted, and why it may not be. Pure."""
+"""Foresee the adoption of a job that runs without a stream, or its refusal. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What will happen to one driver that a person fences, calls off, or rolls back from. Pure."""
+"""Foresee a fence, an abort, or a roll-back of one driver. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def foresee_roll_back(asked: Asked) -> Foreseen:
     late = _held_later(asked, held.driver)
     if late:
         return asked.done(late)
-    # What the watch has started again has the release of the first one, and so has what a roll-back has.
+    # A deployment that the watch or a roll-back has started again has the release of the first one.
     bad = origin(state, held.deployment)
     again, previous = family(state, bad), snapshot.previous(bad)
     before = _held_before(snapshot, again)
@@ -50,7 +50,7 @@ def foresee_roll_back(asked: Asked) -> Foreseen:
     else:
         will.append(
             f"No driver with {name} stands by: one is started from its stored files. It rehearses on a clone of the "
-            "checkpoint as it is now, and takes the stream over; if it cannot read that, whoever holds goes on."
+            "checkpoint as it is now, and takes the stream over; if it cannot read that, the holder goes on."
         )
     reads = next_start(snapshot)
     if state.holder is not None:

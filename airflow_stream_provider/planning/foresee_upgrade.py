@@ -1,4 +1,4 @@
-"""What will happen when a person upgrades, redeploys or rewinds a stream, or lets a standby take over. Pure."""
+"""Foresee an upgrade, a redeploy, a rewind, or the take-over of a standby. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def foresee_rewind(asked: Asked) -> Foreseen:
         *comes_up,
         f"When it holds, and before its queries start, they go back to the first records since {at(found.wanted.to)}. "
         "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back. "
-        "Should it be lost first, whoever holds next does it.",
+        "Should it be lost first, the next holder does it.",
         f"It is watched for {duration(asked.wanted.soak)} then, but not for its lag: what is read again is behind.",
         by_a_run,
     ]
@@ -153,7 +153,7 @@ def _deploy(asked: Asked, whose: str) -> Foreseen:
     will = [*asked.first, *_not_waited_for(asked)]
     stops = wanted.restart and state.holder is not None and not wanted.hanging
     if stops:
-        will.append("Who holds is stopped at a batch boundary first: the strategy is `restart`.")
+        will.append("The holder is stopped at a batch boundary first: the strategy is `restart`.")
     others = snapshot.live_deployments()
     if others:
         will.append(f"Ended, to make room for it: {', '.join(others)}.")

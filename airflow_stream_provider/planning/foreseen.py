@@ -1,4 +1,4 @@
-"""What a person is told before something is done to a stream."""
+"""The words for a person before an operation on a stream."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Held:
-    """Who holds the stream, or held it last while nobody does.
+    """The holder of the stream, or without one the last.
 
     :param driver: the incarnation.
     :param release: hash of its release.
@@ -61,7 +61,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What will happen.
+    """The steps to come.
 
     :param phase: of the stream now.
     :param held: None = no driver has ever held.
@@ -108,9 +108,9 @@ class Foreseen:
 
     @property
     def lines(self) -> list[str]:
-        """What a person is shown, line by line: holder and release, what will be done, what is read again.
+        """The text for a person, line by line: holder and release, the steps to come, the records that are read again.
 
-        What is quoted, such as a reason, adds no lines of its own: they would pass for ours.
+        A quoted text, such as a reason, adds no lines of its own: they would pass for ours.
         """
         how = "holds it" if self.holds else "held it last"
         who = f"{self.held} {how}" if self.held else "no driver has ever held it"

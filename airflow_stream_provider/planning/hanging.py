@@ -24,13 +24,13 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
     It does when one of its queries has not committed for longer than the limit `commit_age`, while records as old wait,
     and it has held for as long. Without that limit: for ten times `boundary_seconds`, and longer than its last commits
     span. The time counts from when its own promise ends: its trigger, the delay of its sources, the pause between two
-    runs. Without the lag nobody can tell it from one that has nothing to do.
+    runs. Without the lag it looks like one that has nothing to do.
     """
     state, report, patience = snapshot.state, snapshot.lag, _patience(snapshot, limits)
     if report is None or state.holder is None:
         return ""
     held = next((r for r in reversed(snapshot.acquisitions()) if r["incarnation"] == state.holder), None)
-    # What a driver finds when it takes over is not its fault. Of one without its record it was long ago.
+    # A driver is not to blame for the state in which it takes over. Without its record, that was long ago.
     if held is not None and held.at > snapshot.at - patience:
         return ""
     judged = limits.ceilings.commit_age is not None
@@ -49,7 +49,7 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
 def crash_loops(snapshot: Snapshot) -> str:
     """Return that the release which holds was started again BROUGHT_BACK times in an hour, as a sentence; else empty.
 
-    What a roll-back has started again does not count.
+    A release that a roll-back has started again does not count.
     """
     state = snapshot.state
     if not snapshot.holding:

@@ -24,7 +24,7 @@ def judge_rehearsal(snapshot: Snapshot, standby: Incarnation, max_seconds: float
 
     :param max_seconds: how far the stream may be behind Kafka (`lag.max_seconds`); None: that is not judged.
     """
-    # Of itself, once it holds, nothing is said.
+    # Once it holds, it is not compared with itself.
     mine = snapshot.holds(deployment_of(standby.id))
     holder = None if mine else snapshot.holder_heartbeat
     found = compare(rehearsed(standby.rehearsal.get("queries", {})), running(holder) if holder else None)
@@ -47,7 +47,7 @@ def broken(snapshot: Snapshot, *, lost: bool) -> str:
 
 
 def _in_time(name: str, found: QueryComparison, limit: float) -> QueryComparison:
-    """Doubt a query of which no batch was as fast as the stream may be late."""
+    """Doubt a query without a batch as fast as the stream may be late."""
     fastest = min((seconds for *_, seconds in found.new.batches), default=0.0)
     if fastest <= limit or found.verdict is not Compared.PASS:
         return found

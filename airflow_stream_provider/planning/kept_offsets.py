@@ -1,6 +1,6 @@
 """Whether Kafka still has what a stream reads next, and for how long. Pure.
 
-Whoever starts the queries again needs the records from the committed offsets on: a new release, the old one after a
+Every start of the queries needs the records from the committed offsets on: a new release, the old one after a
 roll-back, the watch.
 """
 
@@ -16,12 +16,12 @@ from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, Parti
 
 @dataclass(frozen=True)
 class KeptOffsets:
-    """What is to be said of the committed offsets, a sentence for each query.
+    """The findings on the committed offsets, a sentence for each query.
 
     :param gone: what the query needs next is not there any more, and the query stops with an error at that.
     :param skipped: the same, of queries whose sources say `failOnDataLoss` = false: they go on without a word.
     :param near: Kafka is about to delete it.
-    :param unknown: nobody can tell.
+    :param unknown: it is not known.
     """
 
     gone: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a task can wait for that has to do with lag. Pure."""
+"""The conditions on lag that a task can wait for. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 class Unknown(StrEnum):
-    """What a sensor does about a lag that is unknown."""
+    """The ways of a sensor with an unknown lag."""
 
     WAIT = "wait"  # look again, until its timeout
     FAIL = "fail"  # fail once it has been unknown for as long as a bad lag must last
@@ -47,7 +47,7 @@ class LagCondition(WaitCondition[LagLook, Streaks]):
 
     @property
     def moments(self) -> Moments:
-        """What a look must say exactly for this condition."""
+        """The numbers that this condition needs exactly."""
         return LagLimits.from_json(self.limits).moments
 
     def evidence(self, look: LagLook | None, *, partitions: bool = False) -> Mapping[str, Any]:
@@ -117,5 +117,5 @@ class CaughtUp(LagCondition):
         return WaitOutcome(Ended.REACHED, reason=f"behind by {count(report.records, 'record')}")
 
 
-# What a trigger may carry.
+# The conditions that a trigger may carry.
 LAG_CONDITIONS: tuple[type[LagCondition], ...] = (Measured, WithinLimits, CaughtUp)

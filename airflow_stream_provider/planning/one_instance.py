@@ -12,7 +12,7 @@ from airflow_stream_provider.planning.preflight import Finding
 def other_instances(state: StreamState, running: Mapping[str, str]) -> list[Finding]:
     """Return what the cluster runs for a stream besides the drivers that its control log knows to live.
 
-    One of a deployment that the log has never had is refused: nobody can say what it does, and a log that was put back
+    One of a deployment that the log has never had is refused: it is not known what it does, and a log that was put back
     from an older copy would look the same. One that has ended by the log writes nothing, and exits once it reads that.
 
     :param running: by an id of the cluster's the deployment, of this control log alone (`Cluster.running`).

@@ -1,4 +1,4 @@
-"""What a person may ask of a stream by hand, in the command line and in the form of ``NAME__operate``."""
+"""The operations on a stream by hand, in the command line and in the form of ``NAME__operate``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.lifecycle.secrets import holds_secret
 
-# Of a reason: it is read in tables, and in notes that Airflow stores in 1,000 characters.
+# Length of a reason: it is read in tables, and in notes that Airflow stores in 1,000 characters.
 MAX_REASON = 500
-# Of a person's name.
+# Length of a person's name.
 MAX_PERSON = 100
 # Before the reason of a stop for good: no kind of record says so, and the history shall.
 FOR_GOOD = "Retired for good: "
@@ -45,7 +45,7 @@ class Operation(StrEnum):
 
     @property
     def past(self) -> str:
-        """What was done, as the beginning of a sentence."""
+        """The finished operation, as the beginning of a sentence."""
         return _PAST[self]
 
     def for_history(self, reason: str) -> str:
@@ -75,7 +75,7 @@ _DESCRIPTIONS = {
     "NAME__upgrade; for queries without state, and sinks that may get records twice.",
     Operation.PROMOTE: "Let the new release that stands by take over now; for an upgrade that does not go on.",
     Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
-    Operation.ABORT: "Call off the new release that comes up or stands by; whoever holds the stream goes on.",
+    Operation.ABORT: "Call off the new release that comes up or stands by; the holder goes on.",
     Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
     Operation.RETIRE: "Stop the stream for good, and say what is left of it to be removed by hand.",
     Operation.ADOPT: "Take a job over that runs without this provider: the stream's driver rehearses beside it.",

@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.rewind import at
 
 # By rule 3 (docs/architecture.md): the old holder has let go of the checkpoint between two batches.
 _CLEAN = "Nothing lost, nothing doubled (by rule, not counted): it changed hands between two batches."
-# By rule 6: whoever follows runs the batch again that was not committed.
+# By rule 6: the next driver runs the batch again that was not committed.
 _INSIDE = (
     "Nothing lost; a sink that is not idempotent may have the last batch of the old driver twice (by rule, not "
     "counted): that one did not stop between two batches."
@@ -35,7 +35,7 @@ def read_again(to: float, said: str) -> str:
     """Return that a release was to read records again on purpose, which `went` does not speak of.
 
     :param to: since when, in seconds since 1970.
-    :param said: by the heartbeat of who holds, what has become of that; empty: that is not known.
+    :param said: the outcome by the holder's heartbeat; empty: it is not known.
     """
     return (
         f"But it was to read records since {at(to)} again, which a sink has twice then, unless it tells by their "

@@ -1,4 +1,4 @@
-"""What one task has declared of a release: when a driver was lost before it ever held, the next deployment of it."""
+"""The deployments of a release that one task has declared: each follows one whose driver was lost before it held."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether the packages that a release names can fit the cluster's Spark. Pure.
 
-What is on the cluster's machines no cluster tells: a driver that lacks something fails in its first minute, before it
+No cluster tells which packages its machines have: a driver that lacks something fails in its first minute, before it
 rehearses, and its log is shown.
 """
 

@@ -1,4 +1,4 @@
-"""What is found before an upgrade touches anything: a sentence each, and what to do."""
+"""The findings from before an upgrade touches anything: a sentence each, and what to do."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class QueriesJudgement:
 def judge_queries(snapshot: Snapshot, unseen_seconds: float = 0.0) -> QueriesJudgement:
     """Judge each query of the holder; all times are durations that its driver has measured.
 
-    UNKNOWN while nobody holds, unless nobody wants the stream to run; of a query that has just failed; and of one of
-    which Spark has said nothing since its driver took over.
+    UNKNOWN while the stream has no holder, unless it is not wanted to run; of a query that has just failed; and of one
+    without any progress since its driver took over.
 
     :param unseen_seconds: since the look before. A note that is younger is told, however rarely the watch looks.
     """

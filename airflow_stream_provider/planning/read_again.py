@@ -1,4 +1,4 @@
-"""What the next driver reads again from the sources, in words for a person. Pure."""
+"""Tell a person which records the next driver reads again from the sources. Pure."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _owed(snapshot: Snapshot, driver: str) -> str:
 
 
 def next_start(snapshot: Snapshot) -> str:
-    """Return what a driver reads again that comes to hold after the present holder is lost, or while nobody holds."""
+    """Return what the next holder reads again after the present one is lost, or while there is none."""
     state, last = snapshot.state, snapshot.state.last_holder
     if state.must_fence:
         return after_fence(snapshot, state.must_fence[0])
     if last is None:
         return "nothing by this stream, as no driver has held it; it goes on from a checkpoint that is there already."
     whole = Boundary.COMPLETED.value
-    # What others wrote may be anything; see `fold`.
+    # Fields of other authors may be anything; see `fold`.
     ends = [end for end in state.ends.values() if isinstance(end, Mapping)]
     clean = bool(ends) and all(end.get("boundary", whole) == whole for end in ends)
     if state.holder is not None or not clean:

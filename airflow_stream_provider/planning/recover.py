@@ -98,7 +98,7 @@ def _look_closer(
     else:
         return Skip(f"Nobody is to run it (it is {state.phase.value}).")
     if any(alive.get(name) is None for name in watched):
-        # Of all at once: what a wait has found is forgotten after the next one, and two that told of a part each would
+        # For all at once: a plan forgets the finding of a wait after the next one, and two waits for a part each would
         # follow each other for ever.
         counters = {name: snapshot.counter(name) for name in watched}
         return Wait(SignsOfLife(counters, snapshot.lease(watched)))
@@ -113,7 +113,8 @@ def _look_closer(
 def _bring_up(
     snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, coming: Sequence[Deployment]
 ) -> Step:
-    """Submit what nobody else is about to, then wait for the newest of the release to run: any other one may hang.
+    """Submit a deployment that no other task is about to submit, then wait for the newest of the release to run: any
+    other one may hang.
 
     Where that one is on its way, and not late, no second driver of its release is submitted.
     """
@@ -133,7 +134,8 @@ def _bring_up(
 
 
 def _spare(snapshot: Snapshot, identity: TaskIdentity) -> Iterator[str]:
-    """Yield what was declared to bring the stream back and nobody needs: another driver came to hold before it did.
+    """Yield deployments that were declared to bring the stream back and are not needed: another driver came to hold
+    first.
 
     A roll-back's is needed while what it rolls back from holds.
     """
@@ -181,8 +183,8 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
 def next_try(snapshot: Snapshot) -> tuple[int, float]:
     """Return how often the release was declared again without success within an hour, and how many seconds to wait now.
 
-    Counted are those that ended as the last one did: by an error, or because its driver was lost. What a roll-back has
-    declared again is no such try, nor what a machine has declared whose clock is far ahead.
+    Those count that ended as the last one did: by an error, or because its driver was lost. A deployment that a
+    roll-back has declared again is no such try, nor one of a machine whose clock is far ahead.
     """
     now, proof, state = snapshot.at, _last_proof(snapshot), snapshot.state
     declared = [d.declared for d in state.deployments.values() if d.declared.get("again")]
@@ -239,5 +241,7 @@ def job_of_interest(snapshot: Snapshot) -> str:
 
 
 def drivers_of_interest(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the deployments whose drivers `recover` asks the cluster about: those coming up while nobody holds."""
+    """Return the deployments whose drivers `recover` asks the cluster about: those that come up for a stream without a
+    holder.
+    """
     return () if snapshot.state.holder else tuple(d.id for d in coming_up(snapshot.state) if snapshot.submission(d.id))

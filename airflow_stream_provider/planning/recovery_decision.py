@@ -42,7 +42,7 @@ class RecoveryAction(StrEnum):
 
 @dataclass(frozen=True)
 class RecoveryStep:
-    """What to do, to which incarnation, request or deployment, and why, for a person."""
+    """The act, its incarnation, request or deployment, and the reason, for a person."""
 
     action: RecoveryAction
     subject: str = ""
@@ -57,7 +57,7 @@ def recovery_step(
     free_since: float = 0.0,
     job_gone: bool = False,
 ) -> RecoveryStep:
-    """Return what brings back a stream that lost its holder, or ends a request that nobody can fulfil.
+    """Return the step that brings back a stream that lost its holder, or ends a request that no driver can fulfil.
 
     A stream that was stopped on request, has finished or was never started is left alone; one that was stopped for a
     start, for as long as that is under way. Only a release that has run the stream before is appointed here, or
@@ -93,7 +93,7 @@ def recovery_step(
 def coming_up(state: StreamState) -> list[Deployment]:
     """Return the deployments of releases that ran before which have no live driver in the log yet.
 
-    What a roll-back has put aside is not among them.
+    A release that a roll-back has put aside is not among them.
     """
     proven, aside = _proven(state), unwanted(state)
     return [
@@ -113,12 +113,12 @@ def is_late(state: StreamState, deployment: Deployment, now: float, free_since: 
 
 
 def release_to_run(state: StreamState, now: float) -> str:
-    """Return the hash of the release that a stream which nobody holds is brought back with; see `recovery_step`."""
+    """Return the hash of the release that brings back a stream without a holder; see `recovery_step`."""
     return _hash(state, _choose(state, now).deployment)
 
 
 def tried_instead(state: StreamState, now: float) -> str:
-    """Return which release is tried in place of which, and why, as a sentence; empty unless there are two."""
+    """Return a sentence on the release that is tried in place of the other one, and why; empty unless there are two."""
     choice = _choose(state, now) if state.last_holder or state.job else None
     if choice is None or choice.instead_of is None:
         return ""
@@ -145,7 +145,9 @@ def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool 
 
 
 def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float, free_since: float) -> RecoveryStep:
-    """Nobody holds: appoint a standby of the release to run, else wait for what comes up, else declare it again."""
+    """Without a holder: appoint a standby of the release to run, else wait for one that comes up, else declare it
+    again.
+    """
     last = _choose(state, now).deployment
     release, instead = _hash(state, last), tried_instead(state, now)
     standbys = [
@@ -173,14 +175,14 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float
 def _rewinds(state: StreamState, deployment: str) -> bool:
     """Whether it is to read records again when it comes to hold: the upgrade that has declared it puts it in charge.
 
-    A person may still have to approve that; and where the last holder was lost it would fail, since nobody knows after
-    which batch it goes back.
+    A person may still have to approve that; and where the last holder was lost it would fail, since the batch after
+    which it goes back is not known.
     """
     return state.deployments[deployment].declared.get("rewind") is not None and not state.has_held(deployment)
 
 
 def _stand_in(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep | None:
-    """Appoint a living standby of another release that ran before: better than nobody, when there is no room."""
+    """Appoint a living standby of another release that ran before: better than no driver, when there is no room."""
     proven, aside = _proven(state), unwanted(state)
     living = [
         i
@@ -220,7 +222,8 @@ class _Choice(NamedTuple):
 def _choose(state: StreamState, now: float) -> _Choice:
     """Choose the release that held last; instead of one that never commits, an older one, which is tried first.
 
-    What a roll-back has declared instead of it comes first: a watch that brought up the other would race with it.
+    The deployment that a roll-back has declared instead of it comes first: a watch that brought up the other would race
+    with it.
     """
     if state.job is not None:
         return _Choice(state.job.deployment)
@@ -239,7 +242,7 @@ def _choose(state: StreamState, now: float) -> _Choice:
 
 
 def _is_open(state: StreamState, holder: Incarnation, now: float) -> bool:
-    """Whether a release that never commits may be tried again: it is of the last day, and nobody has retired it."""
+    """Whether a release that never commits may be tried again: it is of the last day, and was not retired."""
     deployment = state.deployments[holder.deployment]
     retired = deployment.ended is DeploymentEnd.RETIRED
     return holder.proof.never and not retired and deployment.declared_at > now - OPEN_SECONDS

@@ -18,7 +18,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 # Time for what happens before the holder begins to stop: the standby answers and sends one more heartbeat. One that has
 # never held may rehearse again first, unless it follows a job that has ended already (`runtime.acts`).
 ANSWER_SECONDS = 30.0
-# For which the logs of a checkpoint may have to stand still, at most (`checkpoint.owner.patience`).
+# The longest that the logs of a checkpoint may have to stand still (`checkpoint.owner.patience`).
 STILL_SECONDS = 60.0
 
 
@@ -29,7 +29,7 @@ def ask(
 
     :param request: id of the request.
     :param to: standby that shall hold; None asks for a stop.
-    :param evidence: who has confirmed that the job is gone which it follows; default: it follows none.
+    :param evidence: the witness that the job which it follows is gone; default: it follows none.
     """
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
     standby = snapshot.state.incarnations.get(to or "")
@@ -43,7 +43,7 @@ def ask(
 
 
 def follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
-    """Wait until the open request is over, whoever made it.
+    """Wait until the open request is over, of any author.
 
     A driver that the request needs and that is dead is fenced. The request is aborted when no driver is left that
     could act on it, or when it has expired.

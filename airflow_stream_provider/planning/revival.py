@@ -11,9 +11,9 @@ from airflow_stream_provider.planning.recover import job_of_interest, next_try
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
 
-# What is done at once, and needs no cluster.
+# Steps that are done at once, and need no cluster.
 _DONE_AT_ONCE = (RecoveryAction.REQUEST, RecoveryAction.ABORT)
-# What only a cluster that answers lets somebody do: while it does not, a run would wait in vain.
+# Steps that need a cluster that answers: while it does not, a run would wait in vain.
 _NEED_THE_CLUSTER = (RecoveryAction.FENCE, RecoveryAction.FAIL, RecoveryAction.DECLARE)
 
 
@@ -42,8 +42,8 @@ def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, clus
         return False
     if snapshot.at < state.until:
         return False
-    # Nobody holds, and nobody was asked to: a standby of which no sign of life is known must be looked at more closely,
-    # and what nobody has submitted has lost the task that declared it.
+    # The stream has no holder, and no driver was asked to hold: a standby without a known sign of life must be looked
+    # at more closely, and a deployment that was not submitted has lost the task that declared it.
     unknown = any(live_standby(state, i.id) and alive.get(i.id) is None for i in state.standbys())
     orphans = any(orphaned(deployment, snapshot.at) for deployment in coming_up(state))
     return unknown or (orphans and cluster_answers)

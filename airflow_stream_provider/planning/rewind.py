@@ -24,7 +24,7 @@ FUTURE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class PartitionPast:
-    """What Kafka says of one partition that a query reads.
+    """Kafka's state of one partition that a query reads.
 
     :param committed: the next offset that the query reads.
     :param first: offset of the first record since the time that is asked for; None: there is none.
@@ -74,7 +74,7 @@ class FoundRewind:
 def moment(text: str, now: float) -> float:
     """Return a time that a person gave: ISO 8601, in UTC where it names no zone, or a duration before now.
 
-    What `lifecycle.rewind.at` shows is one, too.
+    The text of `lifecycle.rewind.at` is one, too.
 
     :param now: seconds since 1970.
     :return: seconds since 1970, in whole milliseconds, as Kafka knows times.
@@ -117,8 +117,8 @@ def near_deletion(found: QueryLag, ceilings: Ceilings) -> str:
 def find(to: float, queries: Mapping[str, Iterable[PartitionPast]], now: float = math.inf) -> FoundRewind:
     """Return from where queries read again, by what Kafka says of their partitions.
 
-    A partition without a record since then, or of which the query has not read so far yet, stays where it is: no
-    record is ever skipped.
+    A partition without a record since then, or that the query has not read so far yet, stays where it is: no record is
+    ever skipped.
 
     :param now: seconds since 1970. Records with a later time are told: by them a partition may go back for ever.
     """
@@ -163,7 +163,7 @@ def find(to: float, queries: Mapping[str, Iterable[PartitionPast]], now: float =
 
 
 def read_again(wanted: WantedRewind, beat: Heartbeat | None) -> dict[str, Any]:
-    """Return what a deployment reads again once it holds, for whoever is asked whether it may; as a JSON object.
+    """Return what a deployment reads again once it holds, for the person who approves it; as a JSON object.
 
     :param beat: of the driver that holds now: by its last commits the records are counted. None: that is not known.
     """
@@ -194,12 +194,12 @@ def read_rewind(text: str) -> WantedRewind | None:
 
 
 def refuse_another_holder(text: str, state: StreamState, identity: TaskIdentity) -> None:
-    """Check that the deployment still holds that did when a rewind was said yes to, unless the run has begun with it.
+    """Check that the holder is still that of the approval of a rewind, unless the run has begun with it.
 
     Meanwhile another rewind may have been done, or another release deployed; where the form asks, for an hour.
 
     :param text: as of `read_rewind`, and sound.
-    :raises SpecError: another one holds, or nobody; or it does not say who held.
+    :raises SpecError: another one holds, or none; or the approval names no holder.
     """
     said, holds = json.loads(text).get("held"), state.holding_deployment
     authors = [each.declared.by for each in state.deployments.values()] + [r.by for r in state.requests.values()]

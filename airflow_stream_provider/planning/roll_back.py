@@ -32,10 +32,10 @@ def roll_back(
 ) -> Step:
     """Give the stream back to the deployment that held it before `bad`.
 
-    While that is warm, by a hand-over; else its release is declared again and brought up. What the watch has declared
-    of `bad` again is as bad. Skip when `bad` never held or is not what held last, or when no release ran before it; but
-    a stream that this run has stopped is started again. One that somebody else has stopped is not. Gives up where the
-    release before may not be able to read the checkpoint any more.
+    While that is warm, by a hand-over; else its release is declared again and brought up. A deployment of `bad` that
+    the watch has declared again is as bad. Skip when `bad` never held or did not hold last, or when no release ran
+    before it; but a stream that this run has stopped is started again. One that was stopped otherwise is not. Gives up
+    where the release before may not be able to read the checkpoint any more.
 
     :param bad: empty when the run declared nothing.
     :param fault_found: False: nothing was found wrong with `bad`, so it stays if it holds, and this gives up.
@@ -112,7 +112,7 @@ def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: f
             )
     if stops:  # all of them are this run's
         return "" if any(stop.source for stop in stops) else nothing
-    # Nobody holds for a moment, and `bad` is not what held last: the watch brings back what did.
+    # The stream has no holder for a moment, and `bad` did not hold last: the watch brings back what did.
     return "" if deployment_of(state.last_holder or "") in bads else nothing
 
 
@@ -130,8 +130,8 @@ def _end_own(snapshot: Snapshot, identity: TaskIdentity) -> Append | None:
 def _put_aside(snapshot: Snapshot, bads: frozenset[str], outcome: WaitOutcome | None, reason: str) -> Step | None:
     """End what could be appointed or brought up of the bad release, by the watch say; None when nothing is left.
 
-    So with a request to a driver that is dead, such as a warm one that was asked first: were it left open, whoever
-    asks once more would go on with what has failed.
+    A request to a dead driver, such as a warm one that was asked first, is ended, too: were it left open, a second try
+    would go on with what has failed.
     """
     request = snapshot.state.open_request
     asked = request.to if request is not None else None

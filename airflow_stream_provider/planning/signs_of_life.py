@@ -50,7 +50,7 @@ class SignsOfLife(Condition):
 
     @classmethod
     def found(cls, outcome: WaitOutcome | None, snapshot: Snapshot) -> dict[str, bool]:
-        """Return what such a wait has found, by incarnation; who has beaten since it ended is alive."""
+        """Return the findings of such a wait, by incarnation; a driver that has beaten since it ended is alive."""
         if outcome is None or not outcome.about(Ended.REACHED, cls.SUBJECT):
             return {}
         return {

@@ -1,4 +1,4 @@
-"""What one look at a stream found: frozen, shared by operators, sensors, triggers and the UI. Observers never act."""
+"""The snapshot of a stream: frozen, shared by operators, sensors, triggers and the UI. Observers never act."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DriverFacts:
-    """What the cluster says of a deployment's driver.
+    """The cluster's answer on a deployment's driver.
 
     :param gone: driver and executors are confirmed gone.
-    :param lost: what may be left of them was on a machine that the cluster has lost; nobody can be asked about it.
+    :param lost: what may be left of them was on a machine that the cluster has lost, and cannot be asked about.
     """
 
     submission: str
@@ -66,7 +66,7 @@ class Snapshot:
 
     @property
     def holder_sentence(self) -> str:
-        """Who runs the stream now, for a person."""
+        """The holder of the stream, for a person."""
         held = self.state.holding_deployment
         if held is None:
             return f"Nobody holds the stream (it is {self.state.phase.value})."
@@ -76,12 +76,12 @@ class Snapshot:
 
     @property
     def holder_heartbeat(self) -> Heartbeat | None:
-        """The heartbeat of the driver that holds; None when nobody does, or it is not known."""
+        """The heartbeat of the driver that holds; None when none does, or it is not known."""
         return self.heartbeats.get(self.state.holder or "")
 
     @property
     def silent_seconds(self) -> float | None:
-        """Age of the holder's last heartbeat, or of the last holder's while nobody holds; None when it is not known.
+        """Age of the last heartbeat of the holder, or without one of the last holder; None when it is not known.
 
         For people, by the driver's clock and this machine's, which agree within seconds. Nothing is decided by it.
         """
@@ -90,7 +90,7 @@ class Snapshot:
 
     @property
     def free_since(self) -> float:
-        """When the last hold ended, by the clock of who wrote so; 0 when somebody holds or the record is not here."""
+        """The end of the last hold, by its author's clock; 0 when a driver holds or the record is not here."""
         return next((r.at for r in reversed(self.records) if r.seq == self.state.held_to), 0.0)
 
     def counter(self, incarnation: str) -> int:

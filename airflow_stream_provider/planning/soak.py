@@ -1,7 +1,7 @@
 """Judge whether a new release may stay, from what the soak has seen. Pure.
 
-What one look shows is judged as by the watch (`stream_health`). The soak's own are the start-up time, the trend of a
-lag, and who took over on whose wish.
+A soak judges one look as the watch does (`stream_health`). Its own are the start-up time, the trend of a lag, and the
+request of a take-over.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class SoakLimits:
 class SoakLook:
     """One look of a soak.
 
-    :param holding: deployment that holds the stream; None for nobody.
+    :param holding: deployment that holds the stream; None for none.
     :param ended: how the soaking deployment ended; empty while it lives.
     :param reason: why it ended.
-    :param superseded: another deployment took over, or the stream was stopped, on request: who did so, a sentence. The
-        other deployment may hold no more.
+    :param superseded: another deployment took over, or the stream was stopped, on request: a sentence on its author.
+        The other deployment may hold no more.
     :param ill: what is wrong with queries that have failed for some time and have not committed in this driver; empty:
         nothing that is the release's fault.
     :param doubt: what is wrong with those that have committed, wait for their checkpoint, or need a Kafka that does not
@@ -205,7 +205,7 @@ def lag_known(snapshot: Snapshot, limits: SoakLimits) -> bool:
 
 
 def _superseded(snapshot: Snapshot, deployment: str, run: str) -> str:
-    """Return who took the stream from a deployment, or stopped it, on a request that is not of this run; or empty."""
+    """Return the author of another run's request that took the stream from a deployment or stopped it; or empty."""
     mine = family(snapshot.state, deployment)
     done = (r for r in reversed(snapshot.state.requests.values()) if r.stage is RequestStage.DONE)
     since = list(takewhile(lambda r: r.to is None or deployment_of(r.to) not in mine, done))
@@ -214,7 +214,7 @@ def _superseded(snapshot: Snapshot, deployment: str, run: str) -> str:
         return ""
     if first.to is None:
         return f"{first.by} has stopped the stream since ({first.reason or 'no reason given'})."
-    # Without a source it was appointed when nobody held: the deployment had lost the stream before.
+    # Without a source it was appointed to a stream without a holder: the deployment had lost the stream before.
     return f"{snapshot.holding or 'Another release'} took over since." if first.source else ""
 
 
@@ -234,7 +234,7 @@ def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:
 
 
 def _batch_seconds(snapshot: Snapshot, limits: SoakLimits) -> float:
-    """Of the queries that are beyond the limits, if there are any: another one may have ended for good."""
+    """Only queries beyond the limits count, if there are any: another one may have ended for good."""
     heartbeat, report = snapshot.holder_heartbeat, snapshot.lag
     beyond = set()
     if limits.lag is not None and report is not None:
@@ -259,7 +259,7 @@ def _judge_lag(samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement
     if len(streak) < limits.samples or lasted < seconds:
         return SoakJudgement(SoakResult.UNDECIDED, streak[-1].too_far)
     if _shrinking(streak, seconds):
-        # What it is held against must be as long as a tooth of the saw, or one that rises shrinks by chance.
+        # The span before must be as long as a tooth of the saw, or a lag that rises shrinks by chance.
         if lasted < seconds + max(look.batch_seconds for look in streak):
             return SoakJudgement(SoakResult.UNDECIDED, streak[-1].too_far)
         return SoakJudgement(SoakResult.GOOD)

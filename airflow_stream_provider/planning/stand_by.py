@@ -12,7 +12,7 @@ from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 ASK_AGAIN_SECONDS = 10.0
-# Well below begun.ADOPT_SECONDS, after which a run of the watch submits what nobody has: clocks differ.
+# Well below begun.ADOPT_SECONDS, after which a run of the watch submits a deployment that has no driver: clocks differ.
 FIRST_SECONDS = 10.0
 
 
@@ -62,8 +62,8 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
             log_of=snapshot.log_of_failed(deployment),
         )
     up = snapshot.candidate(deployment) or snapshot.holds(deployment)
-    # Of a driver that is up, its heartbeat alone may know the submission: with it the proof of its death would be lost.
-    # What it says is recorded, and nothing is submitted.
+    # The heartbeat of a driver that is up may be alone in knowing the submission: with it the proof of its death would
+    # be lost. The plan records it, and submits nothing.
     if not declared.submission and (not up or snapshot.submission(deployment)):
         return Submit(deployment)
     if up:

@@ -1,4 +1,4 @@
-"""Start a stream that nobody holds."""
+"""Start a stream that has no holder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 def start(snapshot: Snapshot, identity: TaskIdentity, version: str, outcome: WaitOutcome | None, reason: str) -> Step:
     """Bring up a deployment of the release that the task asks for and appoint it.
 
-    One whose driver is lost before it holds is followed by another one (`own_tries`): nobody else would bring up a
+    One whose driver is lost before it holds is followed by another one (`own_tries`): nothing else would bring up a
     stream that was stopped, or never ran. Done when this version runs already and its driver is alive; gives up when
     another one holds, when the driver of this one is dead, or when what this task started has held and was ended since.
     """
@@ -54,7 +54,7 @@ def start(snapshot: Snapshot, identity: TaskIdentity, version: str, outcome: Wai
 
 
 def _if_alive(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step:
-    """What holds by the log counts only once its driver gave a sign of life."""
+    """A holder by the log counts only once its driver gave a sign of life."""
     holder, lease = snapshot.state.holder or "", snapshot.policy(snapshot.holding).lease_seconds
     known = SignsOfLife.found(outcome, snapshot)
     if holder not in known:

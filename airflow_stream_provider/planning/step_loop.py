@@ -15,7 +15,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 class Verb(Protocol):
-    """What a task wants of its stream; a StreamOperator."""
+    """The wish of a task for its stream; a StreamOperator."""
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, /) -> Step:
         """Return the next step. `outcome`: how the last wait ended, None before the first."""
@@ -82,7 +82,7 @@ def carry_out(
             if not certain:
                 return End(ask_again(snapshot, step.deployment), snapshot)
         elif isinstance(step, EndJob):
-            # Not deferred at once: nobody writes from here on, and each second counts.
+            # Not deferred at once: no driver writes from here on, and each second counts.
             if not stream.end_job(step.job):
                 return End(Wait(step.then), snapshot)
         else:

@@ -48,7 +48,7 @@ class GiveUp:
 class Wait:
     """Defer the task until the condition is met.
 
-    `log_of`: deployment whose driver has not said anything for long, and whose log may say why; empty: none.
+    `log_of`: deployment whose driver has been silent for long, and whose log may say why; empty: none.
     """
 
     condition: Condition

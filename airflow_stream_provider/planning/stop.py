@@ -27,9 +27,9 @@ def stop(
 ) -> Step:
     """Ask the holder to stop at a batch boundary, then retire every deployment.
 
-    What nobody holds is stopped, too, by the record `stopped`: the watch would bring it back, and a task that is
-    cleared later would not know what it has done. Done when all drivers are confirmed gone, or at once when the stream
-    was started again after this task's stop.
+    A stream without a holder is stopped, too, by the record `stopped`: the watch would bring it back, and a task that
+    is cleared later would not know what it has done. Done when all drivers are confirmed gone, or at once when the
+    stream was started again after this task's stop.
 
     :param hangs: why the holder is fenced without being asked: it would not stop; default: it is asked.
     :param restarts: whether the caller starts the stream again: should that be cut off, it is down, and not stopped.
@@ -99,7 +99,8 @@ def stopped_since(snapshot: Snapshot, since: float, run: str) -> str:
 
 
 def stopped_by_another(state: StreamState, run: str) -> str:
-    """Return who has stopped the stream, or is about to; empty when nobody has, or a task of the run itself.
+    """Return the author of a stop of the stream, done or requested; empty when there is none, or it is of the run
+    itself.
 
     :param run: see `TaskIdentity.run`.
     """

@@ -13,11 +13,11 @@ from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.recovery_decision import tried_instead
 from airflow_stream_provider.planning.snapshot import Snapshot
 
-# In these phases nobody wants the stream to run: by a person's word, or because its script has ended by itself, which
-# people are told once; or nobody has begun yet.
+# In these phases the stream is not to run: by a person's word, or because its script has ended by itself, which people
+# are told once; or it was never started.
 RESTING = (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
 
-# In these phases nobody may hold for a moment; a hand-over that hangs ends when its request expires.
+# In these phases the stream may have no holder for a moment; a hand-over that hangs ends when its request expires.
 CHANGING = (StreamPhase.STARTING, StreamPhase.HANDING_OVER)
 
 
@@ -63,7 +63,8 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
 def judge_lag(snapshot: Snapshot, report: LagReport | None, limits: LagLimits, problem: str = "") -> LagJudgement:
     """Judge how far the stream is behind.
 
-    A stream none of whose queries reads Kafka is not behind: that is known once Spark has said how far each is.
+    A stream none of whose queries reads Kafka is not behind: that is known once Spark has reported the progress of
+    each.
 
     :param problem: why there is no report.
     """

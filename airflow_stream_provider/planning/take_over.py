@@ -29,7 +29,7 @@ def take_over(
     escalate: bool = False,
     hangs: str = "",
 ) -> Step:
-    """Make a deployment the holder, by a hand-over or, when nobody holds, by an appointment.
+    """Make a deployment the holder, by a hand-over or, without a holder, by an appointment.
 
     A driver that is dead, or that stopped inside a batch, is fenced first.
 
@@ -66,7 +66,7 @@ def take_over(
     job = job_first(state)
     if job:
         return GiveUp(HandOverFailed(job, next_step=FOLLOW_FIRST, deployment=deployment))
-    # An appointment that was aborted while nobody held is made again, by an id of its own.
+    # An appointment that was aborted while no driver held is made again, by an id of its own.
     tries = sum(request.to == standby.id and request.source == state.holder for request in mine)
     request = identity.request(standby.id, state.holder or "", *((tries,) if tries else ()))
     return ask(snapshot, request, standby.id, reason)

@@ -32,7 +32,7 @@ class TaskIdentity:
 
     @property
     def by(self) -> str:
-        """What the task's records carry as their author."""
+        """The author in the task's records."""
         return f"{self.run}{self.task_id}" + (f"[{self.map_index}]" if self.map_index >= 0 else "")
 
     def request(self, *parts: object) -> str:

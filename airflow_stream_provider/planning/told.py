@@ -1,4 +1,4 @@
-"""What a person is told, in a line, once an operation by hand is over. Pure."""
+"""Tell a person in a line how an operation by hand ended. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from airflow_stream_provider.planning.operation import Operation
 
 
 def told(foreseen: Foreseen, reason: str, results: Mapping[Operation, Mapping[str, Any]], holder: str) -> str:
-    """Return what was done, why, how it went, and who holds now.
+    """Return the operation, its reason, its outcome, and the holder.
 
     :param results: of the operators, by part; empty when nothing was to be done.
-    :param holder: the sentence on who holds now.
+    :param holder: the sentence on the holder.
     """
     if foreseen.refused:
         return f"Refused to {foreseen.operation}: {foreseen.refused}"

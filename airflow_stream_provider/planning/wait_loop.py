@@ -1,4 +1,4 @@
-"""What a task can wait for, and the one loop that waits; for streams and for lags."""
+"""The one loop that waits for conditions, of streams and of lags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# What a first look after the deadline may take.
+# The time that a first look after the deadline may take.
 LAST_LOOK_SECONDS = 30.0
 
 Look = TypeVar("Look")
@@ -65,7 +65,7 @@ def condition_from_json(data: Mapping[str, Any], kinds: Sequence[type[C]]) -> C:
     known: dict[str, type[C]] = {each.__name__: each for each in kinds}
     try:
         kind = known[data["condition"]]
-        # By docs/compatibility.md, whoever does not know a field that was added is right without it.
+        # By docs/compatibility.md, a reader that does not know a field that was added is right without it.
         given = {each.name: data[each.name] for each in fields(kind) if each.name in data}
         return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     except (KeyError, TypeError) as error:
@@ -108,7 +108,7 @@ async def wait(
 
     :param deadline: seconds since 1970. Absolute, so that a wait that moves to another triggerer is not extended. A
         look that takes longer is cut off; but the first one has LAST_LOOK_SECONDS, even if the deadline has passed
-        while nobody could look.
+        while no triggerer looked.
     :param subject: the stream or consumer group that the wait is about; begins each line of the log.
     :param fatal: error that no later look can cure; it ends the wait as CANNOT_LOOK.
     :param log: gets a line when the wait begins and ends, and for each new reason why nothing can be seen.

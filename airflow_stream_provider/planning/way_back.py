@@ -1,6 +1,6 @@
 """Whether the release before can still read what the checkpoint has become. Pure.
 
-One answer for whoever asks whether a stream can be rolled back: the plan of a roll-back, the command line, the form.
+Decide in one place whether a stream can be rolled back, for the plan of a roll-back, the command line and the form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page as a FastAPI application. Airflow authenticates nobody for it: each route asks for the user itself."""
+"""The page as a FastAPI application. Airflow does not authenticate its users: each route asks for the user itself."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ AskedForDep = Annotated[Visible | None, Depends(_asked_for)]
 
 def make_app() -> FastAPI:
     """Return the application: a list of streams, a page for each one, and the style of both. All of it is read only."""
-    # A redirect would be sent to whoever asks, logged in or not, and to the host that he names.
+    # A redirect would be sent to every client, logged in or not, and to the host that it names.
     app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     reads = ManyPlaces(_hangs)
 
@@ -69,7 +69,7 @@ def make_app() -> FastAPI:
 
     @app.get("/stream")
     async def stream(shown: AskedForDep) -> HTMLResponse:
-        """Show one stream: who holds, whether it can be rolled back, and what has happened."""
+        """Show one stream: its holder, whether it can be rolled back, and its life."""
         if shown is None:
             # Also where there is one that this user may not see.
             return _html("missing", 404)
@@ -94,7 +94,7 @@ async def _reopen(reads: ManyPlaces, visible: Iterable[Visible]) -> None:
     specs = [each.stream.spec for each in visible if each.stream.spec is not None]
     urls = {spec.control for spec in specs if TopicAddress.parse(spec.control) is not None}
     calls = (reads.call(url, url, partial(control_root, url, fresh=True), STATUS_SECONDS) for url in urls)
-    # Whoever reads a stream there says what is wrong.
+    # The read of a stream says what is wrong.
     await asyncio.gather(*calls, return_exceptions=True)
 
 
@@ -111,14 +111,14 @@ async def _known(
     if spec is None:
         return "It cannot be looked at: it is not known where its control log is."
     try:
-        # What waits for Kafka or a checkpoint keeps nobody from reading control logs.
+        # Reads that wait for Kafka or a checkpoint do not keep others from reading control logs.
         place = spec.control, what
         return await reads.call(place, (shown.form, place), partial(read, spec), seconds)
     except StreamError as error:
         return str(error)
     except Exception as error:  # what lies in a control folder may break this in ways not thought of
         log.exception("The page cannot read the %s of %s.", what, shown.form)
-        # Its text is for the log: nobody has looked what may be in it.
+        # Its text is for the log: it was not searched for secrets.
         return f"It cannot be read ({type(error).__name__}); the API server's log says more."
 
 

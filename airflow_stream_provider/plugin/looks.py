@@ -1,4 +1,4 @@
-"""What the page reads of one stream: by the functions of command line and form, so that all say the same.
+"""Read one stream for the page: by the functions of command line and form, so that all say the same.
 
 Each may hang, and runs in a thread (`control/bounded.py`).
 """
@@ -21,7 +21,7 @@ from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# Of a stream's life, and the records in which they are looked for: half of those of an upgrade are no event.
+# The events of a stream's life, and the records that are searched for them: half of those of an upgrade are no event.
 EVENTS, RECORDS = 15, 100
 
 
@@ -52,10 +52,10 @@ class Driver:
 
 @dataclass(frozen=True)
 class Life:
-    """Who else is there, and what has happened.
+    """The other drivers, and the last events.
 
     :param events: the last ones, the newest first.
-    :param ui: address of the Spark UI of who holds; empty: not known.
+    :param ui: address of the holder's Spark UI; empty: not known.
     """
 
     others: tuple[Driver, ...] = ()
@@ -77,7 +77,7 @@ def _word(found: Foreseen) -> str:
 
 
 def look_at_life(spec: StreamSpec) -> Life:
-    """Return who stands by or comes up, and the last events.
+    """Return the drivers that stand by or come up, and the last events.
 
     :raises StreamError: the control log cannot be read now.
     """

@@ -29,7 +29,7 @@ td { overflow-wrap: anywhere; }
 .small { color: #777; font-size: 90%; }
 """
 
-# Where the word of the log says too little to who has not read the concepts.
+# Words for readers who have not read the concepts.
 _WORDS = {
     StreamPhase.EMPTY.value: "never deployed",
     StreamPhase.DOWN.value: "down: nobody runs it",
@@ -189,7 +189,7 @@ def _environment() -> Environment:
 
 
 def _at(seconds: float | None) -> str:
-    # In UTC: nobody knows the reader's time zone here.
+    # In UTC: the reader's time zone is not known here.
     return "-" if seconds is None else at(seconds // 1)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 
-# What each scheme is written like.
+# The form of each scheme.
 FORMS = {
     "file": "file:///a/folder",
     "s3a": "s3a://bucket/prefix",
@@ -18,9 +18,10 @@ FORMS = {
     "gs": "gs://bucket/prefix",
     "hdfs": "hdfs://host:port/path",
 }
-# What is safe in a URL, a path, a key of an object store and an argument of spark-submit, whose lists have commas.
+# Characters that are safe in a URL, a path, a key of an object store and an argument of spark-submit, whose lists have
+# commas.
 _PATH = re.compile(r"(?:/[A-Za-z0-9_.=+-]+)*")
-# What is below a storage for one control log. No stream's name has a dot: it is not the folder of a stream.
+# The folder of one control log below a storage. No stream's name has a dot: it is not the folder of a stream.
 _OF_LOG = re.compile(r"/log\.[0-9a-f]{32}\Z")
 _AUTHORITY = {
     "s3a": re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),

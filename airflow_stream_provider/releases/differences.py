@@ -16,7 +16,7 @@ _OF_ONE_UPGRADE = ("changed_checkpoints", "no_way_back")
 
 @dataclass(frozen=True)
 class Declaration:
-    """What a deployment is declared of.
+    """The parts of a declared deployment.
 
     :param files: the SHA-256 of each file of the release, by its name; None: not known.
     :param cluster: Airflow connection of the cluster; empty: not known.
@@ -31,7 +31,7 @@ class Declaration:
     def fields(self) -> dict[str, Any]:
         """Its values by the names of the YAML's fields, and below ``files`` the hash of each file.
 
-        What is not set, or not known, is not there.
+        Fields that are not set, or not known, are left out.
         """
         release, policy = self.release, self.policy.to_json()
         offsets_group = policy.pop("offsets_group")

@@ -45,8 +45,8 @@ class FolderPlace:
     def clean_up(self, decide: Decide) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`.
 
-        Folders are never followed when they are links: whoever may write to the control root, or to the storage, could
-        have anything removed that Airflow's user may remove, such as another storage's releases.
+        Folders are never followed when they are links: a writer of the control root, or of the storage, could have
+        anything removed that Airflow's user may remove, such as another storage's releases.
         """
         with unavailable(self._folder), ExitStack() as opened:
             first, *others = self._folders()
@@ -89,7 +89,7 @@ class FolderPlace:
 
 
 def _remove_release(name: str, releases: int) -> None:
-    # Aside first: nobody shall find a part of a release.
+    # Aside first: no reader shall find a part of a release.
     aside = f".{name}.{uuid.uuid4().hex}"
     try:
         os.rename(name, aside, src_dir_fd=releases, dst_dir_fd=releases)

@@ -1,4 +1,4 @@
-"""Find what nobody has written for long in an open folder, and remove it."""
+"""Find files in an open folder that were not written for long, and remove them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def now(folder: int) -> float:
 
 
 def idle(folder: int, now: float, seconds: float) -> list[str]:
-    """Return the names in an open folder that nobody has written for so many seconds."""
+    """Return the names in an open folder that were not written for so many seconds."""
     names = []
     for name in sorted(os.listdir(folder)):
         with suppress(FileNotFoundError):
@@ -42,5 +42,5 @@ def remove(name: str, folder: int) -> None:
             os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
         pass
-    except (OSError, RecursionError) as error:  # RecursionError: folders in folders in folders
+    except OSError as error:
         log.warning("%s cannot be removed: %s", name, error)

@@ -15,8 +15,8 @@ from airflow_stream_provider.releases.place import StorageConnection
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-# Seconds. A store that does not answer must not hold a task for long: of what is read, each part of an answer is waited
-# for. What is written is answered when all of it is there: 256 MiB, the largest file of a release, by a slow link.
+# Seconds. A store that does not answer must not hold a task for long: a read waits for each part of an answer. A write
+# is answered when all of it is there: 256 MiB, the largest file of a release, by a slow link.
 _CONNECT, _ANSWER, _REQUEST, _RETRY = 5, 30, 600, 20
 _TYPES = {"s3a": ("aws",), "abfss": ("wasb", "adls"), "gs": ("google_cloud_platform",)}
 _USED = {

@@ -84,7 +84,7 @@ class ObjectPlace:
     def _freshen(self, key: str, data: bytes) -> None:
         """Write what is stored once more: the clean-up, which knows of no deployment of it yet, takes it for new.
 
-        A store whose retention refuses that lets nobody remove it either.
+        A store whose retention refuses that does not let it be removed either.
         """
         from obstore.exceptions import BaseError
 
@@ -109,7 +109,7 @@ class ObjectPlace:
             time.sleep(0.5)
 
     def _remove(self, keys: list[str]) -> None:
-        # The manifest first: nobody shall take a part of a release for the whole.
+        # The manifest first: no reader shall take a part of a release for the whole.
         for key in sorted(keys, key=lambda key: not key.endswith(f"/{MANIFEST}")):
             try:
                 # Some stores say so when another clean-up was faster.

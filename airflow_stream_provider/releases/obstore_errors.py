@@ -11,8 +11,8 @@ _RETAINED = "retention keeps what is stored there"
 _LATER = "It can be changed and removed when that has ended."
 _NETWORK = "Check the endpoint and region in `storage_connection`, and the network."
 
-# What an error's text, or its class, says; what it means; what to do; whether a person has to change something first.
-# The first that is found counts. A list that is refused is a GenericError, and only its text has the status.
+# The text or class of an error; its meaning; what to do; whether a person has to change something first. The first that
+# is found counts. A list that is refused is a GenericError, and only its text has the status.
 _CAUSES = (
     ("169.254.169.254", "no credentials were found", _CREDENTIALS, True),
     ("metadata.google.internal", "no credentials were found", _CREDENTIALS, True),

@@ -1,4 +1,4 @@
-"""What a place for a stream's releases can do."""
+"""The operations of a place for a stream's releases."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from airflow_stream_provider.lifecycle.release import Release
 
-# What was written more recently stays: a release that is about to be declared, a starting driver, a slow writer's file.
+# Newer files stay: a release that is about to be declared, a starting driver, a slow writer's file.
 IDLE_SECONDS = 86400.0
 
 Decide = Callable[[frozenset[str]], frozenset[str]]
-"""Takes the hashes of releases that nobody has published lately, and returns those that may go."""
+"""Takes the hashes of releases that were not published lately, and returns those that may go."""
 
 
 class ReleasePlace(Protocol):
@@ -38,7 +38,7 @@ class ReleasePlace(Protocol):
     def clean_up(self, decide: Decide) -> frozenset[str]:
         """Remove the releases that may go, and what killed writers have left; return the hashes that may go.
 
-        Releases that somebody has published within `IDLE_SECONDS` stay. What cannot be removed is logged.
+        Releases that were published within `IDLE_SECONDS` stay. A release that cannot be removed is logged.
 
         :param decide: is called after the place was listed.
         """

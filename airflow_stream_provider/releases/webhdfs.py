@@ -119,7 +119,7 @@ class HdfsPlace:
         path = f"{self._folder}/{name}"
         try:
             with self._explained("written"):
-                if aside:  # nobody shall find a part of a release
+                if aside:  # no reader shall find a part of a release
                     moved = f"{self._folder}/.{name}.{uuid.uuid4().hex}"
                     self._rename(path, moved)
                     path = moved

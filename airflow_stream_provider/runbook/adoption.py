@@ -41,7 +41,7 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         stand_by = AdoptOperator(
             **task(OPERATE, "stand_by"),
             deployment=f"{{{{ {_LOOK}['deployment'] }}}}",
-            # What comes before may have been skipped.
+            # The tasks before may have been skipped.
             trigger_rule=TriggerRule.NONE_FAILED,
             **more,
         )
@@ -76,7 +76,7 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
             pre_execute=_skip_unless_there_is_one,
         )
     after >> stand_by >> ended >> adopt >> discard
-    # Also when a person marks the run as failed: no standby keeps cores for nobody, and the run stays failed.
+    # Also when a person marks the run as failed: no standby keeps cores in vain, and the run stays failed.
     discard.as_teardown(on_failure_fail_dagrun=True)
     return adopt
 
@@ -113,9 +113,10 @@ class JobEndedOperator(QuestionOperator):
 
     :param stream: the stream, as read by `load_spec`.
     :param deployment: the one that is to follow the job. (templated)
-    :param known: the id of the job, or who has said so already; then nobody is asked. (templated)
+    :param known: the id of the job, or the person who has confirmed its end already; then no person is asked.
+        (templated)
 
-    XCom: the answer; under the key `confirmed_by` the name of who gave it.
+    XCom: the answer; under the key `confirmed_by` the name of its person.
     """
 
     template_fields = (*QuestionOperator.template_fields, "deployment", "known")

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 class ApproveUpgradeOperator(QuestionOperator):
     """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
 
-    Asks where `check` or the YAML says `upgrade.approval`, and where the judgement of the rehearsal is no pass;
-    else it is skipped. Who may answer and for how long is said by `upgrade.approvers` and `upgrade.approval_timeout`.
-    Fails when the answer is no, when there is none in time, and as soon as there is nothing left to decide: the standby
-    is gone, another release holds, or the stream was stopped. What cleans up after a failure then ends the standby,
-    which stays warm until then. Who is asked only because of a doubt is not waited for once what holds is broken, or
-    nobody holds: then it is skipped.
+    Asks where `check` or the YAML says `upgrade.approval`, and where the judgement of the rehearsal is no pass; else it
+    is skipped. `upgrade.approvers` and `upgrade.approval_timeout` say who may answer and for how long. Fails when the
+    answer is no, when there is none in time, and as soon as there is nothing left to decide: the standby is gone,
+    another release holds, or the stream was stopped. The clean-up after a failure then ends the standby, which stays
+    warm until then. A question that is only about a doubt is skipped once the holder is broken, or there is none.
 
     :param stream: the stream, as read by `load_spec`.
     :param deployment: deployment that waits for the answer. (templated)
@@ -78,7 +77,7 @@ class ApproveUpgradeOperator(QuestionOperator):
             raise AirflowSkipException("Nobody has to be asked: the rehearsal has passed.")
         with failing_without_retry():
             if self.stream.problem:
-                # Who may answer is said there. Not a SpecError: the file may be mended when the task is retried.
+                # The YAML names the approvers. Not a SpecError: the file may be mended when the task is retried.
                 raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
             snapshot = hook.observe()

@@ -30,7 +30,7 @@ class ReviveUnusableStreamOperator(ReviveStreamOperator):
     """
 
     def __init__(self, *, file: StreamFile, watch: str, **kwargs: Any) -> None:
-        # What stream it is, is found when the task runs.
+        # The task finds its stream when it runs.
         super().__init__(stream=cast("StreamSpec", None), **kwargs)
         self.file = file
         self.watch = watch
@@ -63,8 +63,9 @@ class ReviveUnusableStreamOperator(ReviveStreamOperator):
 def unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
     """Return the ``NAME__upgrade`` of a stream whose YAML cannot be used: `check` fails with the error.
 
-    It has the tasks of any upgrade: Airflow removes those that a DAG has no more from its runs, and what watches a new
-    release, takes it back and tells people would be gone. What has begun goes on from the control log.
+    It has the tasks of any upgrade: Airflow removes those that a DAG has no more from its runs, and the tasks that
+    watch a new release, take it back and tell people would be gone. An upgrade that has begun goes on from the control
+    log.
 
     Not an import error, which would make all DAGs of the file stale, those of the other streams too.
     """

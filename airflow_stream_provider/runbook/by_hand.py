@@ -78,7 +78,7 @@ class LookAheadOperator(BaseOperator):
             wanted = None
             if operation.brings_up:
                 wanted = RequestedRelease.of(self.stream, bundle=bundle_of(self.get_dag()))
-            # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
+            # The time of the trigger: a driver that has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
             hook = StreamHook.of(self.stream)
             found = look_ahead(
@@ -89,7 +89,7 @@ class LookAheadOperator(BaseOperator):
                 confirmed_by=who,
                 since=since,
                 job=job,
-                # Of a duration: before the run was triggered, also when this is cleared.
+                # A duration counts from before the run was triggered, also when this is cleared.
                 to=moment(self.to, since) if self.to else None,
                 query=self.query,
             )
@@ -132,11 +132,11 @@ class StartUpgradeOperator(TriggerDagRunOperator):
 
 
 class ConfirmOperator(QuestionOperator):
-    """Ask a person whether it shall be done, who sees holder, release and what is read again.
+    """Ask a person whether it shall be done; the question shows holder, release and the records that are read again.
 
     Skipped when there is nothing to do. Fails when the answer is no, and when there is none within an hour.
 
-    :param ask: ``True``; anything else: nobody is asked. (templated)
+    :param ask: ``True``; anything else: no person is asked. (templated)
     :param parts: what will be done, as a JSON list. (templated)
     """
 
@@ -159,7 +159,7 @@ class ConfirmOperator(QuestionOperator):
 
 
 class TellOperator(BaseOperator):
-    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line, also as `line`.
+    """Tell in one line the operation, its reason, its outcome, and the holder. XCom: that line, also as `line`.
 
     :param stream: the stream, as read by `load_spec`.
     """

@@ -57,7 +57,7 @@ def stream_dags(
     :param access_control: of all DAGs, by role: ``{"Op": {"can_read", "can_edit"}}``.
     :param owner: of all tasks: ``"payments"``; default: Airflow's.
     :param tags: of all DAGs, beside `stream` and the stream's name: ``["payments"]``.
-    :param prefix: what all DAG ids begin with, such as ``"payments."``. Of two folders of the same name one needs it.
+    :param prefix: the beginning of all DAG ids, such as ``"payments."``. One of two folders of the same name needs it.
     :raises SpecError: one of these cannot be used; the folder's files never raise.
     """
     options = DagOptions(default_args or {}, queue, pool, executor_config, access_control, owner, tags, prefix)
@@ -117,7 +117,8 @@ def _dags(file: StreamFile, options: DagOptions, folder: str, verb: str = "") ->
     watch = options.dag_id(folder, "watch")
     makers: Mapping[str, Callable[[DagOptions], DAG]] = {
         "upgrade": partial(unusable_dag, file),
-        # What runs can be stopped, and an upgrade that has begun retires the old release, by what is right of the file.
+        # A running stream can be stopped, and an upgrade that has begun retires the old release, by the valid part of
+        # the file.
         "operate": partial(operate_dag, file.known),
         "retire": partial(retire_dag, file.known),
         "revive": partial(revive_unusable_dag, file, watch=watch),

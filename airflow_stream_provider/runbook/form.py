@@ -11,10 +11,10 @@ from typing import Any
 
 from airflow.sdk import Param
 
-# Of a hash of a release, or nothing.
+# A hash of a release, or nothing.
 DIGITS = "^([0-9a-fA-F]{4,64})?$"
 REQUIRED = "Required: "
-"""What the description of a field begins with that has to be filled in before the form can be submitted."""
+"""The beginning of the description of a required field."""
 
 
 def required(about: str, **limits: Any) -> Param:

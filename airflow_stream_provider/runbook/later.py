@@ -63,13 +63,13 @@ class ReportUpgradeOperator(StreamOperator):
 
     :param soaked: result of the soak (good or superseded); empty when it failed or never began. (templated)
     :param fault: why the soak failed; empty when it did not. (templated)
-    :param rejected_by: who said no to the hand-over; empty when nobody did. (templated)
+    :param rejected_by: the person who refused the hand-over; empty when there was none. (templated)
     :param handed: XCom of the hand-over, as JSON; ``null``: there was none. (templated)
     :param back: XCom of the roll-back, the same way. (templated)
 
     XCom: `deployment`, `version`, `holder` and `result` (good, superseded, rejected), with `by` when rejected; under
-    the key `line`, also of a task that fails, what happened in one line: gap, what was lost and doubled, who held
-    before and how long that stays warm.
+    the key `line`, also of a task that fails, the story in one line: gap, lost and doubled records, the holder before
+    and how long that stays warm.
     """
 
     template_fields: Sequence[str] = ("deployment", "reason", "soaked", "fault", "rejected_by", "handed", "back")
@@ -159,7 +159,7 @@ class ReportUpgradeOperator(StreamOperator):
         return self._failed(f"Release {version} did not take over.", snapshot)
 
     def _read_again(self, snapshot: Snapshot) -> str:
-        """What was doubled on purpose; empty: nothing was."""
+        """The records that were doubled on purpose; empty: none were."""
         from airflow_stream_provider.planning.outcome import read_again
 
         rewind = snapshot.state.deployments[self.deployment].rewind

@@ -71,7 +71,7 @@ def _write(run: DagRun) -> None:
 
 
 def _line(run: DagRun, task: str, session: Session) -> str:
-    """Return what the task has said at this end of the run; empty when it did not run."""
+    """Return the task's note at this end of the run; empty when it did not run."""
     from airflow.models.xcom import XComModel
     from airflow.utils.state import TaskInstanceState
     from sqlalchemy import select
@@ -87,7 +87,7 @@ def _line(run: DagRun, task: str, session: Session) -> str:
     with session.no_autoflush:
         said = run.get_task_instance(task, session=session)
         if said is None or said.state not in (TaskInstanceState.SUCCESS, TaskInstanceState.FAILED):
-            # What is there is of an earlier end: it goes only when the task runs again.
+            # The note that is there is of an earlier end: it goes only when the task runs again.
             return ""
         found = session.scalars(wanted).first()
     return str(XComModel.deserialize_value(found)) if found is not None else ""

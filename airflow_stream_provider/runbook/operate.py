@@ -86,7 +86,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             ask="{{ params.ask }}",
             parts=f"{{{{ {_LOOK}['parts'] | tojson }}}}",
             subject=f"{{{{ params.operation }}}} the stream {spec.name}?",
-            # As text, in which nothing that somebody gave as a reason is a link or an image.
+            # As plain text: no link or image comes from a reason.
             body=f"```text\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\n```",
         )
         last: BaseOperator = confirm
@@ -102,7 +102,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     pre_execute=_if_asked_for(part),
                     **(_told(spec) if part is Operation.ROLL_BACK else {}),
                     **(_RESTARTS if part is Operation.STOP else {}),
-                    # What comes before may have been skipped.
+                    # The tasks before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )
             last = last >> StartUpgradeOperator(
@@ -119,7 +119,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             )
         tell = TellOperator(**task(OPERATE, "tell"), stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
         last >> tell
-        # Beside them: it is needed once in a stream's life, and nobody waits at night until its tasks are skipped.
+        # Beside them: it is needed once in a stream's life, and no person waits at night until its tasks are skipped.
         adoption(spec, confirm, _if_asked_for(Operation.ADOPT)) >> tell
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())

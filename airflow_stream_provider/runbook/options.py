@@ -1,4 +1,4 @@
-"""What a user says of all DAGs that `stream_dags` makes."""
+"""A user's options for all DAGs that `stream_dags` makes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ RETRIES: Mapping[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10)
 # A DAG id has 250 characters; a stream's name has 63, that of an unusable file 100.
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,100}")
 _MAX_TAG = 100
-# What makes the DAGs what they are.
+# The arguments that the DAGs depend on.
 _OURS = {"dag", "stream", "streams", "task_group", "task_id", "trigger_rule"}
-# What a DAG that is not told it reads from Airflow's configuration.
+# The arguments that a DAG otherwise reads from Airflow's configuration.
 _CONFIGURED = (
     "max_active_tasks",
     "max_active_runs",
     "max_consecutive_failed_dag_runs",
     "disable_bundle_versioning",
 )
-# What may be said, but not otherwise. With the first two, one task that failed would stop all later runs; tasks find
-# each other's results in XCom, and what a look of the watch returns is what is brought back.
+# The arguments that may be given with these values only. With the first two, one task that failed would stop all later
+# runs; tasks find each other's results in XCom, and the result of a look of the watch is brought back.
 _FIXED = {"depends_on_past": False, "wait_for_downstream": False, "do_xcom_push": True, "multiple_outputs": False}
 
 
 @dataclass(frozen=True)
 class DagOptions:
-    """What all DAGs and tasks get beside what we say of each; see `stream_dags`.
+    """The arguments of all DAGs and tasks beside our own for each; see `stream_dags`.
 
     :raises SpecError: one of them cannot be used; nothing was built.
     """
@@ -89,7 +89,7 @@ class DagOptions:
 
     @cached_property
     def _configured(self) -> Mapping[str, Any]:
-        """What Airflow's configuration says of DAGs. Each DAG would read it anew: half of the time of parsing."""
+        """The defaults of DAGs in Airflow's configuration. Each DAG would read it anew: half of the time of parsing."""
         any_dag = DAG("any", schedule=None)
         return {name: getattr(any_dag, name) for name in _CONFIGURED}
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.planning.answer import Answered
 
-# For a yes. What was looked at is old by then.
+# The time for a yes. The looks are old by then.
 ANSWER = timedelta(hours=1)
 
 
 def answered_by(event: Mapping[str, Any]) -> str:
-    """Return the name of who has answered."""
+    """Return the name of the person who has answered."""
     return (event.get("responded_by_user") or {}).get("name") or "somebody"
 
 
@@ -32,11 +32,11 @@ class QuestionOperator(ApprovalOperator):
 
     :param response_timeout: time for the answer; default an hour.
 
-    XCom: the answer; of a no, under the key `rejected_by`, the name of who gave it.
+    XCom: the answer; for a no, under the key `rejected_by`, the name of its person.
     """
 
     WITHOUT_A_YES: ClassVar[str]
-    """What becomes of it without a yes, as the end of a sentence."""
+    """The outcome without a yes, as the end of a sentence."""
 
     def __init__(self, *, response_timeout: timedelta = ANSWER, **kwargs: Any) -> None:
         super().__init__(response_timeout=response_timeout, **kwargs)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class StopFirstOperator(StopStreamOperator):
     """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise. A holder that hangs is fenced.
 
-    With `upgrade.approval` only if the YAML says so, whatever is in XCom: nobody has been asked yet.
+    With `upgrade.approval` only if the YAML says so, whatever is in XCom: no person has been asked yet.
 
     :param strategy: as `check` has left it in XCom. (templated)
     """

@@ -39,7 +39,7 @@ _UNASKED = f"{{{{ dag_run.run_type == 'scheduled' or dag_run.run_id.startswith('
 # How late the first run of a schedule may begin. Until there was one, each look at the DAG file reckons anew when it is
 # due: without this, one that falls between that time and the scheduler would put it off to the next time.
 _LATE = timedelta(minutes=10)
-# As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
+# As `check` saw it: form and YAML may differ by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
 _REDEPLOYED = f"{{{{ {value('release')} != '' }}}}"
@@ -53,11 +53,11 @@ _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _HANDED = "{{ ti.xcom_pull(task_ids='hand_over') | tojson }}"
 _BACK = "{{ ti.xcom_pull(task_ids='roll_back') | tojson }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
-# What a roll-back must not take for a fault.
+# An outcome that a roll-back must not take for a fault.
 _WHY_NOT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or ti.xcom_pull(task_ids='soak', key='inconclusive') or '' }}"
 _SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
-# Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
+# Empty when the soak ended well: a release that took over since may keep this one warm for a roll-back.
 _UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
 
 _REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
@@ -125,7 +125,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, deployment=_NEW)
             approve = _approval(spec)
         with group(UPGRADE, "take_over"):
-            # `approve` is skipped where nobody has to be asked.
+            # `approve` is skipped where no person has to be asked.
             hand_over = HandOverOperator(
                 **task(UPGRADE, "hand_over"),
                 stream=spec,
@@ -173,8 +173,8 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             before >> after
         soak >> roll_back >> discard >> report
         retire >> report
-        # They run as well when a person marks the run as failed: no standby keeps cores for nobody, and the run's state
-        # is the report's, not that of what was skipped.
+        # They run as well when a person marks the run as failed: no standby keeps cores in vain, and the run's state is
+        # the report's, not that of skipped tasks.
         discard.as_teardown()
         report.as_teardown(on_failure_fail_dagrun=True)
     # Set after the operators: Airflow copies the DAG's params for every operator made in it, which would take most of

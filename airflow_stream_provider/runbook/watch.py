@@ -24,7 +24,7 @@ from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 
 # A look begins though the triggers of the run before still wait for a slot.
 RUNS = 5
-# A look has deadlines of its own for all that may hang; this is for what nobody has thought of.
+# A look has deadlines of its own for all that may hang; this one is for unexpected hangs.
 LOOK_SECONDS = 300.0
 # A process that nothing can end, on a dead mount say, must not keep all later runs from theirs. Airflow counts from the
 # start of a run: one that waits in the queue of a paused DAG is not ended.
@@ -50,8 +50,8 @@ an error: it looks anew when this DAG is unpaused, and does only what is due the
 class TriggerStreamRunOperator(TriggerDagRunOperator):
     """Trigger ``NAME__revive``, or with `upgrade.on_change` ``NAME__upgrade``, of a stream of the folder; no other DAG.
 
-    What a look has found comes by XCom, which others may be allowed to write than those who may trigger any DAG: only
-    the stream, and the wish of an upgrade, are taken from there.
+    The findings of a look come by XCom, and its writers need not be allowed to trigger any DAG: only the stream, and
+    the wish of an upgrade, are taken from there.
 
     :param streams: the folder of the YAML files.
     :param prefix: of the DAG ids.

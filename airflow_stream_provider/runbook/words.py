@@ -1,4 +1,4 @@
-"""What the graph of a run says to a person on call: a sentence for each task, and what to do when it fails.
+"""The words of a run's graph for a person on call: a sentence for each task, and what to do when it fails.
 
 The ids of tasks are what XCom, history and scripts go by, so they stay as they are; these words may change.
 """
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from airflow.sdk import TaskGroup
 
 
-# A dataclass would cost whoever parses the DAGs ten times as much.
+# A dataclass would take ten times as long in the DAG processor.
 class Words(NamedTuple):
-    """What is said of a task or of a group of tasks.
+    """The words for a task or a group of tasks.
 
     :param name: a sentence without its full stop, shown in place of the id.
     :param about: Markdown: what it does, and what to do when it fails.
@@ -74,7 +74,7 @@ UPGRADE = {
     ),
     "take_over": Words(
         "Hand the stream over, and watch the new release",
-        "From here on the new release runs the stream. What is found wrong with it takes it back.",
+        "From here on the new release runs the stream. A fault of it takes it back.",
     ),
     "hand_over": Words(
         "Hand the stream over between two batches",
@@ -119,7 +119,7 @@ UPGRADE = {
 OPERATE = {
     "look": Words(
         "Say what will be done, before anything is touched",
-        "Who holds, what will be done and what is read again. If it fails, it was refused, and nothing was touched.",
+        "Holder, steps, and records that are read again. If it fails, it was refused, and nothing was touched.",
     ),
     "confirm": Words(
         "Wait for a person's yes",

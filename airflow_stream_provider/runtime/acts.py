@@ -1,4 +1,4 @@
-"""What a driver does, one act per decision: announce, answer, acquire, start, release, exit, halt, and failing.
+"""The acts of a driver, one per decision: announce, answer, acquire, start, release, exit, halt, and failing.
 
 Like `agent.py` it knows neither Spark nor threads: `ports.py` says what it needs.
 """
@@ -101,7 +101,7 @@ class Acts:
     def _waits_for_more(self, state: StreamState) -> bool:
         """Whether the script may start a query yet that the running release's script has started late, too.
 
-        Nothing is waited for while nobody holds: the stream is to run again soon.
+        Nothing is waited for without a holder: the stream is to run again soon.
         """
         waits = self._to_come(self._control.former_queries(state)) if state.holder else ""
         self._heartbeat.say(waits)
@@ -146,7 +146,8 @@ class Acts:
             return  # asked again at the next turn, until the request expires
         if self._unable() or not self._still_fits(state):
             return
-        # Whoever has held is rolled back to, and at once; so follows one that adopts, as the job before it has ended.
+        # A driver that has held is rolled back to at once; one that adopts follows at once, as the job before it has
+        # ended.
         at_once = self._heartbeat.started_at is not None or self._policy.adopts
         if not at_once and not self._freshness.lasts:
             # In the background: the storage may take its time. The next turn answers.
@@ -215,21 +216,17 @@ class Acts:
                 self._went_back = None if self._heartbeat.rewind_undone else (due.mark, state.epoch)
             self._queries.start(queries, seen)
 
-        try:
-            self.background.begin(begin)
-        except Exception as error:  # noqa: BLE001 - such as of a machine that has no thread left
-            # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
-            self.fail("The queries could not be started", error)
+        self.background.begin(begin)
 
     def _go_back(self, queries: Sequence[Any], due: DueRewind, seen: Mapping[str, Seen]) -> None:
         """Let queries read again what a person asked for; tell people where it was owed and cannot be done any more.
 
         It fails for that only where its own deployment was asked, as no driver would ever start again otherwise; and
-        where the storage may yet do what it has not answered: behind queries that have started, records would be read
-        again that nobody expects.
+        where the storage may yet do what it has not answered: behind queries that have started, unexpected records
+        would be read again.
         """
         try:
-            # Never empty: who asks for another one waits for what became of this.
+            # Never empty: a request for another one waits for the outcome of this.
             said = self._queries.rewind(queries, due, seen)
             self._heartbeat.rewind = said or "No query had to go back any more."
         except ControlLogReplaced:
@@ -328,7 +325,7 @@ class Acts:
             self.fail(str(error), error)
         else:
             if again and (doubts := new_doubts(self.rehearsal or {}, rehearsal)):
-                # Nobody can be asked any more: it tries again until the request expires, and stays a standby.
+                # No person can be asked any more: it tries again until the request expires, and stays a standby.
                 self._heartbeat.say(" ".join(doubts))
                 return
             if again:
@@ -354,11 +351,7 @@ class Acts:
 
     def end_as_failed(self, reason: str, error: BaseException) -> None:
         """`fail` in the background: the agent goes on renewing the lease, however long stop and log take."""
-        try:
-            self.background.begin(lambda: self.fail(reason, error))
-        except RuntimeError:
-            # A machine that has no thread left: rather here, and within the lease, than never.
-            self.fail(reason, error)
+        self.background.begin(lambda: self.fail(reason, error))
 
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""
@@ -367,7 +360,7 @@ class Acts:
         if may_land(error):
             boundary = Boundary.INTERRUPTED
         self.running = False
-        # Once it has let go, another driver may commit; then it has said in `released` what it had committed.
+        # Once it has let go, another driver may commit; then `released` has what it had committed.
         holds = self._control.state.holder == self._incarnation
         fields: dict[str, Any] = {
             "boundary": boundary.value,

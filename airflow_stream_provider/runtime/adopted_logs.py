@@ -16,7 +16,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 POLL_SECONDS = 0.5
 # Logs that have stood still for so long are listed anew: an NFS client may know an older listing.
 ANEW_SECONDS = 2.0
-# What a look has found counts for so long: a storage may hang.
+# The finding of a look counts for so long: a storage may hang.
 FRESH_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Seen:
-    """What is known of one checkpoint.
+    """The knowledge of one checkpoint.
 
     :param moved: monotonic time of the look that found it moved; its first one counts as such.
     :param looked: monotonic time before the last look that found it unmoved.
@@ -50,7 +50,7 @@ class AdoptedLogs:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
-        # Held by whoever changes what is watched: a look that is under way must not bring back what was let go.
+        # Held while the watched logs change: a look that is under way must not bring back what was let go.
         self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
 

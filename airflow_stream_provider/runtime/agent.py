@@ -50,9 +50,9 @@ class Agent:
         self._acts = Acts(control, policy, ports, self.offsets, self._heartbeat)
         self._renewed = ports.clock.monotonic()
         self._failure: tuple[str, BaseException] | None = None
-        # What the heartbeat says of the last turn, when that went wrong.
+        # The heartbeat's message on the last turn, when that went wrong.
         self._trouble = ""
-        # The last error that nobody expected; a driver that holds goes on after it.
+        # The last unexpected error; a driver that holds goes on after it.
         self.unexpected: Exception | None = None
 
     @property
@@ -65,7 +65,7 @@ class Agent:
     # -- called from other threads ---------------------------------------------------------------------------------
 
     def terminate(self) -> None:
-        """SIGTERM has come: from the next turn on, release at the batch boundary to nobody, then exit."""
+        """SIGTERM has come: from the next turn on, release at the batch boundary without a successor, then exit."""
         self._acts.terminating = True
 
     def guard(self) -> None:
@@ -119,7 +119,7 @@ class Agent:
         except LeaseOver:
             self._process.halt()
         except ControlLogReplaced as error:
-            # What this driver knows is not so any more, and the log that is there now knows nothing of this driver.
+            # The state of this driver is wrong now, and the log that is there now knows nothing of this driver.
             log.error("%s This driver halts.", error)
             self._process.halt()
         except Exception as error:  # noqa: BLE001 - noted, and a driver that runs no queries ends with it
@@ -182,14 +182,14 @@ class Agent:
             self._acts.halt(state)
             return
         if self._acts.terminating and found is None:
-            # Nobody knows of it, and it has nothing to say: whoever sent SIGTERM does not wait for the log.
+            # The log does not know it, and it has nothing to write: the sender of SIGTERM does not wait for the log.
             self._process.exit()
         self._say(str(error))
         silent = self._clock.monotonic() - self._renewed
         works = self._acts.background.is_busy
         over = silent >= self._policy.lease_seconds + self._policy.pause_seconds
-        # One that has cut its queries off inside a batch, and cannot say so, still holds for everybody else; tasks
-        # of one that has said so may write on.
+        # A driver that has cut its queries off inside a batch, and cannot write so, still holds for all others; tasks
+        # of one that has written so may write on.
         holds = state.may_write(me)
         if (self._acts.running or holds) and over and not finished:
             log.error("The control log has been out of reach for %.0f s: halting.", silent)

@@ -38,10 +38,7 @@ class Background:
         return self.is_busy and not self._rehearses
 
     def begin(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
-        """Begin this work.
-
-        :raises RuntimeError: the machine has no thread left.
-        """
+        """Begin this work; a driver whose work cannot begin halts, as the next turn takes it for begun."""
 
         def guarded() -> None:
             try:
@@ -51,7 +48,11 @@ class Background:
                 self._halt()
 
         self._rehearses = rehearses
-        self.work = self._spawn(guarded)
+        try:
+            self.work = self._spawn(guarded)
+        except RuntimeError as error:
+            log.error("%s: this driver halts.", error)
+            self._halt()
 
     def _do_or_fail(self, work: Callable[[], None]) -> None:
         try:

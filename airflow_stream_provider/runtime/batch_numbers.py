@@ -11,7 +11,7 @@ def rows_of(progress: Mapping[str, Any]) -> int:
     """Return how many rows a batch had: of Kafka the offsets that it went through, of other sources what Spark counts.
 
     Spark counts a row once for each action of a foreachBatch function that reads it, unless the function has cached the
-    batch. Of a query's very first batch, which says no start, that count stands for Kafka, too.
+    batch. A query's very first batch names no start: that count stands for Kafka, too.
     """
     sources = progress.get("sources")
     if not sources:

@@ -226,7 +226,7 @@ class _Stream:
         group = self.execution.runId().toString()
         context = SparkContext._active_spark_context
         if context is None or self.execution.sparkSession().sparkContext().isStopped():
-            return 1  # nobody here can say whether its executors have ended
+            return 1  # it is not known here whether its executors have ended
         context.cancelJobGroup(group)
         tracker = context.statusTracker()
         deadline = time.monotonic() + seconds

@@ -24,7 +24,7 @@ from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
 # A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
 IDLE_SECONDS = 10.0
-# What Spark's MicroBatchExecution says of itself. It may look for data nearly all of the time, which is a trigger, too.
+# The status of Spark's MicroBatchExecution. It may look for data nearly all of the time, which is a trigger, too.
 _RUNS_A_BATCH = ("Processing new data", "No new data but cleaning up state")
 _WAITS = "Waiting for"
 
@@ -104,7 +104,7 @@ class CloneRuns:
             raise
         except Exception as error:
             if any(sign in str(error) for sign in LOSS):
-                # Of what the holder has committed, so that it says nothing against the release.
+                # The holder has committed these records, so it says nothing against the release.
                 raise TooSlow(
                     f"Kafka does not show the records of its last batches: {message_of(error, 300)}"
                 ) from error
@@ -154,7 +154,7 @@ class CloneRuns:
             run.stop()
 
     def new_id(self) -> str:
-        """Return an id for a clone; the gate tells nobody of the query that has it."""
+        """Return an id for a clone; the gate hides the query that has it."""
         identity = str(uuid.uuid4())
         self.ids.add(identity)
         self._gate.hide(identity)

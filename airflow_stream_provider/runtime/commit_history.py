@@ -1,7 +1,7 @@
 """Remembers the last progress, the last commits and the last batches of each query, for the heartbeat.
 
-Whoever measures the lag and cannot read a query's checkpoint judges by its commits whether it keeps up; whoever judges
-a release compares its batches. They must stay small, because a heartbeat is replaced once a second.
+Without access to a query's checkpoint, the lag goes by its commits; the judgement of a release compares its batches.
+They must stay small, because a heartbeat is replaced once a second.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Commit, QueryProgress
 
-# As many as the rules of Burrow look at; see `lag.committed_offsets.WINDOW`.
+# The number that the rules of Burrow look at; see `lag.committed_offsets.WINDOW`.
 COMMITS = 10
-# As many of the last batches: the same second apart at least.
+# The same number of the last batches: a second apart at least.
 BATCHES = COMMITS
-# Of a query that reads more partitions, only the time of the last commit is kept. So the commits of a query take at
-# most some 40 kB of the heartbeat.
+# A query that reads more partitions keeps only the time of the last commit. So the commits of a query take at most some
+# 40 kB of the heartbeat.
 PARTITIONS = 200
 
 
@@ -35,7 +35,7 @@ class CommitHistory:
     def add(self, queries: Sequence[QueryProgress], now: float) -> tuple[QueryProgress, ...]:
         """Return the progress of the queries, each with its last commits and batches; call it once a second.
 
-        Of a query that was started again Spark says nothing before its next batch: it is where it was.
+        Spark reports nothing of a query that was started again before its next batch: it is where it was.
 
         :param now: seconds since 1970.
         """
@@ -77,7 +77,7 @@ class CommitHistory:
             return commits
         at = _committed_at(query)
         if at is None and before is None:
-            return ()  # the batch of an earlier driver: nobody here knows when it was committed
+            return ()  # the batch of an earlier driver: the time of its commit is not known here
         offsets = checkpoints.merged(kafka_offsets(json.dumps(source)) for source in query.committed)
         commit = Commit(now if at is None else at, {t: {str(p): o for p, o in of.items()} for t, of in offsets.items()})
         if not 0 < sum(map(len, offsets.values())) <= PARTITIONS:

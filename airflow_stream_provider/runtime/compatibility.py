@@ -32,8 +32,8 @@ def compare_queries(
         `checkpoint` are known. Such a one, or one that is said to be `late`, may come late again. The same script
         (`same_script`) may also start another one early: what it starts, and when, may depend on what it finds. That
         a topic was made anew is a note then.
-    :param accepted: what the deployment's form names as changed on purpose; see `lifecycle.changed_checkpoints`. What a
-        query computes, and the settings of its checkpoint, are compared all the same.
+    :param accepted: what the deployment's form names as changed on purpose; see `lifecycle.changed_checkpoints`. The
+        computation of a query, and the settings of its checkpoint, are compared all the same.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
     :param committed: by checkpoint, the Kafka topics that it has offsets of.
     """
@@ -65,7 +65,7 @@ def compare_queries(
         if _late(query) and not same
     ]
     for checkpoint, query in after.items():
-        # What goes on in a checkpoint of another place is a copy of it.
+        # A checkpoint of another place that goes on is a copy of it.
         former = before.get(checkpoint) or (moved.get(query["name"], {}) if confs.get(checkpoint) else {})
         if "sources" in former:
             on_purpose = {change for change in Change if checkpoint in _known(accepted, change)}
@@ -79,7 +79,7 @@ def compare_queries(
             )
         conf = confs.get(checkpoint, {})
         differ = [key for key, value in query["conf"].items() if key in conf and value not in (None, conf[key])]
-        # Of a query without state the rehearsal sees what it writes.
+        # The rehearsal sees the writes of a query without state.
         if query["fingerprint"] and conf.get(FORMAT, "1") != (query["conf"].get(FORMAT) or "1") and conf:
             refusals.append(
                 f"The query {query['name']} changes {FORMAT}: its state cannot be read with the other format."
@@ -266,7 +266,7 @@ def _source_form(source: str) -> Any:
     if kind.endswith(":assign"):
         try:
             return kind, {topic: sorted(set(numbers)) for topic, numbers in json.loads(value).items()}
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, AttributeError):
             pass
     return source
 

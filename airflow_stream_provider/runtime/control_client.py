@@ -99,9 +99,9 @@ class ControlClient:
     def former_queries(self, state: StreamState) -> list[Mapping[str, Any]]:
         """Return the queries of the driver that holds or held last.
 
-        Its `standby` record describes those that its script had started by then. Of those that the script started
-        later, only the heartbeat tells, and no more than `name`, `checkpoint` and `sink`. Where this driver has the
-        same release, each of them says so (`same_script`).
+        Its `standby` record describes those that its script had started by then. Only the heartbeat has those that the
+        script started later, and no more than `name`, `checkpoint` and `sink`. Where this driver has the same release,
+        each of them says so (`same_script`).
 
         :raises ControlUnavailable: the heartbeat cannot be read now.
         """

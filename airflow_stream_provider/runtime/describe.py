@@ -31,15 +31,15 @@ _FUNCTION = re.compile(r"([A-Za-z_]\w*)\(")
 # Expressions whose text begins with that of another one, or that are only a name.
 _NAMES = ("Alias", "AttributeReference", "AggregateExpression", "UnresolvedAttribute", "OuterReference")
 _SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
-# What Spark writes with its file sink, and what brings a sink of its own, such as Delta.
+# The formats that Spark writes with its file sink, and those that bring a sink of their own, such as Delta.
 _FILE_KINDS = ("execution.datasources.FileFormat", "execution.datasources.v2.FileDataSourceV2")
 _OWN_SINK = "sources.StreamSinkProvider"
-# What the audit of Kafka judges. Never a password: everybody who reads the control log sees it.
+# The settings that the audit of Kafka judges. Never a password: every reader of the control log sees them.
 _AUDITED_SOURCE = ("failOnDataLoss",)
-# By which a Kafka source lets records wait. Spark's default of the second, where the first is given.
+# The options by which a Kafka source lets records wait. Spark's default of the second, where the first is given.
 _WAITING = ("minOffsetsPerTrigger", "maxTriggerDelay")
 _TRIGGER_DELAY = "15m"
-# Of a query that reads what is there and ends (AvailableNow, once): a run that has committed nothing for so long is
+# For a query that reads what is there and ends (AvailableNow, once): a run that has committed nothing for so long is
 # held against the pace of its last commits. Between two runs it is not running.
 ONE_RUN_SECONDS = 600.0
 _AUDITED_SINK = ("kafka.acks", "kafka.enable.idempotence")

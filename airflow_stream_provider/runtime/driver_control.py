@@ -27,8 +27,8 @@ _logger = logging.getLogger(__name__)
 # (`TopicDenied`).
 OPEN_SECONDS = 300.0
 RETRY_SECONDS = 1.0
-# Names a file on the driver's machine with settings of Kafka's Java clients, such as security.protocol, as a stream
-# may set it in its `environment`. What is in it never leaves the driver.
+# Names a file on the driver's machine with settings of Kafka's Java clients, such as security.protocol, as a stream may
+# set it in its `environment`. Its content never leaves the driver.
 PROPERTIES = "STREAM_CONTROL_PROPERTIES"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
@@ -61,7 +60,7 @@ class DriverProcess:
         # The locations that this driver has claimed.
         self.claimed: frozenset[str] = frozenset()
         self._claiming = threading.Lock()  # queries start side by side
-        # What the control store has said while it is asked whose a checkpoint is; empty while it answers.
+        # The last error of the control store while it is asked for a checkpoint's owner; empty while it answers.
         self._waits = ""
         self._over = threading.Event()
         self._hook = _Hook(self._over)
@@ -69,7 +68,7 @@ class DriverProcess:
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
         self._hosts = ExecutorHosts()
-        # Whose application the heartbeat names.
+        # The context whose application the heartbeat names.
         self._context: SparkContext | None = None
         _name_application(app_name)
         self._facts = Heartbeat(
@@ -132,7 +131,7 @@ class DriverProcess:
 
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
         :raises ControlUnavailable: the control store does not answer. It is not waited for: this driver holds, and
-            nobody could stop or relieve it meanwhile.
+            could not be stopped or relieved meanwhile.
         """
         check_kept(location)
         owned = self._ownership.check(location)
@@ -160,15 +159,14 @@ class DriverProcess:
         """End the process with code 0; executors end first, so that their cores are free when the driver is gone."""
         self._over.set()
         self._watchdog.disarm()
-        if not self._hook.shutting_down:
-            session = SparkSession._instantiatedSession
-            if session is not None:
-                # Nothing ends this process any more if that fails here, or hangs.
+        session = SparkSession._instantiatedSession
+        try:
+            if session is not None and not self._hook.shutting_down:
                 stopping = threading.Thread(target=session.stop, name="airflow-stream-stop", daemon=True)
-                with contextlib.suppress(RuntimeError):  # there is no thread left
-                    stopping.start()
-                    stopping.join(STOP_SECONDS)
-        os._exit(0)
+                stopping.start()
+                stopping.join(STOP_SECONDS)
+        finally:
+            os._exit(0)  # without the watchdog nothing else ends this process
 
     def halt(self) -> None:
         """End the process at once with code 50, as the lease watchdog does; nothing more is written."""

@@ -66,7 +66,8 @@ def all_ended(
 def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str], Heartbeat | None]) -> dict[str, Seen]:
     """Return by checkpoint, in its recorded form, what a driver can know that the stream has seen of it.
 
-    What was seen before a person named a checkpoint as changed does not count, but for who ran the stream since then.
+    Batches seen before a person named a checkpoint as changed do not count, but for drivers that ran the stream since
+    then.
 
     :param incarnation: the driver that asks.
     :param heartbeat: returns that of an incarnation; None: there is none.
@@ -77,11 +78,11 @@ def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str],
     told: set[str] = set()
     request = next(reversed(list(state.requests.values())), None)
     if request is not None and incarnation in (request.to, request.source):
-        # Whoever hands over has just seen it.
+        # A driver that hands over has just seen it.
         found.update(_in_record(request.ends.values()))
         told.update(place for place, seen in found.items() if seen.batch is not None)
     held = state.held[:HOLDERS]
-    # Whose hold ended last, and who holds now.
+    # The last holder, and the present one.
     ended, holds = [driver.id for driver in (held if state.holder is None else held[1:])[:1]], state.holder
     me = state.incarnations.get(incarnation)
     mine = {place for place, _ in _in_record(() if me is None else me.queries)}
@@ -96,7 +97,7 @@ def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str],
                 since = max(since, beat.seq)  # a copy is not put back under a driver that holds
         for place, seen in said:
             if since >= changed.get(place, 0):
-                found[place] = seen.and_then(found.get(place, Seen()))  # who was asked before has seen it later
+                found[place] = seen.and_then(found.get(place, Seen()))  # one asked before has seen it later
     return {place: seen for place, seen in found.items() if seen != Seen()}
 
 

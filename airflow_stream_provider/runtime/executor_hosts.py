@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import suppress
 
 from pyspark import SparkContext
 
@@ -30,10 +29,8 @@ class ExecutorHosts:
     def follow(self) -> None:
         """Begin to ask, unless that has begun; there must be a SparkContext."""
         if self._thread is None:
-            thread = threading.Thread(target=self._go_on, name="airflow-stream-hosts", daemon=True)
-            with suppress(RuntimeError):  # there is no thread left now
-                thread.start()
-                self._thread = thread
+            self._thread = threading.Thread(target=self._go_on, name="airflow-stream-hosts", daemon=True)
+            self._thread.start()
 
     def _go_on(self) -> None:
         while True:

@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow_stream_provider.runtime.ports import Clock, Compare
 
-# What was rehearsed, or looked at, within so many seconds is taken for true.
+# A rehearsal, or a look, counts for so many seconds.
 FRESH_SECONDS = 60.0
-# After so long it is rehearsed again, whatever can be seen: nobody sees rights, tokens and tables without trying.
+# After so long it is rehearsed again, whatever can be seen: rights, tokens and tables show only when they are tried.
 STALE_SECONDS = 600.0
 
 

@@ -1,4 +1,4 @@
-"""Measures for how long nothing was committed when this driver took over, for whoever cannot read the checkpoint."""
+"""Measures the gap in commits when this driver took over, for readers that cannot see the checkpoint."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed
 from airflow_stream_provider.runtime.sinks import check_sink, check_sources
 
-# A script of which some thread does not wait for a query counts as ready when it has started none for this long.
+# A script with a thread that does not wait for a query counts as ready when it has started none for this long.
 QUIET_SECONDS = 15.0
 # For this long where the script of the running release has started a query late that this one has not started yet.
 LATE_SECONDS = 120.0
@@ -318,7 +318,7 @@ def _same_name(one: ManagedQuery, other: ManagedQuery) -> bool:
 def _serves_spark(thread: threading.Thread) -> bool:
     """Whether pyspark or py4j listens in this thread, as its server of accumulators does: no query is started there.
 
-    By CPython's name for what a thread runs; a thread of which that is not known counts as the script's.
+    By CPython's name for a thread's target; a thread without a known one counts as the script's.
     """
     owner = getattr(getattr(thread, "_target", None), "__self__", None)
     return type(owner).__module__ in SERVERS

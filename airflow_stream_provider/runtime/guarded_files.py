@@ -2,7 +2,7 @@
 
 A script runs in every driver, also in one that only stands by: a `shutil.rmtree(checkpoint)` in its first lines would
 take the running release's place in its input away. Python tells an audit hook of each such call before it is made.
-What goes through the JVM, another process or a library of its own is not seen.
+Calls through the JVM, another process or a library of its own are not seen.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class GuardedFiles:
             if found:
                 error = StreamError(
                     f"The script wanted to change {path} ({event}), which belongs to {found}. This driver does not "
-                    "hold the stream: whoever does, or will, needs it as it is.",
+                    "hold the stream: the holder, now or later, needs it as it is.",
                     next_step="Let the script leave checkpoints and outputs alone until its queries run: such work "
                     "belongs into the function of foreachBatch, or into another job. A checkpoint that is to begin "
                     "anew gets another location.",

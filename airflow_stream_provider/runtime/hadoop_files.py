@@ -31,14 +31,14 @@ from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
 SECONDS = 10.0
 # How long the first one may take: S3A loads some hundred classes, and may look for its credentials in the network.
 CONNECT_SECONDS = 60.0
-# How long the copy of one file, the removal of a folder, and a listing of which others decide how long it is, may take.
+# Limits for the copy of one file, the removal of a folder, and a listing whose length others decide.
 LONG_SECONDS = 300.0
 # Copies side by side: HDFS took 9.5 s for 12 batches one after another, and an object store answers in 30 ms.
 THREADS = 16
 # More than a log's file or a snapshot's list of tables ever is.
 READ_LIMIT = 64 * 2**20
 
-# After which what a killed driver has left beside a checkpoint is removed; no write takes so long.
+# The remains of a killed driver beside a checkpoint are removed after this; no write takes so long.
 LEFT_SECONDS = 86400.0
 
 # How often a file is read that is replaced each time.
@@ -65,7 +65,7 @@ class HadoopFiles:
     def names(self, folder: Place, *, large: bool = False) -> list[str]:
         """See `Files.names`."""
         found = self._list(folder, LONG_SECONDS if large else None)
-        # Of a file Hadoop lists the file itself.
+        # Hadoop lists a file as itself.
         if [path for path, _ in found] == [_remote(folder).path] and not found[0][1].is_folder:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(folder))
         return [path.name for path, _ in found]
@@ -194,8 +194,8 @@ class HadoopFiles:
     def check_writable(self, path: Place) -> None:
         """See `Files.check_writable`. The file is beside the folder, where clones and the owner will be.
 
-        A bucket may let a driver write below a prefix only, and has no folders to look for. What killed drivers have
-        left there is removed, which nobody waits for: the folder may be that of all checkpoints.
+        A bucket may let a driver write below a prefix only, and has no folders to look for. The remains of killed
+        drivers are removed there, which nothing waits for: the folder may be that of all checkpoints.
         """
         (found,) = self.facts([path])
         if found is not None and not found.is_folder:
@@ -300,7 +300,7 @@ class HadoopFiles:
             try:
                 return call(self._connected())
             except Py4JJavaError as error:
-                # Hadoop keeps one FileSystem for all who ask for it, and whoever has it may close it, as scripts do.
+                # Hadoop keeps one FileSystem for all callers, and each of them may close it, as scripts do.
                 if not says_closed(error):
                     raise
                 self._system = self._server_side = None

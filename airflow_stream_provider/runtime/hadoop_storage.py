@@ -45,8 +45,8 @@ def _connect(root: str) -> Any:
     machine = jvm.jvm()
     session = SparkSession._instantiatedSession
     if session is not None:
-        # With what the script has set in its session, as Spark opens it: who is first decides for both, because Hadoop
-        # keeps one FileSystem for all.
+        # With the settings of the script's session, as Spark opens it: the first caller decides for both, because
+        # Hadoop keeps one FileSystem for all.
         conf = session._jsparkSession.sessionState().newHadoopConf()
     else:
         context = SparkContext._active_spark_context

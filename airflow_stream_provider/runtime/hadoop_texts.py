@@ -63,7 +63,7 @@ def as_os_error(error: Py4JJavaError, place: Place) -> OSError:
 
 
 def says_closed(error: Py4JJavaError) -> bool:
-    """Say if the FileSystem was closed by another one who has it."""
+    """Say if the FileSystem was closed by another of its users."""
     return bool(_CLOSED.search(str(error.java_exception.getMessage())))
 
 

@@ -48,7 +48,8 @@ class HeartbeatWriter:
 
     @property
     def committed(self) -> bool:
-        """Whether a query has committed a batch in this driver, in any hold, as far as Spark has said at a heartbeat.
+        """Whether a query has committed a batch in this driver, in any hold, as far as Spark has reported at a
+        heartbeat.
 
         It may be a second behind, and more while the control log is away: see `Queries.has_committed`.
         """
@@ -92,7 +93,7 @@ class HeartbeatWriter:
             if not self._unknown:
                 log.exception("The progress of the queries is not known")
             unknown = f"The progress of the queries is not known: {type(error).__name__}: {str(error)[:200]}"
-            # As after a restart in place: what is known of this hold is said on.
+            # As after a restart in place: the facts of this hold stay in the heartbeat.
             progress = [replace(query, batch=None) for query in self._progress]
         self._unknown = unknown
         self._progress = self._commits.add(progress, self._clock.time())

@@ -24,15 +24,15 @@ from airflow_stream_provider.runtime.jvm import gateway
 # default lease.
 REQUEST_MS, DELIVERY_MS = 4_000, 4_500
 # Milliseconds. A former leader that is cut off from the others refuses writes because too few replicas are in sync, and
-# goes on answering reads. Neither makes Kafka's clients look for another leader: only the age of what they know does,
+# goes on answering reads. Neither makes Kafka's clients look for another leader: only the age of their metadata does,
 # which is five minutes by default. Within half a lease, after which a driver pauses.
 METADATA_MS = 5_000
 # A client that reaches none of the brokers it knows begins again with the bootstrap servers: all brokers may have been
 # replaced meanwhile. Kafka's clients have it since 3.8; the older ones of Spark 3.5 would warn of an unknown name.
 _RECOVERY, _REBOOTSTRAP = "metadata.recovery.strategy", "rebootstrap"
 _BYTES = "org.apache.kafka.common.serialization.ByteArray"
-# What this package goes by, whatever a file of settings says. A message must not be sent twice (`topic_index`), and no
-# message be skipped.
+# The settings that this package relies on, whatever a file of settings says. A message must not be sent twice
+# (`topic_index`), and no message be skipped.
 _PRODUCER = {
     "metadata.max.age.ms": str(METADATA_MS),
     "acks": "all",
@@ -71,7 +71,7 @@ _TOO_FEW = "fewer of its replicas are in sync than its min.insync.replicas asks 
 _DISK = "the broker that leads it cannot write to its disk, which may be full: "
 _MAKE_ROOM = "Make room on that disk, and start the broker again. Nothing is lost: drivers wait for it."
 _GONE = "it does not exist, or the broker that was asked does not know of it yet: "
-# What a person is told of some of Kafka's errors: what they mean, and what to do.
+# Messages for people on some of Kafka's errors: their meaning, and what to do.
 _DENIED = {
     "TopicAuthorizationException": (_MAY_NOT, _RIGHTS),
     "ClusterAuthorizationException": (_MAY_NOT, _RIGHTS),
@@ -86,7 +86,7 @@ _MEANING = {
     "UnknownTopicOrPartitionException": (_GONE, "If it stays so, the control log was deleted. See docs/operations.md."),
 }
 _SECURITY, _PLAIN = "security.protocol", "PLAINTEXT"
-# Of a listener with TLS or passwords, a client without sees no more than that it does not answer.
+# A client without TLS or passwords sees no more of a listener with them than that it does not answer.
 _UNANSWERED = f"no broker has answered, and the driver asks without TLS and without a password ({_SECURITY}={_PLAIN}): "
 _SET_SECURITY = (
     f"If that listener is one with TLS or passwords: put a file with {_SECURITY} and what belongs to it on the "

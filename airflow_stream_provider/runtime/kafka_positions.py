@@ -29,7 +29,7 @@ from airflow_stream_provider.runtime.jvm import jvm
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 Place = tuple[str, int]
-# What `startingOffsets` says for the first and for the next record of a partition.
+# The values in `startingOffsets` for the first and for the next record of a partition.
 _EARLIEST, _LATEST = -2, -1
 # Kafka's `Uuid.ZERO_UUID`.
 _NO_ID = "A" * 22
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Log:
-    """What Kafka has of a partition: the offsets of its first record, and of the next one that is written."""
+    """Kafka's part of a partition: the offsets of its first record, and of the next one that is written."""
 
     start: int
     end: int
@@ -48,8 +48,8 @@ class Log:
 def ask_kafka(query: ManagedQuery) -> Collection[str]:
     """Ask for the ids of the clusters that a query reads, and of its topics there.
 
-    A cluster that does not answer is left out, and logged; so are topics that are not there. Of a source with more than
-    MAX_TOPIC_IDS topics no ids are asked for.
+    A cluster that does not answer is left out, and logged; so are topics that are not there. No ids are asked for of a
+    source with more than MAX_TOPIC_IDS topics.
 
     :return: the topics that its checkpoint has offsets of.
     """

@@ -1,4 +1,4 @@
-"""What a query is called in records, heartbeats and errors: no two queries of a script have the same label."""
+"""The name of a query in records, heartbeats and errors: no two queries of a script have the same label."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
     launcher.py --control URL --stream NAME --deployment ID [--storage URL --release HASH] -- SCRIPT ARGS...
 
 It is copied beside the script into the release's folder; the rest of the runtime travels as a zip of py-files. It first
-copies that folder to one that only its own user can change, imports and runs only that copy, and verifies the copy:
-what was verified is what runs. What Spark itself reads of the release's folder (this file, and the py-files that it
-sends to the executors) only the folder's modes protect.
+copies that folder to one that only its own user can change, imports and runs only that copy, and verifies the copy: the
+verified files are those that run. Only the folder's modes protect the files that Spark itself reads there (this file,
+and the py-files that it sends to the executors).
 
 With ``--storage`` this file is alone: spark-submit has fetched it by its URL. It then fetches the rest of the release
 through the JVM that has started it, checks it against the release's hash before it imports anything of it, and gives
@@ -53,7 +53,7 @@ _RUNTIME_ZIP = "airflow_stream_runtime.zip"  # control.releases.RUNTIME_ZIP, whi
 def main(argv: Sequence[str], folder: Path) -> int:
     """Run one incarnation from start to end and return the process's exit code.
 
-    :param folder: holds the files of the release; nobody else can change it.
+    :param folder: holds the files of the release; only this user can change it.
     :raises StreamError: they are not those that were published, or the script named is not the release's.
     """
     options = _options(argv)
@@ -112,25 +112,6 @@ def _log_to_stderr() -> None:
     ours.propagate = False
     # Each turn of the agent calls the JVM; a script that wants to see calls sets this level itself.
     logging.getLogger("py4j").setLevel(logging.WARNING)
-
-
-class _Kept(logging.Logger):
-    """Stays enabled: `logging.config` disables the loggers that there are, unless the script says otherwise."""
-
-    @property
-    def disabled(self) -> bool:
-        return False
-
-    @disabled.setter
-    def disabled(self, value: bool) -> None:
-        pass
-
-
-def _keep_logging() -> None:
-    """Go on logging, however the script sets up its own."""
-    for name, logger in list(logging.root.manager.loggerDict.items()):
-        if name.startswith("airflow_stream_provider") and isinstance(logger, logging.Logger):
-            logger.__class__ = _Kept
 
 
 def _run(
@@ -202,7 +183,6 @@ def _run(
     thread.start(agent)
 
     wait_for_answers()
-    _keep_logging()
     run_to_end(folder / release.application, release.arguments, gate, agent, lambda: thread.terminate(agent))
     return 0
 

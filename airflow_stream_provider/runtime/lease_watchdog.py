@@ -28,11 +28,11 @@ class LeaseWatchdog:
     """A timer inside the driver's JVM that halts it with exit code 50 once the lease has run out; armed at once.
 
     The deadline is one absolute time, kept in the JVM and compared there every 0.2 s: a renewal from before a freeze
-    cannot revive a driver after it. It is kept twice, for the monotonic clock, which nobody sets, and for the wall
+    cannot revive a driver after it. It is kept twice, for the monotonic clock, which cannot be set, and for the wall
     clock, which also goes on while the machine is suspended: whichever gets there first ends the lease. Python looks at
     a third, the time since the machine was booted. So a wall clock that is set forward by a lease or more halts a
-    driver. What no clock of a machine shows is not seen: a virtual machine that its host pauses, until somebody sets
-    its clock.
+    driver. A pause that no clock of a machine shows is not seen: that of a virtual machine by its host, until its clock
+    is set.
 
     The timer is built from the JDK's method handles, so that there is no jar to ship. One thread postpones.
 
@@ -55,7 +55,7 @@ class LeaseWatchdog:
     def postpone(self, sent_at_monotonic: float) -> None:
         """Move the halt to one lease after a renewal of the heartbeat was sent.
 
-        :param sent_at_monotonic: `MachineClock.monotonic()` from before the renewal was sent, so that others, who saw
+        :param sent_at_monotonic: `MachineClock.monotonic()` from before the renewal was sent, so that others, which saw
             it later, wait longer than this driver lives.
         :raises LeaseOver: the lease has run out, by one of the clocks; the JVM halts within 0.2 s.
         """

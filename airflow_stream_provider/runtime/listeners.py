@@ -1,4 +1,4 @@
-"""What the script's own StreamingQueryListeners are told: of real runs, and that a standby is alive.
+"""The events for the script's own StreamingQueryListeners: of real runs, and that a standby is alive.
 
 They hear nothing of rehearsals, nor that a run has ended which the runtime itself has stopped: the query goes on, here
 after a take-back or in another driver. A listener that ends its process when a query ends would end the stream.

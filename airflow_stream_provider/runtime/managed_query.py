@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Observer(Protocol):
-    """Whoever must know what the script and the query do; the gate in a driver."""
+    """The observer of script and query; the gate in a driver."""
 
     @property
     def holds(self) -> bool:
@@ -58,7 +58,7 @@ class ManagedQuery(StreamingQuery):
         self._start = start
         self.writer = writer
         self.writer_spec: WriterSpec = writer_specs.writer_spec_of(writer)
-        # As whoever reads it in a record understands it.
+        # In the form that readers of a record understand.
         self.checkpoint = qualified(writer_specs.checkpoint_of(writer))
         self.label = self.writer_spec.name or self.checkpoint.rstrip("/").rpartition("/")[2]
         self.real: StreamingQuery | None = None
@@ -66,14 +66,14 @@ class ManagedQuery(StreamingQuery):
         self.begun_at: float | None = None
         # Whether the script started it so long after the one before that it had seemed to have started all.
         self.late = False
-        # By the addresses of a Kafka source, what Kafka said when it was asked last: the cluster's id, and its topics'.
+        # By the addresses of a Kafka source, Kafka's last answer: the cluster's id, and its topics'.
         self.kafka_ids: dict[tuple[str, ...], KafkaIds] = {}
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
         self._run_id = str(uuid.uuid4())
         self._progress = SeenProgress()
-        # Held by whoever starts Spark's query or says that it is to be stopped: none may run that is over, since nobody
-        # would stop that one. A signal handler may stop a query that its own thread is just stopping.
+        # Held while Spark's query is started, or told to stop: none may run that is over, since nothing would stop it.
+        # A signal handler may stop a query that its own thread is just stopping.
         self._changing = threading.RLock()
         self._stopping = False
         self._begun = threading.Event()

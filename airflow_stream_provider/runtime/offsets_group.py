@@ -27,7 +27,7 @@ PACE_SECONDS = 1.0
 AGAIN_SECONDS = 3600.0
 # Pause between two tries while Kafka is unavailable or refuses: doubled from PACE_SECONDS up to this.
 LONGEST_PAUSE_SECONDS = 60.0
-# How long a driver that nobody follows waits for its last commit.
+# The time that a driver without a successor waits for its last commit.
 FLUSH_SECONDS = 1.0
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What a driver learns from the control log about the other drivers of its stream."""
+"""Find the other drivers of the stream in the control log."""
 
 from __future__ import annotations
 

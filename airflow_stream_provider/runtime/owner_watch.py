@@ -1,8 +1,8 @@
 """Keeps the mark of the owner beside the checkpoints that this driver writes.
 
-Whoever moves a stream to another control log removes the mark (docs/control.md). If the old driver still runs, and only
-waits for data, nothing in the checkpoint tells the new one of it: so the old one puts its mark back, within the
-seconds for which a driver looks at a checkpoint that has no owner.
+A move of a stream to another control log removes the mark (docs/control.md). If the old driver still runs, and only
+waits for data, nothing in the checkpoint tells the new one of it: so the old one puts its mark back, within the seconds
+for which a driver looks at a checkpoint that has no owner.
 """
 
 from __future__ import annotations

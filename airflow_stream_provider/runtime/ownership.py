@@ -1,4 +1,4 @@
-"""Which checkpoints are this stream's: who asks, and where."""
+"""Ask for a checkpoint's owner, and claim it for this stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ownership:
     def check(self, location: str) -> bool:
         """Return True if the stream owns the checkpoint, False if it has no owner.
 
-        :raises CheckpointError: another stream owns it, or who does cannot be read.
+        :raises CheckpointError: another stream owns it, or the owner cannot be read.
         :raises ControlUnavailable: the control store does not answer.
         """
         claimed = self._claimed(location)
@@ -48,7 +48,7 @@ class Ownership:
         if isinstance(checkpoints.locate(location), RemotePath):
             place = checkpoints.normal_form(location)
             if place not in self._ours:
-                # First what other control stores have said: a claim in this one would stay.
+                # First the claims of other control stores: a claim in this one would stay.
                 checkpoints.check_owner(location, self._stream, self._control, self._log)
                 self._note(place, self._owners.claim(place, self._stream))
         self.mark(location)

@@ -1,4 +1,4 @@
-"""What the agent needs of its surroundings, and the values and errors that pass between the two.
+"""The interfaces of the agent to its surroundings, and the values and errors that pass between the two.
 
 In a driver the surroundings are Spark, threads and the wall clock; in the model check they are a simulation. Nothing
 here, nor in `agent.py`, needs pyspark or a JVM.
@@ -107,7 +107,7 @@ class Queries(Protocol):
         """Return by label where the queries stopped, all of which have ended; without those of unreadable logs."""
 
     def has_committed(self) -> bool:
-        """Whether a query has committed a batch in this driver, in any hold; ask while nobody else may commit."""
+        """Whether a query has committed a batch in this driver, in any hold; ask while no other driver may commit."""
 
     def hold(self) -> Sequence[Any]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
@@ -149,7 +149,7 @@ class Queries(Protocol):
         """Stop all queries side by side at their batch boundaries; return where each stopped, by label.
 
         The second value is the error of one that reached no boundary within so many seconds and is still running, or
-        of which nobody can say where it stopped.
+        that stopped at an unknown place.
         """
 
     def interrupt(self) -> Mapping[str, QueryEnd]:
@@ -182,7 +182,7 @@ class Process(Protocol):
 
     @property
     def facts(self) -> Heartbeat:
-        """What a heartbeat says of the process and its Spark application."""
+        """The process and its Spark application, as in a heartbeat."""
 
     @property
     def waits_for(self) -> str:

@@ -12,7 +12,7 @@ from airflow_stream_provider.runtime.spark_error import Failure, failure_of, mes
 # A query that fails this often, and has committed nothing since this driver took over, is not restarted any more: the
 # release is at fault. One that has committed is restarted for as long as it takes: its sink or its source is.
 ATTEMPTS = 4
-# As many when the error is one of CONCURRENT: what an NFS client sees of the former holder may be a minute old.
+# The number for an error of CONCURRENT: an NFS client may see the former holder's files as of a minute ago.
 CONCURRENT_ATTEMPTS = 7
 # The longest pause between two attempts.
 BACK_OFF_SECONDS = 300.0

@@ -46,7 +46,7 @@ class QueryGroup:
         self._held: ExitStack | None = None
         # Spark is asked once: a query is as it was built.
         self._quiet: WeakKeyDictionary[ManagedQuery, float | None] = WeakKeyDictionary()
-        # Queries of which the script cannot be told in this driver how far they are in others.
+        # Queries whose progress in other drivers cannot be shown to the script in this one.
         self._misread: list[ManagedQuery] = []
         # By label, what its checkpoint has shown when this driver looked last before it held.
         self._shown: dict[str, Seen] = {}
@@ -74,8 +74,8 @@ class QueryGroup:
     def check_seen(self, seen: Mapping[str, Seen]) -> None:
         """Check that each checkpoint is the one that was seen; note what it shows for `describe`.
 
-        :raises CheckpointError: one is another one or an older copy, or cannot be read. Of one whose storage is away
-            nothing is known, and its query waits for that.
+        :raises CheckpointError: one is another one or an older copy, or cannot be read. Nothing is known of one whose
+            storage is away, and its query waits for that.
         """
         known = by_place(seen)
 
@@ -94,7 +94,7 @@ class QueryGroup:
         for query, failures, run, said in found:
             if said.batch is not None and query.real is run:  # it is no word of a hold before
                 failures.prove(said.batch)
-            # What it says of a run that has failed is older than the failure.
+            # Its progress of a run that has failed is older than the failure.
             if failures.since is not None and query.real is not failures.run and query.has_got_on:
                 failures.gets_on()
         now = time.monotonic()
@@ -115,7 +115,7 @@ class QueryGroup:
             try:
                 self._quiet[query] = quiet_seconds(query)
             except Exception:
-                # Nobody takes a query for one that hangs then.
+                # No query counts as hanging then.
                 log.exception("How long %s waits by design is not known", query.label)
                 self._quiet[query] = None
         return self._quiet[query]
@@ -133,8 +133,8 @@ class QueryGroup:
     def has_committed(self) -> bool:
         """Whether a query has committed a batch in this driver, in any hold, as their checkpoints say.
 
-        What Spark says of its progress is up to a second old, and older while the control log is out of reach. Ask
-        while nobody else may commit: another driver's batches would count.
+        Spark's progress is up to a second old, and older while the control log is out of reach. Ask while no other
+        driver may commit: another driver's batches would count.
         """
         for query in self._gate.queries:
             if query.real is not None and not self._starts.proven:  # it was started in this hold
@@ -225,14 +225,14 @@ class QueryGroup:
                     self._gate.show_end(run)
                 return missed
             except CheckpointError as error:
-                # It has ended, and its storage is away: nobody may follow who is not told where it stopped.
+                # It has ended, and its storage is away: no driver may follow without the place where it stopped.
                 return BoundaryMissed(
                     f"The query {query.label} has stopped, but nobody can say where: {error.message}",
                     next_step=error.next_step,
                     query=query.label,
                 )
 
-        # Also what is over: the script may have cut a query off inside a batch, of which tasks may still write.
+        # Also queries that are over: the script may have cut one off inside a batch whose tasks may still write.
         over = [query for query in self._gate.queries if query.over]
         queries = [query for query in self._gate.queries if query not in over or query.real is not None]
         stops = list(zip(queries, side_by_side(halt, queries)))
@@ -250,7 +250,7 @@ class QueryGroup:
 
         Spark's stop waits for the thread of the query, which may be in a function of foreachBatch that nothing ends.
 
-        :return: where these stand by their checkpoints, as far as that could be read: whoever follows must see as much.
+        :return: where these stand by their checkpoints, as far as that could be read: the next driver must see as much.
         """
         found: dict[str, QueryEnd] = {}
 
@@ -280,7 +280,7 @@ class QueryGroup:
     def pause(self, seconds: float) -> None:
         """Hold every query still (no new batch, no commit) until `resume`, which the same thread must call.
 
-        What the script adds meanwhile starts then.
+        Queries that the script adds meanwhile start then.
 
         :raises BoundaryMissed: a progress lock was not free within so many seconds, or a start is still under way; no
             query is held then.

@@ -59,9 +59,9 @@ class QueryStarts:
         self._seen: dict[str, Seen] | None = None
         # By real place, the query that was started there last in this hold.
         self._begun: dict[str, ManagedQuery] = {}
-        # By run the last commit just before it started, until it is known that it goes on after that.
+        # By run, the last commit just before it started, until it is known that it goes on after that.
         self._after: WeakKeyDictionary[StreamingQuery, int] = WeakKeyDictionary()
-        # By label the thread that notes a failure, for as long as it does.
+        # By label, the thread that notes a failure, or has noted the last one.
         self._noting: dict[str, threading.Thread] = {}
         self.gaps = Gaps()
 
@@ -176,7 +176,7 @@ class QueryStarts:
     def stood(self, query: ManagedQuery) -> QueryEnd | None:
         """Return where a query that has waited in vain stood when this driver took over, if that must be seen.
 
-        Whoever follows would not know any more what the former holder committed.
+        The next driver would not know any more what the former holder committed.
         """
         batch = self.seen(query).batch if query.label in self._waiting else None
         return None if batch is None else self.end_of(query, QueryEnd(True, batch))
@@ -222,23 +222,17 @@ class QueryStarts:
         )
 
     def note_soon(self, query: ManagedQuery, error: Exception) -> None:
-        """`note` in a thread of its own: whoever looks after the queries renews the lease, and a storage may hang."""
-        if query.label in self._noting:
+        """`note` in a thread of its own: the thread that looks after the queries renews the lease, and a storage may
+        hang.
+        """
+        noting = self._noting.get(query.label)
+        if noting is not None and noting.is_alive():
             return
-        run = query.real
-
-        def note() -> None:
-            try:
-                self.note(query, error, run)
-            finally:
-                del self._noting[query.label]
-
-        thread = threading.Thread(target=note, name=f"airflow-stream-{query.label}", daemon=True)
+        thread = threading.Thread(
+            target=self.note, args=(query, error, query.real), name=f"airflow-stream-{query.label}", daemon=True
+        )
         self._noting[query.label] = thread
-        try:
-            thread.start()
-        except RuntimeError:
-            note()  # the machine has no thread left
+        thread.start()
 
     def note(self, query: ManagedQuery, error: Exception, run: object = None) -> None:
         """Remember that a query has failed; its checkpoint says whether it has committed anything before.
@@ -263,7 +257,7 @@ class QueryStarts:
             raise CheckpointAway(f"What the stream has seen of {query.checkpoint} is not known yet.")
         check_engine(query.label, query.writer_spec)
         self._claim(query.checkpoint)
-        # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
+        # After a fence it is not known what was committed, and Spark begins where this machine sees the logs end.
         checkpoints.list_anew(query.checkpoint)
         try:
             self._begin(query)
@@ -281,7 +275,7 @@ class QueryStarts:
         :raises CheckpointBroken: it is another one, or an older copy.
         """
         place = checkpoints.real_form(query.checkpoint)
-        # What this driver has committed in this hold, its own machine shows.
+        # This machine shows the commits of this driver in this hold.
         seconds = 0.0 if place in self._begun else STALE_SECONDS
         found = checkpoints.await_seen(query.checkpoint, self.seen(query), seconds)
         failures = self.failures_of(query)

@@ -1,8 +1,8 @@
 """Gives each query a writer of its own, because a script may start several queries with one DataStreamWriter.
 
 Spark starts a query at once, with what its writer says at that moment. Here a query starts later, and again after a
-hand-over, so nothing may change its writer meanwhile. What a script calls on a writer that has started a query goes to
-a new writer of Spark's, on which the script's earlier calls are repeated first.
+hand-over, so nothing may change its writer meanwhile. Calls of a script on a writer that has started a query go to a
+new writer of Spark's, on which the script's earlier calls are repeated first.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ PLAN_ONLY = (
     "The query {} lets Spark clean its input (cleanSource): only its plan was rehearsed, because the batches of a "
     "rehearsal would remove files that the running release has not read."
 )
-# What a rehearsal could not see, said so that nobody takes it for seen.
+# Notes on everything that a rehearsal could not see.
 NO_BATCH = "The query {} has no batch yet: nothing of it was rehearsed."
 ON_SCRATCH = (
     "The state of the query {} is larger than state_limit_bytes: it was rehearsed without. Whether its state can be "
@@ -144,7 +144,7 @@ class Rehearsal:
     def _way_back(self) -> dict[str, Any]:
         """Return what of the summary is about the way back; nothing while there is one, as far as was seen.
 
-        :raises RehearsalRefused: there would be none, and nobody has accepted that.
+        :raises RehearsalRefused: there would be none, and no person has accepted that.
         """
         if not self._one_way:
             return {}
@@ -183,7 +183,7 @@ class Rehearsal:
             now = {**surroundings(queries, [describe(query) for query in queries]), **executors(queries)}
             return changed(self._seen, now)
         except CheckpointAway as error:
-            # As before there was this look: whoever holds may hand over, and the queries wait for their storage.
+            # As before this look existed: the holder may hand over, and the queries wait for their storage.
             log.warning("Whether anything has changed since the rehearsal is not known: %s", error)
             return ""
 
@@ -260,7 +260,7 @@ class Rehearsal:
                 self._runs.warm_sink(query)
             return summary
         except TooSlow as error:
-            # Nothing has failed, and whether release or machine is slow nobody knows: a person is asked.
+            # Nothing has failed, and either the release or the machine is slow: a person is asked.
             log.warning("%s", error)
             said = f"{error.message} {power(query, time.monotonic() - began)}".rstrip()
             return {**summary, **(self._summary(query, error.batches) if error.batches else {}), "doubt": said}

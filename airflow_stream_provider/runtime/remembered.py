@@ -1,4 +1,4 @@
-"""What a sink remembers of earlier batches, held against the checkpoint of the query that is to write to it."""
+"""Compare a sink's memory of earlier batches with the checkpoint of the query that is to write to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OTHER_FOLDER = (
     "Nothing that runs was touched. Give the query a folder of its own, and say in the script at which offsets it "
     "begins (startingOffsets); or leave both checkpoint and folder as they were."
 )
-# Of sinks that remember batches where this package does not look, what a new checkpoint means.
+# The meaning of a new checkpoint for sinks that remember batches where this package does not look.
 _NOT_SEEN = {
     "hudi": "Hudi drops the batches up to the last one that it remembers under the same `checkpoint.identifier`",
     "iceberg": "Iceberg remembers batches by the id of the query, which a new checkpoint does not have: what is read "

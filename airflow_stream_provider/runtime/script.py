@@ -20,7 +20,7 @@ from airflow_stream_provider.runtime.sigterm import Sigterm
 from airflow_stream_provider.runtime.spark_error import message_of
 
 POLL_SECONDS = 0.2
-# What an error does not say to somebody whose script has run elsewhere before.
+# Hints beside an error for a person whose script has run elsewhere before.
 PORT_TAKEN = (
     "Another process on this host has that port; the running driver of this stream may be it, because standby and "
     "holder run the script at the same time. Let each driver take a port of its own: a free one (0), or one that the "
@@ -37,7 +37,7 @@ CHILD_DIED = (
 
 
 class Ends(Protocol):
-    """Who is told how the script ends; the agent in a driver."""
+    """The receiver of the script's end; the agent in a driver."""
 
     def script_failed(self, reason: str, error: BaseException) -> None:
         """The script failed. Does not return."""
@@ -99,7 +99,7 @@ def run_script(script: Path, arguments: Sequence[str], gate: Gate, fails: Callab
             runpy.run_path(str(script), run_name="__main__")
     except SystemExit as error:
         if error.code not in (None, 0):
-            # What the script was handling when it left says more than its exit code.
+            # The error that the script was handling when it left says more than its exit code.
             fails(f"The script left with code {error.code}", error.__context__ or error)
     except BaseException as error:  # noqa: BLE001 - recorded in the control log before the process ends
         fails("The script failed", error)
@@ -124,7 +124,7 @@ def hint_for(error: BaseException) -> str:
 def _forked_end_here() -> Iterator[None]:
     """End a process that the script has forked in here, as Python ends one whose script is over.
 
-    What comes after this, with the gate's locks and an agent whose thread is not there, is for the driver alone.
+    The code after this, with the gate's locks and an agent whose thread is not there, is for the driver alone.
     """
     driver = os.getpid()
     code = 0

@@ -37,7 +37,7 @@ class Sigterm:
                 if signal.getsignal(signal.SIGTERM) is going_on:
                     original(signal.SIGTERM, signal.SIG_DFL)
 
-            # Processes that the script forks have no stream to release: who terminates them waits for their end.
+            # Processes that the script forks have no stream to release: SIGTERM must end them.
             os.register_at_fork(after_in_child=as_ever)
 
         def noting(signalnum: int, handler: Any) -> Any:

@@ -47,7 +47,7 @@ def check_sources(writer: DataStreamWriter) -> None:
 def check_sink(writer: DataStreamWriter) -> None:
     """Check that any driver of the stream can continue what this query writes.
 
-    What a function of foreachBatch or foreach writes is not seen.
+    The writes of a function of foreachBatch or foreach are not seen.
 
     :raises SpecError: a path or a table that only this driver has; a memory sink that Spark cannot recover.
     """
@@ -138,7 +138,7 @@ def _check_warehouse(name: str, table: str, catalog: str, session: Any) -> None:
     setting = f"{CATALOG}.{catalog}"
     kinds = [session.conf.get(f"{setting}.{key}", None) or "" for key in ("type", "catalog-impl", "metastore")]
     warehouse = session.conf.get(f"{setting}.warehouse", None) or ""
-    # Of a REST catalog the warehouse is a name; Paimon calls its kind `metastore`.
+    # The warehouse of a REST catalog is a name; Paimon calls its kind `metastore`.
     is_path = warehouse and not urlsplit(warehouse).scheme and not any("rest" in kind.lower() for kind in kinds)
     if is_path and not warehouse.startswith("/"):
         raise _local(name, table, f"the warehouse of its catalog is the relative path {warehouse} ({setting})")

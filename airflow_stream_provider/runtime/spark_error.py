@@ -14,13 +14,13 @@ from airflow_stream_provider.lifecycle.secrets import redact
 
 # Characters of an error that are looked at; many times what is kept.
 _READ = 2**16
-# As many of what Spark adds: the offsets of thousands of partitions.
+# The most of Spark's additions: the offsets of thousands of partitions.
 _READ_OFFSETS = 2**18
-# What is kept of an error, and of what was raised first.
+# The most that is kept of an error, and of its first cause.
 ERROR_KEPT, CAUSE_KEPT = 500, 300
-# As much of one with which a driver, or a rehearsal, ends.
+# The most of an error that ends a driver or a rehearsal.
 WHOLE_KEPT = 1500
-# What is kept of an offset that is not a number, and of the name of a source.
+# The most that is kept of an offset that is not a number, and of the name of a source.
 _OFFSET_KEPT = 200
 _IDENTITY = "=== Streaming Query ==="
 # A line that names an error: `ValueError: text`, `Caused by: java.io.IOException: text`.
@@ -104,7 +104,7 @@ def _sources(text: str) -> Iterator[tuple[str, Any]]:
     while (colon := text.find(": ", look)) >= 0:
         try:
             value, end = json.JSONDecoder().raw_decode(text, colon + 2)
-        except (ValueError, RecursionError):
+        except ValueError:
             end = -1
         if end < 0 or text[end : end + 1] not in ("", ","):
             look = colon + 2

@@ -22,11 +22,11 @@ _OFFSETS = ("startOffset", "endOffset", "latestOffset")
 
 
 class SeenProgress:
-    """What was said of the earlier runs of a query in this driver, and of its batches in others that held since."""
+    """The progress of the earlier runs of a query in this driver, and of its batches in others that held since."""
 
     def __init__(self) -> None:
-        # Oldest first: Java's arrays of what Spark said of each run, and lists of what scripts get; with the last run
-        # that is in them. Replaced as a whole: the script's threads read it at any time.
+        # Oldest first: Java's arrays of Spark's progress of each run, and lists for scripts; with the last run that is
+        # in them. Replaced as a whole: the script's threads read it at any time.
         self._kept: tuple[tuple[Sequence[Any], ...], StreamingQuery | None] = ((), None)
         self._newest: Mapping[str, Any] = {}
 
@@ -37,14 +37,14 @@ class SeenProgress:
         return _seen(past[-1][len(past[-1]) - 1]) if found is None and past else found
 
     def recent(self, run: StreamingQuery | None) -> list[Any]:
-        """Return what was said last, oldest first, at the end what Spark has said of this run."""
+        """Return the last progresses, oldest first, at the end those of this run."""
         past, kept = self._kept
         found = [] if run is None or run is kept else list(run.recentProgress)
         before = [_seen(each) for part in past for each in part] if len(found) < KEPT else []
         return [*before, *found][-max(KEPT, len(found)) :]
 
     def keep(self, run: StreamingQuery) -> None:
-        """Remember what Spark has said of a run that is over; texts stay in the JVM until a script asks for them."""
+        """Remember Spark's progress of a run that is over; texts stay in the JVM until a script asks for them."""
         past, kept = self._kept
         if run is kept:
             return
@@ -56,7 +56,7 @@ class SeenProgress:
     def follow(self, body: Mapping[str, Any]) -> None:
         """Add what the driver that holds says, unless it is no news, or this driver's script has seen none so far.
 
-        What Spark observes for the script (`observedMetrics`) is not told: it stays as it was.
+        Spark's observations for the script (`observedMetrics`) are left out: they stay as they were.
         """
         past, kept = self._kept
         if not past:
@@ -81,7 +81,7 @@ def told_of(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_seen(body: Mapping[str, Any]) -> Any:
-    """Return what a script of this Spark gets for a progress of which this is the JSON."""
+    """Return the object that a script of this Spark gets for the JSON of a progress."""
     if _JSON_ONLY:
         return dict(body)
     # pyspark writes offsets, which are JSON in JSON, as Python does.
@@ -105,7 +105,7 @@ def _seen(said: Any) -> Any:
 
 
 def _last_parts(parts: tuple[Sequence[Any], ...]) -> tuple[Sequence[Any], ...]:
-    """Leave out the oldest ones that nobody sees any more."""
+    """Leave out the oldest ones that scripts do not see any more."""
     count = 0
     for number in reversed(range(len(parts))):
         count += len(parts[number])

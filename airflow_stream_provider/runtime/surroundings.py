@@ -1,4 +1,4 @@
-"""What a rehearsal goes by and can be looked at again without one, once a standby that has waited is asked."""
+"""The inputs of a rehearsal that can be looked at again without one, once a standby that has waited is asked."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.control.topic import check_prefix
 from airflow_stream_provider.lifecycle.errors import SpecError
 
-# Of an Airflow connection whose id can stand in a URL as it is.
+# An Airflow connection whose id can stand in a URL as it is.
 _CONNECTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "az")
 

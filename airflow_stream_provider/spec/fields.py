@@ -1,4 +1,4 @@
-"""What may stand in one field of a stream's YAML: durations, counts, texts, names, and what becomes JSON."""
+"""The types of fields in a stream's YAML: durations, counts, texts, names, and values that become JSON."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _text(value: Any) -> Any:
 def _words(value: Any) -> Any:
     if value is None:
         raise ValueError("is read as nothing by YAML: put it in quotes")
-    # Of a YAML file only texts come here (`yaml_file.AS_WRITTEN`); in Python, 5 and True are what a person writes.
+    # A YAML file has only texts here (`yaml_file.AS_WRITTEN`); in Python, 5 and True are what a person writes.
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (int, float)) else value

@@ -32,7 +32,7 @@ class StreamFile:
     def known(self) -> StreamSpec:
         """The stream; of a file that cannot be used, as far as it can be read, with the error as its `problem`.
 
-        Of one that goes by another name than its DAGs, nothing is known: its stream is described by another file.
+        Nothing is known of one with another name than its DAGs: its stream is described by another file.
         """
         if self.spec is not None:
             return self.spec
@@ -44,8 +44,8 @@ class StreamFile:
 def read_folder(folder: str | Path) -> list[StreamFile]:
     """Read every ``*.yaml`` and ``*.yml`` of a folder, by file name; but none whose name begins with a dot.
 
-    Of two files that describe the same stream the one that is named like it counts, or else the first by name; the
-    other one cannot be used. No two files have the same `name`.
+    If two files describe the same stream, the one that is named like it counts, or else the first by name; the other
+    one cannot be used. No two files have the same `name`.
 
     :raises SpecError: the folder is not there.
     """

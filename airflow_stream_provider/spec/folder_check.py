@@ -23,7 +23,7 @@ from airflow_stream_provider.spec.yaml_file import Field, YamlFile
 
 @dataclass(frozen=True)
 class FolderCheck:
-    """What was found.
+    """The findings.
 
     :param files: names of the YAML files.
     :param streams: the streams that can be used, by name.

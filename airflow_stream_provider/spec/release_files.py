@@ -1,6 +1,6 @@
 """Which files may be part of a release.
 
-Whoever may trigger an upgrade names the script. That right must neither run nor read what else is on the machine:
+A person who triggers an upgrade names the script. That right must neither run nor read other files of the machine:
 Python's own modules, Airflow's configuration, other people's files.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 MAX_SCRIPT_BYTES = 5 * 1024 * 1024
-# Of a zip with dependencies.
+# The suffix of a zip with dependencies.
 MAX_ARCHIVE_BYTES = 256 * 1024 * 1024
 # Archives that Spark puts on its executors' path (SparkContext.PACKAGE_EXTENSIONS); it copies others there in vain.
 _IMPORTED = (".zip", ".egg", ".jar")
@@ -74,9 +74,9 @@ def check_script(path: Path, folders: Sequence[Path]) -> None:
 def _compile(path: Path) -> None:
     try:
         compile(path.read_bytes(), str(path), "exec")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError) as error:
         line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        what = error.msg if isinstance(error, SyntaxError) else error or "nested too deeply"
+        what = error.msg if isinstance(error, SyntaxError) else error
         raise SpecError(
             f"{path}{line}: this is not Python: {what}.", next_step="Correct the script; nothing was submitted."
         ) from error

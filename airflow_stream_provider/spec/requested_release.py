@@ -23,7 +23,7 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 @dataclass(frozen=True)
 class RequestedRelease:
-    """What a person wants to run: the YAML, with what the form says instead.
+    """The release that a person wants to run: the YAML, with the values of the form in its place.
 
     :param bundle: folder of the DAG bundle; None: not known.
     :param no_way_back: whether it need not be possible to give the stream back to the release before.

@@ -1,4 +1,4 @@
-"""What can still be read of a stream whose YAML file cannot be used."""
+"""Read the valid part of a YAML file that cannot be used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_stream_provider.spec.plain_yaml import read_text
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
-# What a watch needs. What the stream runs is in the control log.
+# The settings that a watch needs. The stream's release is in the control log.
 WATCHED_FIELDS = ("name", "control", "cluster", "kafka", "lag", "watch", "notify", "storage", "storage_connection")
 # For fields that a stream must have, and that cannot be read.
 PLACEHOLDERS = {"application": "none.py", "version": "none"}

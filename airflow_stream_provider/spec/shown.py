@@ -1,4 +1,4 @@
-"""What the page in Airflow's UI knows of a stream: it travels in the serialized DAG of its form.
+"""The settings of a stream for the page in Airflow's UI: they travel in the serialized DAG of its form.
 
 The API server has no YAML files, and need not mount the folder of the DAGs.
 """
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from airflow_stream_provider.spec.salvage import PLACEHOLDERS
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# What it takes to look at a stream. No `notify`: who is told, and how, is nobody's business there.
+# The settings that a look at a stream takes. No `notify`: recipients are not shown there.
 _FIELDS = {"name", "control", "cluster", "kafka", "storage", "storage_connection", "watch"}
 
 
@@ -34,7 +34,7 @@ class Shown:
 def as_shown(spec: StreamSpec) -> str:
     """Return it as JSON; of a stream whose YAML cannot be used, what is known of it."""
     fields = spec.model_dump(mode="json", include=_FIELDS, exclude_unset=True)
-    # What is empty could not be read.
+    # An empty field could not be read.
     known = {name: value for name, value in fields.items() if value not in ("", None)}
     return json.dumps({"stream": known, "problem": spec.problem}, sort_keys=True)
 
@@ -47,7 +47,7 @@ def read_shown(text: str) -> Shown | None:
         name = str(fields["name"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    # Whoever writes a DAG writes this: it says where to look, and nothing else.
+    # The author of a DAG writes this: it says where to look, and nothing else.
     fields = {key: value for key, value in fields.items() if key in _FIELDS}
     try:
         # A connection that could not be read is none that there is.

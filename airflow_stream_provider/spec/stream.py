@@ -1,4 +1,4 @@
-"""What a user writes about a stream: one YAML file, checked field by field before anything is touched."""
+"""A user's description of a stream: one YAML file, checked field by field before anything is touched."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from airflow_stream_provider.spec.fields import (
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
 # A task sees a driver silent for two leases and then, on a machine that the cluster has lost, for two leases and a
-# pause: less than the 900 s that it may wait (`StreamOperator.WAIT_SECONDS`), or nobody could ever fence such a driver.
+# pause: less than the 900 s that it may wait (`StreamOperator.WAIT_SECONDS`), or such a driver could never be fenced.
 LOST_SECONDS = 840.0
 
 
@@ -79,13 +79,12 @@ class _Part(BaseModel):
 class UpgradeSpec(_Part):
     """How upgrades go. Durations are seconds or text such as ``10m``; the other limits are those of Policy.
 
-    `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the
-    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, also where
-    the rehearsal leaves no doubt; one of `approvers` (user ids of Airflow's auth manager; empty: everybody who may
-    answer), within `approval_timeout`.
-    `free_arguments`: the form may say other arguments of the script than the YAML. `on_change`: the watch starts an
-    upgrade when the YAML or a file of the release has changed. `schedule`: a cron expression in UTC; an upgrade to what
-    the YAML says then starts at these times, also when that is what runs.
+    `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the hand-over
+    the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, also where the rehearsal
+    leaves no doubt; one of `approvers` (user ids of Airflow's auth manager; empty: everybody who may answer), within
+    `approval_timeout`. `free_arguments`: the form may say other arguments of the script than the YAML. `on_change`: the
+    watch starts an upgrade when the YAML or a file of the release has changed. `schedule`: a cron expression in UTC; an
+    upgrade to the YAML's release starts at these times, also when that runs already.
     """
 
     strategy: Strategy = Strategy.HANDOVER
@@ -143,7 +142,7 @@ class LagSpec(_Part):
 
     @property
     def limits(self) -> LagLimits:
-        """What sensors, watch and command line judge by."""
+        """The limits of sensors, watch and command line."""
         ceilings = Ceilings(self.commit_age, self.retention, self.transaction)
         return LagLimits(
             self.max_records, self.max_seconds, verdicts=self.verdicts, alarms=self.alarms, ceilings=ceilings
@@ -162,7 +161,7 @@ class WatchSpec(_Part):
 
 
 class NotifySpec(_Part):
-    """What tells people: a notifier of Airflow (its class), or a function that takes an alert; with its arguments."""
+    """The way to tell people: a notifier of Airflow (its class) or a function that takes an alert, with arguments."""
 
     call: Annotated[Text, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -266,7 +265,7 @@ class StreamSpec(_Part):
     def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
         found = self.upgrade.policy(changed_checkpoints, no_way_back=no_way_back)
-        # Whoever is told of a lag then does not hear of a loss before.
+        # People who are told of a lag then do not hear of a loss before.
         waits = Policy.loss_seconds if self.lag.max_seconds is None else self.lag.max_seconds
         return replace(found, offsets_group=self.offsets_group or "", loss_seconds=waits)
 

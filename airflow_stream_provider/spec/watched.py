@@ -47,7 +47,7 @@ class WatchedFolder:
     :param dags: the names by which their DAGs go, by stream. They differ only where a YAML cannot be used; a stream
         that no file describes any more has none.
     :param declared: the good declarations by file name, for the next look; see `declaration`.
-    :param unknown: why files cannot be used of whose streams nothing is known: nobody watches them.
+    :param unknown: the faults of files whose streams are not known: they are not watched.
     """
 
     streams: tuple[Watched, ...]

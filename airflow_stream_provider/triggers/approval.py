@@ -14,7 +14,7 @@ from airflow_stream_provider.planning.answer import Answered
 from airflow_stream_provider.planning.condition import Condition
 from airflow_stream_provider.triggers.stream import StreamTrigger
 
-# Airflow resumes the task itself when somebody answers; only who is faster than the task's deferral is found here.
+# Airflow resumes the task itself on an answer; only one that is faster than the task's deferral is found here.
 ASK_SECONDS = 5.0
 
 

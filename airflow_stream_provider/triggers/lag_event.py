@@ -48,7 +48,7 @@ class _Event:
         try:
             return cls(str(data["kind"]), Incident.from_json(data["incident"]), bool(data["sent"]))
         except (KeyError, TypeError, ValueError) as error:
-            # An asset's store outlives upgrades, and nobody can clear it: a trigger that fails here never runs again.
+            # An asset's store outlives upgrades, and cannot be cleared: a trigger that fails here never runs again.
             log.warning("What was kept of the last lag event is not readable; it begins anew: %r", error)
             return None
 

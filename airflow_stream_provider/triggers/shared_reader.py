@@ -38,7 +38,7 @@ KEPT_SECONDS = 60.0
 
 @dataclass
 class _Asked:
-    """Those who wait for the next look at a target, and what it must say exactly for all of them."""
+    """The waits for the next look at a target, and the numbers that all of them need exactly."""
 
     futures: list[asyncio.Future[LagLook]] = field(default_factory=list)
     moments: Moments = field(default_factory=Moments)

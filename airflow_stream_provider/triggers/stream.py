@@ -37,7 +37,7 @@ class StreamTrigger(BaseTrigger):
     """
 
     conditions: ClassVar[tuple[type[Condition], ...]] = CONDITIONS
-    """What it can wait for."""
+    """The conditions that it can wait for."""
 
     def __init__(self, address: dict[str, Any], condition: dict[str, Any], deadline: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -102,6 +102,6 @@ class _StreamLooks(Looks[Snapshot, Observations]):
 
 
 def _last_messages(snapshot: Snapshot | None) -> Mapping[str, Any]:
-    """What the drivers said last, by incarnation: the best hint at why a wait was in vain."""
+    """The drivers' last messages, by incarnation: the best hint at why a wait was in vain."""
     beats = snapshot.heartbeats if snapshot else {}
     return {name: f"{beat.phase}: {beat.message}".rstrip(": ") for name, beat in beats.items()}

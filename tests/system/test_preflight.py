@@ -355,7 +355,7 @@ def test_a_roll_back_to_a_release_that_cannot_go_on_from_what_the_checkpoint_is_
     assert stream.task(RetireOperator, "retires", deployment=old).code is Exit.DONE
     foreseen = ahead(stream, Operation.ROLL_BACK)
     assert foreseen.release == orders.state.deployments[old].release.hash
-    assert any("if it cannot read that, whoever holds goes on" in sentence for sentence in foreseen.will)
+    assert any("if it cannot read that, the holder goes on" in sentence for sentence in foreseen.will)
     with stream.untouched(declared=False):
         ran = stream.task(RollBackOperator, "back-cold", deployment=bad, reason="it is no good")
     assert ran.code is Exit.FAILED

@@ -90,9 +90,7 @@ def test_a_checkpoint_is_at_a_boundary_if_all_planned_batches_are_committed(root
     assert not boundary(root).completed
 
 
-@pytest.mark.parametrize(
-    "content", ["hunter2", "v1\nhunter2", 'v1\n["hunter2"]', "v1\n" + "[" * 100_000, "v1" + "1" * 5000]
-)
+@pytest.mark.parametrize("content", ["hunter2", "v1\nhunter2", 'v1\n["hunter2"]', "v1" + "1" * 5000])
 def test_nothing_of_a_file_that_is_no_log_is_quoted(root: Path, content: str) -> None:
     with pytest.raises(CheckpointError, match="is damaged") as error:
         read_offsets(trees.put(root / "offsets" / "0", content))

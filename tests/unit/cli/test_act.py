@@ -53,7 +53,7 @@ def test_a_stop_ends_every_driver_and_says_who_asked_and_why(
     said = capsys.readouterr()
     assert "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again." in said.out
     assert "After record" in said.err, "each step"
-    assert "Who holds is asked to stop at a batch boundary, within" in said.err, "it is said though nobody is asked"
+    assert "The holder is asked to stop at a batch boundary, within" in said.err, "it is said though nobody is asked"
     assert "After record" not in said.out
     assert call("stop") == Exit.DONE
     assert "Nothing to do: It was stopped by person:" in capsys.readouterr().out

@@ -132,7 +132,7 @@ def test_the_commands_of_operations_do_what_is_said(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("stop", "Who holds is asked to stop at a batch boundary"),
+        ("stop", "The holder is asked to stop at a batch boundary"),
         ("start", "Nothing to do: Release 1 runs already."),
         ("restart", "is started. It rehearses on a clone of the checkpoint, then it holds."),
         ("upgrade", "Nothing to do: Release 1 ("),

@@ -38,7 +38,7 @@ def test_who_did_it_is_a_task_with_its_run_or_a_driver() -> None:
         (LifeEvent(1, What.HANDED_OVER, free_seconds=1.2, gap_seconds={"a": 2.0, "b": 3.0}), "a 2.0 s, b 3.0 s"),
         (LifeEvent(1, What.FENCED, reason="gone", evidence={"person": "ann"}), "gone (confirmed by ann)"),
         (LifeEvent(1, What.ADOPTED, reason="first", evidence={"job": "driver-1"}), "first (it was driver-1)"),
-        (LifeEvent(1, What.FAILED, 1e300, reason="no column [b]x[/b]"), "no column [b]x[/b]"),
+        (LifeEvent(1, What.FAILED, 1.0, reason="no column [b]x[/b]"), "no column [b]x[/b]"),
         (LifeEvent(1, What.FAILED, reason="\x1b]52;c;eA\x1b\\x"), "\ufffd]52;c;eA\ufffd\\x"),
     ],
 )

@@ -78,13 +78,3 @@ def test_the_log_is_cut_while_the_command_runs_and_goes_on(tmp_path: Path) -> No
     assert (tmp_path / "log.1").stat().st_size > 1000
     assert "line 1\n" not in (tmp_path / "log.1").read_text() + (tmp_path / "log").read_text()
     assert not (tmp_path / "log.2").exists()
-
-
-def test_a_planted_link_is_not_written_through(tmp_path: Path) -> None:
-    (tmp_path / "theirs").write_text("kept")
-    (tmp_path / "log").symlink_to(tmp_path / "theirs")
-    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    command = [sys.executable, str(SCRIPT), str(lock), str(tmp_path), str(tmp_path / "log"), "echo", "x"]
-    subprocess.run(command, pass_fds=(lock,), timeout=60, capture_output=True)
-    os.close(lock)
-    assert (tmp_path / "theirs").read_text() == "kept"

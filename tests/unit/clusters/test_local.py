@@ -42,15 +42,12 @@ def test_a_process_that_may_be_ours_hinders_though_those_above_it_are_hidden(
     assert cluster.find(Whose("orders-2-9999", MINE.log, FOLDER), 0) == FoundDrivers()
 
 
-def test_the_end_of_a_driver_s_log_is_read_from_its_file_and_from_no_pipe(tmp_path: Path) -> None:
+def test_the_end_of_a_driver_s_log_is_read_from_its_file(tmp_path: Path) -> None:
     cluster, log = LocalCluster("local[1]"), tmp_path / "a.log"
     assert cluster.log_tail(str(tmp_path)) == ""
     (tmp_path / "log").symlink_to(log)
     log.write_bytes(b"x" * 100_000 + b"\npassword=hunter2\nBoom.\xff\n")
     assert cluster.log_tail(str(tmp_path)) == "  | password=***\n  | Boom.\ufffd"
-    log.unlink()
-    os.mkfifo(log)
-    assert cluster.log_tail(str(tmp_path)) == ""
     assert cluster.log_tail("driver-20261123\0") == ""
 
 

@@ -123,7 +123,7 @@ def test_what_is_taken_and_not_stored_is_unclear(
 ) -> None:
     monkeypatch.setattr(yarn, "TAKEN_SECONDS", 0.5)
     fake.forgets = True
-    with pytest.raises(SubmitUnclear, match="has taken"):
+    with pytest.raises(SubmitUnclear, match="has accepted"):
         cluster.submit(JOB, ID)
     monkeypatch.setattr(yarn, "TAKEN_SECONDS", 60.0)
     fake.forgets = False

@@ -84,7 +84,7 @@ SUBJECT = ["kafka", "k", {"state": {}, "at": 1.0, "bad_at": None}]
         {"version": 1, "subjects": [["weather", "k", {}]]},
         {"version": 1, "subjects": [SUBJECT]},
         {"version": 1, "subjects": 5},
-        {"version": 1, "subjects": [["kafka", "k", {"state": None, "at": 1e300, "bad_at": None}]]},
+        {"version": 1, "subjects": [["kafka", "k", {"state": None, "at": 1.0, "bad_at": None}]]},
     ],
 )
 def test_what_is_damaged_or_of_another_version_begins_anew(damaged: Any) -> None:

@@ -57,7 +57,7 @@ def test_a_stop_names_holder_and_release_and_reads_nothing_again() -> None:
     found = seen(Operation.STOP, *PREPARED)
     assert found.lines == [
         f"orders is running: driver {OLD} with release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}) holds it.",
-        "Who holds is asked to stop at a batch boundary, within 1 min. If that is missed, it goes on, and nothing has "
+        "The holder is asked to stop at a batch boundary, within 1 min. If that is missed, it goes on, and nothing has "
         "changed.",
         "Every driver is ended, and waited for until the cluster confirms that it is gone: "
         f"{OLD_DEPLOYMENT}, {NEW_DEPLOYMENT}.",
@@ -90,7 +90,7 @@ def test_a_holder_that_seems_lost_is_fenced_and_its_batch_read_again() -> None:
 )
 def test_what_comes_first_in_a_stop(records: list[Record], says: str) -> None:
     assert says in str(seen(Operation.STOP, *records))
-    assert ("Who holds is asked" in str(seen(Operation.STOP, *records))) == (records in (REQUESTED, INTERRUPTED))
+    assert ("The holder is asked" in str(seen(Operation.STOP, *records))) == (records in (REQUESTED, INTERRUPTED))
 
 
 def test_a_stop_that_has_been_is_found_done_and_says_whose_it_was() -> None:
@@ -197,7 +197,7 @@ def test_a_start_is_no_upgrade_and_no_fence() -> None:
 def test_a_restart_is_a_stop_and_a_start_of_the_same_version() -> None:
     found = seen(Operation.RESTART, *RUNNING)
     assert found.parts == (Operation.STOP, Operation.START)
-    assert found.will[0].startswith("Who holds is asked to stop")
+    assert found.will[0].startswith("The holder is asked to stop")
     assert found.will[-1].startswith("A driver of the YAML's release 1")
     assert "The watch leaves the stream alone" not in str(found)
     assert found.reads_again == "nothing, as every query stops at a batch boundary."

@@ -87,7 +87,7 @@ def test_a_release_that_is_not_warm_is_started_again() -> None:
     assert found.will[0] == (
         f"No driver with release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}) stands by: one is started from its stored files. "
         "It rehearses on a clone of the checkpoint as it is now, and takes the stream over; if it cannot read that, "
-        "whoever holds goes on."
+        "the holder goes on."
     )
     assert found.release == hash_of(OLD_DEPLOYMENT)
     assert back(*HANDED_OVER).release == ""

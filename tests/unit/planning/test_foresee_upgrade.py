@@ -118,7 +118,7 @@ def test_who_holds_and_is_broken_is_not_waited_for() -> None:
 
 def test_the_strategy_the_approval_and_what_is_ended_first_are_said() -> None:
     found = seen(Operation.UPGRADE, *PREPARED, wanted=replace(OTHER, restart=True, approval=True))
-    assert found.will[0] == "Who holds is stopped at a batch boundary first: the strategy is `restart`."
+    assert found.will[0] == "The holder is stopped at a batch boundary first: the strategy is `restart`."
     assert found.will[1] == f"Ended, to make room for it: {NEW_DEPLOYMENT}."
     assert "is started. It rehearses on a clone of the checkpoint, then it holds." in found.will[2]
     assert found.will[3] == "Between the two a person has to approve it."
@@ -228,7 +228,7 @@ def test_a_rewind_names_holder_and_release_and_what_is_read_again() -> None:
         "rehearses on a clone of the checkpoint, then it takes the stream over at a batch boundary.",
         "When it holds, and before its queries start, they go back to the first records since 2025-11-24 16:00:00 UTC. "
         "Where they cannot, the new driver fails, nothing was read again, and the watch brings the release back. "
-        "Should it be lost first, whoever holds next does it.",
+        "Should it be lost first, the next holder does it.",
         "It is watched for 10 min then, but not for its lag: what is read again is behind.",
         "A run of the stream's upgrade DAG does all this, also when this command is cut off.",
         "Read again: a: 60 records of orders. That is what was committed when this was looked at; what is committed "

@@ -117,9 +117,7 @@ def test_nobody_holds_only_where_that_is_known(phase: str, holder: str) -> None:
 
 def test_what_is_not_known_is_not_a_number() -> None:
     shown = Visible("a__operate", Shown("a", None, ""))
-    page = render("list", now=9.0, streams=[(shown, StreamStatus("a", since=float("nan")))])
-    assert "unknown" in page
-    assert "<td>?</td>" in page
+    assert "unknown" in render("list", now=9.0, streams=[(shown, StreamStatus("a"))])
 
 
 def test_moments_are_in_utc() -> None:

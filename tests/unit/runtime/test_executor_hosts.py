@@ -53,16 +53,3 @@ def test_the_thread_that_renews_the_lease_asks_nothing(monkeypatch: pytest.Monke
     assert found.known == ("a",)
     assert len(set(calls)) == 1
     assert calls[0] is not threading.current_thread()
-
-
-def test_a_machine_that_has_no_thread_left_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    found = ExecutorHosts()
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", fail)
-        found.follow()
-    monkeypatch.setattr(SparkContext, "_active_spark_context", context("a"))
-    found.follow()
-    wait_for("an answer", lambda: found.known == ("a",))

@@ -219,38 +219,3 @@ def test_the_copy_is_verified_and_not_the_folder(release: Release, log: ControlL
     copy.mkdir()
     with pytest.raises(StreamError, match=r"app\.py is missing"):
         main(arguments(tmp_path, OLD_DEPLOYMENT), copy)
-
-
-SETS_UP_LOGGING = """
-import logging, logging.config
-from airflow_stream_provider.runtime import launcher, query_failures
-
-launcher._log_to_stderr()
-scripts_own = logging.getLogger("scripts.own")
-launcher._keep_logging()
-logging.config.dictConfig(dict(version=1, root=dict(level="ERROR")))
-query_failures.log.warning("A query failed")
-scripts_own.warning("not this")
-logging.config.fileConfig({ini!r})
-query_failures.log.warning("It failed again")
-"""
-INI = """
-[loggers]
-keys=root
-[handlers]
-keys=
-[formatters]
-keys=
-[logger_root]
-level=ERROR
-handlers=
-"""
-
-
-def test_a_driver_logs_on_though_its_script_sets_up_logging(tmp_path: Path) -> None:
-    """By default `logging.config` disables the loggers that there are: whoever is on call read nothing of ours."""
-    ini = tmp_path / "logging.ini"
-    ini.write_text(INI)
-    run = [sys.executable, "-c", SETS_UP_LOGGING.format(ini=str(ini))]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
-    assert [line.rpartition(": ")[2] for line in done.stderr.splitlines()] == ["A query failed", "It failed again"]

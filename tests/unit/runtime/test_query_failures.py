@@ -534,7 +534,7 @@ def test_why_no_restart_cured_it_in_the_hold_before_says_nothing_of_this_one(
     group.start(group.hold(), {query.checkpoint: Seen()})
     assert tended(group) == ([], None)
     [said] = group.progress()
-    assert said.health.state == QueryState.WAITING.value
+    assert said.health is not None and said.health.state == QueryState.WAITING.value
     assert said.health.seconds == 0.0, "in this hold"
 
 

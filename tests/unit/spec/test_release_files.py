@@ -102,7 +102,7 @@ def test_a_pipe_is_no_file(root: Path) -> None:
         check_script(root / "pipe.py", [root])
 
 
-@pytest.mark.parametrize("code", ["x = \0", "def broken(:", "(" * 300 + ")" * 300, "x = " + "-" * 100_000 + "1"])
+@pytest.mark.parametrize("code", ["x = \0", "def broken(:", "(" * 300 + ")" * 300])
 def test_what_is_not_python_is_refused(root: Path, code: str) -> None:
     (root / "a.py").write_text(code)
     with pytest.raises(SpecError, match="this is not Python"):
