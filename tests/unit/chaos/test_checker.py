@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from chaos.checker import Facts, judge
+from chaos.checker import judge
 from chaos.producer import Produced
 from devstack.audit import TopicRecord
-from devstack.places import Pair
 from devstack.workload import CUSTOMERS, Total
 from tests.support.chaos_facts import (
-    HARMLESS,
     NUMBERS,
     RECOVERED,
     batches,
@@ -59,16 +56,6 @@ def test_a_run_in_which_nothing_is_wrong() -> None:
     report = judged(good())
     assert report.problems == ()
     assert (report.produced, report.lost, report.doubled, report.max_holders) == (60, 0, 0, 1)
-
-
-def test_faults_and_upgrades_are_counted_by_kind_also_in_the_file(tmp_path: Path) -> None:
-    faults = [{"at": 1.0, "what": "fault", "id": "1", "kind": "kill", "target": "task", "state": "down", "seconds": 1}]
-    upgrade = {"what": "upgrade", "kind": "good", "run": "r", **SUCCESS, "seconds": 1.0}
-    upgrades = [{"at": 1.0, **upgrade}, {"at": 2.0, **upgrade}]
-    report = judge(Facts(Produced({}, frozenset())), [*faults, *upgrades], seed=1, minutes=1, commit="abc")
-    report.write(tmp_path / "report.json")
-    found = json.loads((tmp_path / "report.json").read_text())
-    assert (found["faults"], found["upgrades"]) == ({"kill": 1}, {"good": 2})
 
 
 def test_a_run_without_a_fault_shows_nothing() -> None:
@@ -337,13 +324,6 @@ def test_a_problem_of_the_run_itself() -> None:
     assert judged(good(), {"at": 1.0, "what": "problem", "says": "It rained."}).problems == ("It rained.",)
 
 
-def test_faults_and_upgrades_are_counted_by_kind() -> None:
-    upgrade = {"at": 1.0, "what": "upgrade", "kind": "good", "run": "r", **SUCCESS, "seconds": 1.0}
-    report = judged(good(), upgrade, upgrade, fault(104.0), fault(105.0, kind="freeze"), RECOVERED)
-    assert (report.faults, report.upgrades) == ({"clock_jump": 1, "kill": 1, "freeze": 1}, {"good": 2})
-    assert report.cells == {"running/holder/kill": 1, "running/holder/freeze": 1}
-
-
 def test_a_standby_that_was_killed_does_not_explain_what_the_holder_doubled() -> None:
     struck = fault(102.0, target="standby", incarnation=NEW)
     assert judged(good(outputs=outputs(doubled(0)), records=timed(PREPARED)), struck).doubled_unexplained == 4
@@ -373,9 +353,3 @@ def test_an_upgrade_that_ended_otherwise_needs_a_fault(ended: str, struck: list[
     problems = tuple(says for says in problems if "manual__1" in says)
     assert len(problems) == found
     assert all("manual__1" in says for says in problems)
-
-
-def test_the_report_says_where_log_and_files_were() -> None:
-    assert (judged(good()).control, judged(good()).storage) == ("file", "file")
-    report = judge(good(), HARMLESS, seed=1, minutes=1.0, commit="abc", pair=Pair("kafka", "hdfs"))
-    assert (report.control, report.storage, report.problems) == ("kafka", "hdfs", ())

@@ -78,12 +78,6 @@ def test_only_a_fault_of_who_writes_there_or_of_where_explains_it(
     assert bool(half_published(tmp_path / "releases", tmp_path, journal)) == may
 
 
-def test_a_fault_of_the_control_folder_explains_nothing_elsewhere(tmp_path: Path) -> None:
-    leave(tmp_path / "releases", AT)
-    journal = [fault(AT, "hang", "control"), HEALED]
-    assert half_published(tmp_path / "releases", tmp_path / "control", journal) == {}
-
-
 def test_after_its_kill_nobody_writes(tmp_path: Path) -> None:
     leave(tmp_path / "releases", AT + 1)
     assert half_published(tmp_path / "releases", None, [fault(AT, "kill", "task"), HEALED]) == {}
@@ -109,7 +103,3 @@ def test_a_publish_that_is_really_cut_off_leaves_such_a_name(tmp_path: Path) -> 
     [left] = (tmp_path / "releases").iterdir()
     journal = [fault(left.stat().st_mtime, "kill", "task"), HEALED]
     assert list(half_published(tmp_path / "releases", None, journal)) == [left]
-
-
-def test_no_folder_has_nothing(tmp_path: Path) -> None:
-    assert half_published(tmp_path / "releases", None, FROZEN) == {}

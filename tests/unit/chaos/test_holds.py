@@ -22,10 +22,6 @@ from tests.support.story import (
 )
 
 
-def test_nobody_holds_an_empty_log() -> None:
-    assert holds(()) == []
-
-
 def test_a_hold_begins_and_ends_with_its_records() -> None:
     first, second = holds(timed(HANDED_OVER, end=100.0))
     assert (first.incarnation, first.since, first.until) == (OLD, 93.0, 99.0)

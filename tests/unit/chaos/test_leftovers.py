@@ -20,7 +20,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from chaos import leftovers as module
 from chaos.leftovers import lasting, leftovers
 from devstack.control_folder import folder_of
-from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
+from tests.support.pretended_webhdfs import hdfs
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, fenced, play, retired
 
 __all__ = ["hdfs"]
@@ -129,32 +129,6 @@ def test_only_what_every_look_finds_is_left(monkeypatch: pytest.MonkeyPatch) -> 
     looks = iter([{"a"}, {"b"}])
     assert lasting(lambda: next(looks)) == set()
     assert lasting(lambda: {"b"}, seconds=0.0) == {"b"}
-
-
-def test_clones_and_temporary_files_on_a_pretended_hdfs(hdfs: PretendedWebHdfs, tmp_path: Path) -> None:
-    root = hdfs.place()
-    query, releases = root / "checkpoints" / "orders" / "enrich", root / "releases" / "orders" / "releases"
-
-    def found() -> set[str]:
-        return leftovers(play(PREPARED), {}, None, releases, [query])
-
-    assert found() == set()
-    here = hdfs.folder / "checkpoints" / "orders"
-    (here / f"enrich.rehearsal-{NEW}").mkdir(parents=True)
-    (here / "enrich" / "offsets").mkdir(parents=True)
-    (here / "enrich" / "offsets" / ".7.1a2b.tmp").write_text("")
-    (here / ".enrich.owner.1a2b").write_text("")
-    (here / "enrich.owner").write_text("")
-    (hdfs.folder / "releases" / "orders" / "releases" / ".1a2b.3c4d").mkdir(parents=True)
-    (hdfs.folder / "releases" / "orders" / "releases" / "1a2b").mkdir()
-    assert found() == {
-        f"hdfs://namenode:8020/checkpoints/orders/enrich.rehearsal-{NEW} is a clone of a rehearsal.",
-        "hdfs://namenode:8020/checkpoints/orders/.enrich.owner.1a2b is a temporary file.",
-        "hdfs://namenode:8020/releases/orders/releases/.1a2b.3c4d is a temporary file.",
-    }
-    hdfs.frozen.set()
-    with pytest.raises(OSError, match="timed out"):
-        found()
 
 
 def test_a_storage_that_answers_only_at_first_hides_no_clone(tmp_path: Path) -> None:

@@ -18,10 +18,7 @@ from chaos.recorder import Evidence
 from devstack import checkpoint_trees as trees
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
-from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
-from tests.support.story import NEW, OLD, RUNNING, write
-
-__all__ = ["hdfs"]
+from tests.support.story import OLD, RUNNING, write
 
 
 def plan(query: Path, number: int, at: float, first: int = 10) -> None:
@@ -53,11 +50,6 @@ def until(evidence: Evidence) -> Iterator[Until]:
         yield lambda seen: wait_for("it to be recorded", seen, 60)
 
 
-def test_a_checkpoint_that_is_not_there_yet_has_no_batches(evidence: Evidence) -> None:
-    evidence.look()
-    assert evidence.batches("enrich") == []
-
-
 def test_batches_stay_known_when_spark_purges_them(evidence: Evidence, query: Path, until: Until) -> None:
     plan(query, 0, 100.0)
     trees.commit(query, 0, at=101.0)
@@ -76,15 +68,6 @@ def test_a_batch_is_planned_when_it_was_first(evidence: Evidence, query: Path) -
     assert [batch.planned for batch in evidence.batches("enrich")] == [100.0]
 
 
-def test_a_plan_that_is_just_being_written_is_read_again(evidence: Evidence, query: Path) -> None:
-    trees.put(query / "offsets" / "0", "")
-    evidence.look()
-    assert evidence.batches("enrich") == []
-    plan(query, 0, 100.0)
-    evidence.look()
-    assert len(evidence.batches("enrich")) == 1
-
-
 def test_records_have_the_time_of_their_file_and_not_of_their_writer(
     evidence: Evidence, log: ControlLog, until: Until
 ) -> None:
@@ -96,22 +79,6 @@ def test_records_have_the_time_of_their_file_and_not_of_their_writer(
     assert [record.kind for record, _ in evidence.log.records] == [each.kind for each in RUNNING]
     assert evidence.log.records[0][1] == 50.0
     assert evidence.log.records[0][0].at == 100.0
-
-
-def test_a_folder_that_is_away_or_torn_is_looked_at_again(
-    evidence: Evidence, log: ControlLog, tmp_path: Path, until: Until
-) -> None:
-    (tmp_path / "control").rename(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere").rename(tmp_path / "control")
-    (folder_of(log) / "heartbeats" / f"{OLD}.json").write_bytes(b'{"counter": 1, "ph')
-    log.beat(NEW, Heartbeat(counter=1, phase="standby"))
-    until(lambda: NEW in evidence.log.sightings)
-    assert OLD not in evidence.log.sightings
-    log.beat(OLD, Heartbeat(counter=2, phase="running"))
-    until(lambda: OLD in evidence.log.sightings)
-    assert evidence.log.sightings[OLD].last.counter == 2
-    assert len(evidence.log.sightings[OLD].spans) == 1
-    assert evidence.log.sightings[NEW].spans == []
 
 
 def test_a_control_folder_that_hangs_hangs_neither_the_batches_nor_the_end(
@@ -136,24 +103,3 @@ def test_a_look_that_raised_is_told(evidence: Evidence, log: ControlLog, until: 
     until(evidence.gaps)
     [says] = evidence.gaps()
     assert says.startswith("The recorder stopped looking (_look_at_heartbeats): AttributeError(")
-
-
-def test_a_checkpoint_on_a_pretended_hdfs_that_freezes_is_looked_at_again(
-    hdfs: PretendedWebHdfs, log: ControlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
-    query = hdfs.folder / "checkpoints" / "enrich"
-    with evidence_of(hdfs.place() / "checkpoints" / "enrich", log, tmp_path) as evidence:
-        plan(query, 0, 100.0)
-        trees.commit(query, 0, at=101.0)
-        first = Batch(0, {0: 10, 1: 20}, 100.0, 101.0)
-        wait_for("the batch", lambda: evidence.batches("enrich") == [first], 60)
-        hdfs.frozen.set()
-        plan(query, 1, 102.0, 11)
-        trees.commit(query, 1, at=103.0)
-        write(log, *RUNNING)
-        wait_for("the records, for which nobody waits", lambda: len(evidence.log.records) == len(RUNNING), 60)
-        assert evidence.batches("enrich") == [first]
-        hdfs.frozen.clear()
-        wait_for("the next batch", lambda: len(evidence.batches("enrich")) == 2, 60)
-    assert evidence.gaps() == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from chaos.batches import Batch
-from chaos.stillness import Stillness, longest_outage, longest_stillness, without
+from chaos.stillness import Stillness, longest_outage, longest_stillness
 from tests.support.chaos_facts import fault
 
 
@@ -13,10 +13,6 @@ def committed(*times: float) -> list[Batch]:
 
 def healed(at: float) -> dict[str, object]:
     return {"at": at, "what": "healed", "id": "f1"}
-
-
-def test_a_run_without_commits_has_none() -> None:
-    assert longest_stillness({"enrich": []}, []).seconds == 0
 
 
 def test_it_is_the_longest_of_all_queries() -> None:
@@ -61,8 +57,3 @@ def test_the_time_of_a_stop_that_was_asked_for_does_not_count() -> None:
 def test_the_longest_outage_counts_whatever_the_faults() -> None:
     assert longest_outage({"enrich": committed(10, 100), "totals": committed(5, 120)}) == 115
     assert longest_outage({"enrich": []}) == 0
-
-
-def test_time_in_no_span() -> None:
-    assert without([(0.0, 2.0), (1.0, 3.0), (8.0, 20.0)], 1.0, 10.0) == 5.0
-    assert without([], 1.0, 10.0) == 9.0

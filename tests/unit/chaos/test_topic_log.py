@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from pathlib import Path
-
 import pytest
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.control.topic import READ_BYTES, Fetched, Message
-from airflow_stream_provider.control.topic_index import COUNT, READ_TO, ReadTo, heartbeat_key, record_key
-from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
+from airflow_stream_provider.control.topic import Fetched, Message
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos import patience
 from chaos import topic_log as module
@@ -25,31 +20,13 @@ from tests.support.topic_in_memory import brokers, log
 __all__ = ["brokers", "log"]
 
 
-class FailingTopic(SimulatedTopic):
-    """Its broker is away, or hangs, when a test says so."""
-
-    def __init__(self, log: SimulatedLog) -> None:
-        super().__init__(log)
-        self.away = False
-        self.reads = 0
-        self.answers = threading.Event()
-        self.answers.set()
-
-    def read(self, offset: int, size: int = READ_BYTES) -> Fetched:
-        self.reads += 1
-        self.answers.wait()
-        if self.away:
-            raise ControlUnavailable("The broker does not answer.")
-        return super().read(offset, size)
+@pytest.fixture
+def topic(brokers: SimulatedLog) -> SimulatedTopic:
+    return SimulatedTopic(brokers)
 
 
 @pytest.fixture
-def topic(brokers: SimulatedLog) -> FailingTopic:
-    return FailingTopic(brokers)
-
-
-@pytest.fixture
-def seen(topic: FailingTopic) -> TopicLog:
+def seen(topic: SimulatedTopic) -> TopicLog:
     return TopicLog(topic, "orders")
 
 
@@ -84,84 +61,21 @@ def test_every_heartbeat_is_seen_also_those_that_were_replaced_between_two_looks
     assert seen.heartbeats() == [OLD, NEW]
 
 
-def headers(seen: TopicLog, **more: bytes) -> Mapping[str, bytes]:
-    read_to = seen._index.read_to
-    return {READ_TO: ReadTo(read_to.seq, read_to.nonce, read_to.first).to_header(), **more}
-
-
-def test_a_heartbeat_that_arrives_behind_a_later_one_says_nothing(
-    brokers: SimulatedLog, log: ControlLog, seen: TopicLog
-) -> None:
-    log.beat(OLD, Heartbeat(counter=1, phase="running"))
-    log.beat(OLD, Heartbeat(counter=2, phase="standby"))
-    late = Heartbeat(counter=1, phase="running").to_json()
-    brokers.append(heartbeat_key(OLD).encode(), late, headers(seen, **{COUNT: b"1"}))
-    seen.catch_up()
-    assert (seen.sightings[OLD].last.counter, seen.sightings[OLD].spans) == (2, [Span(0.0, 0.0)])
-
-
-def test_what_nobody_can_read_is_passed_over_and_what_was_removed_is_gone(
-    brokers: SimulatedLog, log: ControlLog, seen: TopicLog
-) -> None:
-    brokers.append(heartbeat_key(OLD).encode(), b'{"counter": 1, "ph', headers(seen, **{COUNT: b"1"}))
-    log.beat(NEW, Heartbeat(counter=3, phase="running"))
-    seen.catch_up()
-    assert set(seen.sightings) == {NEW}
-    brokers.append(heartbeat_key(NEW).encode(), None, headers(seen))
-    seen.catch_up()
-    assert (seen.heartbeats(), seen.heartbeat(NEW)) == ([OLD], None)
-    assert seen.sightings[NEW].last.counter == 3
-
-
-def test_of_two_records_with_one_number_the_first_counts(
-    brokers: SimulatedLog, log: ControlLog, seen: TopicLog
-) -> None:
-    write(log, *RUNNING)
-    seen.catch_up()
-    brokers.append(record_key(2).encode(), RUNNING[2].numbered(2).to_json(), headers(seen))
-    seen.catch_up()
-    assert len(seen.records) == len(RUNNING)
-    assert seen.gaps() == []
-
-
-def test_it_reads_on_by_itself_and_keeps_what_it_knows_while_the_broker_is_away_or_hangs(
-    log: ControlLog, seen: TopicLog, topic: FailingTopic
-) -> None:
-    write(log, *RUNNING[:2])
-    log.beat(OLD, Heartbeat(counter=1))
-    with seen:
-        wait_for("the records", lambda: len(seen.records) == 2, 60)
-        topic.away = True
-        write(log, *RUNNING[2:3])
-        reads = topic.reads
-        wait_for("more tries", lambda: topic.reads > reads + 2, 60)
-        assert (len(seen.records), seen.heartbeats()) == (2, [OLD])
-        topic.away = False
-        wait_for("the next record", lambda: len(seen.records) == 3, 60)
-        topic.answers.clear()
-        reads = topic.reads
-        wait_for("a read that hangs", lambda: topic.reads > reads, 60)
-        write(log, *RUNNING[3:])
-        assert seen.record(3) is not None
-        assert (seen.record(4), seen.heartbeats()) == (None, [OLD])
-        topic.answers.set()
-        wait_for("the others", lambda: len(seen.records) == len(RUNNING), 60)
-    assert seen.gaps() == []
-
-
 def test_an_error_that_is_none_of_the_broker_is_told_at_the_end_and_ends_nothing(
-    log: ControlLog, seen: TopicLog, topic: FailingTopic, monkeypatch: pytest.MonkeyPatch
+    log: ControlLog, seen: TopicLog, topic: SimulatedTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STRANGE_SECONDS", 0.0)
     write(log, *RUNNING)
 
-    def broken(*_: object) -> Fetched:
-        topic.reads += 1
+    tries: list[object] = []
+
+    def broken(*given: object) -> Fetched:
+        tries.append(given)
         raise ZeroDivisionError("by zero")
 
     with monkeypatch.context() as harm, seen:
         harm.setattr(topic, "read", broken)
-        wait_for("some tries", lambda: topic.reads > 2, 60)
+        wait_for("some tries", lambda: len(tries) > 2, 60)
         harm.undo()
         wait_for("the records", lambda: len(seen.records) == len(RUNNING), 60)
     assert seen.gaps() == ["Reading the control log raised ZeroDivisionError('by zero'). Mend it."]
@@ -212,11 +126,3 @@ def test_a_topic_that_lost_a_record_before_it_was_read_or_was_made_anew(
     brokers.begin()
     [says] = seen.gaps()
     assert says.startswith("The control log cannot be read as a whole: It was made anew.")
-
-
-def test_the_records_are_kept_in_a_file(log: ControlLog, seen: TopicLog, tmp_path: Path) -> None:
-    write(log, *RUNNING)
-    seen.catch_up()
-    seen.write(tmp_path / "control" / "orders.jsonl")
-    lines = (tmp_path / "control" / "orders.jsonl").read_bytes().splitlines()
-    assert lines == [(log.store.read(number) or b"").strip() for number in range(1, len(RUNNING) + 1)]

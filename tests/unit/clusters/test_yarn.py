@@ -125,6 +125,7 @@ def test_what_is_taken_and_not_stored_is_unclear(
     fake.forgets = True
     with pytest.raises(SubmitUnclear, match="has accepted"):
         cluster.submit(JOB, ID)
+    monkeypatch.setattr(yarn, "TAKEN_SECONDS", 60.0)
     fake.forgets = False
     assert cluster.submit(JOB, ID) == ID
 

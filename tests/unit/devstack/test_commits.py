@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from devstack.commits import CommitWatcher, crossing, intervals, largest_gap, percentiles
+from devstack.commits import CommitWatcher, crossing, largest_gap
 
 # One commit a second, but for 2.5 s between batch 2 and 3, where the holder changed at 2.4.
 COMMITS = {0: 0.0, 1: 1.0, 2: 2.0, 3: 4.5, 4: 5.5}
@@ -20,20 +20,10 @@ def test_there_is_no_gap_if_one_holder_never_committed(at: float) -> None:
     assert crossing(COMMITS, at) is None
 
 
-def test_intervals_have_both_commits_in_the_time_range() -> None:
-    assert intervals(COMMITS, 0.5, 5.0) == [1.0, 2.5]
-    assert intervals({}, 0.0, 9.0) == []
-
-
 def test_the_largest_gap_may_overlap_the_time_range() -> None:
     assert largest_gap(COMMITS, 2.4, 3.0) == 2.5
     assert largest_gap(COMMITS, 4.6, 5.0) == 1.0
     assert largest_gap({1: 3.0}, 0.0, 9.0) is None
-
-
-def test_percentiles_interpolate() -> None:
-    assert percentiles([1.0, 2.0, 3.0]) == {"p50": 2.0, "p95": 2.9}
-    assert percentiles([1.0]) == {}
 
 
 def commit(folder: Path, batch: int, at: float) -> None:

@@ -49,10 +49,10 @@ def test_a_write_waits_until_the_quota_takes_it_and_is_sent_once(topic: KafkaTop
 def test_that_a_quota_throttles_for_long_is_said(
     topic: KafkaTopic, kafka: WireControlTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    topic.topic_id()
     monkeypatch.setattr(control_topic, "WRITE_SECONDS", 1.0)
     monkeypatch.setattr(messages, "SLACK_SECONDS", 1.0)
     monkeypatch.setattr(messages, "ANY_SECONDS", 1.0)
-    topic.topic_id()
     kafka.throttles = [LONG_MS]
     says = "A quota of Kafka throttles this client: broker 1"
     for use in (lambda: topic.read(0), lambda: topic.read(0), lambda: topic.write(b"k", b"v", {})):

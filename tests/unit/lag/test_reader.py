@@ -22,6 +22,7 @@ from airflow_stream_provider.lag.targets import KnownOffsets, LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.control_root import new_log
+from tests.support.more_time import in_time
 from tests.support.story import OLD, RUNNING, write
 
 Committeds = Mapping[LagTarget, Iterable[Committed]]
@@ -131,7 +132,6 @@ def test_offsets_that_cannot_be_measured_are_the_problem_of_their_own_target(mon
 
 def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a FIFO that nobody writes to hangs as a dead mount does."""
-    monkeypatch.setattr("airflow_stream_provider.lag.reader.READ_SECONDS", 4.0)
     dead = tmp_path / "dead"
     os.mkfifo(dead)
 
@@ -144,11 +144,20 @@ def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(LagReader, "_sources", sources)
     targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in ("dead", "alive")}
-    reader = LagReader(Client(), FilesRoot)  # type: ignore[arg-type]
-    for _ in range(2):
-        found = {target.stream: each for target, each in reader.read(targets).items()}
-        assert isinstance(found["alive"], LagReport)
-        assert isinstance(found["dead"], NoAnswer)
+    readers: list[LagReader] = []
+
+    def told_apart(seconds: float) -> bool:
+        monkeypatch.setattr("airflow_stream_provider.lag.reader.READ_SECONDS", seconds)
+        found = {target.stream: each for target, each in readers[-1].read(targets).items()}
+        return isinstance(found["alive"], LagReport) and isinstance(found["dead"], NoAnswer)
+
+    def told_apart_at_first(seconds: float) -> bool:
+        readers.append(LagReader(Client(), FilesRoot))  # type: ignore[arg-type]
+        return told_apart(seconds)
+
+    in_time(told_apart_at_first)
+    assert told_apart(60.0)
+    reader = readers[-1]
     dead.write_text("It answers again.")
     dead.unlink()
     dead.write_text("It answers again.")

@@ -43,7 +43,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedKafka]:
     monkeypatch.setattr(sharing, "akafka_extra", extra)
     yield found
     found.answers.set()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while found.closed < found.opened and time.monotonic() < deadline:
         time.sleep(0.01)
     assert found.closed == found.opened
