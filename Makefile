@@ -2,9 +2,9 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# The newest that runs and can make a virtual environment. Another one: make test PYTHON=python3.11
+# The first that runs and can make a virtual environment: most was run on 3.11. Another one: make test PYTHON=python3.13
 FITS := import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
-PYTHON = $(shell for each in python3.13 python3.12 python3.11; do $$each -c '$(FITS)' 2>/dev/null && echo $$each && exit; done; echo python3)
+PYTHON = $(shell for each in python3.11 python3.12 python3.13; do $$each -c '$(FITS)' 2>/dev/null && echo $$each && exit; done; echo python3)
 UV_VERSION := 0.13.8
 VENV := .venv
 BIN := $(VENV)/bin
