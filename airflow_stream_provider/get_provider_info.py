@@ -12,10 +12,7 @@ _PACKAGE = "airflow_stream_provider"
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata in the form of Airflow's provider_info.schema.json."""
-    operators = (
-        *("abort", "adopt", "audit", "check", "fence", "handover", "judge", "lag", "make_room"),
-        *("retire", "revive", "soak", "standby", "start", "stop", "watch"),
-    )
+    operators = ("adopt", "audit", "check", "lag", "stream", "upgrade", "watch")
     return {
         "package-name": "airflow-stream-provider",
         "name": _NAME,
@@ -38,9 +35,7 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [
             {
                 "integration-name": _NAME,
-                "python-modules": [
-                    f"{_PACKAGE}.triggers.{name}" for name in ("approval", "lag", "lag_event", "stream")
-                ],
+                "python-modules": [f"{_PACKAGE}.triggers.{name}" for name in ("lag", "lag_event", "stream")],
             }
         ],
         "notifications": [

@@ -26,9 +26,8 @@ from typing import Any
 from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.operators.start import StartStreamOperator
-from airflow_stream_provider.operators.stop import StopStreamOperator
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.operators.stream import StartStreamOperator, StopStreamOperator
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import load_spec
 from benchmarks.results import machine, show, spread, write
 from devstack.commits import intervals, largest_gap

@@ -33,7 +33,7 @@ from airflow_stream_provider.checkpoint import clone_logs, clone_state, locate, 
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import files_of, reach
 from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
-from airflow_stream_provider.runtime import hadoop_storage
+from airflow_stream_provider.runtime import places
 from benchmarks.results import machine, show, spread, write
 from devstack import checkpoint_trees
 from devstack.jars import fetch, spark_s3a
@@ -163,7 +163,7 @@ def session() -> Iterator[SparkSession]:
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    reach(hadoop_storage.storage())
+    reach(places.storage())
     try:
         yield spark
     finally:

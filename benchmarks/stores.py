@@ -33,7 +33,7 @@ from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic
 from benchmarks import topic_looks
 from benchmarks.open_log import life
 from benchmarks.results import machine, show, spread, write

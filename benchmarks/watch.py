@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.control.sample_file import SampleFile
+from airflow_stream_provider.control.files_root import SampleFile
 from benchmarks.results import machine, show, spread, write
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for

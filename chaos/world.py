@@ -14,9 +14,8 @@ from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.control import ControlLog, FilesRoot, FilesStore
 from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_root import TopicRoot
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
-from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
+from airflow_stream_provider.releases.place import StorageAddress
 from chaos.clock import Clocks
 from chaos.folder_log import FolderLog
 from chaos.plan import FILES

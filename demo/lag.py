@@ -52,7 +52,7 @@ class LagWatcher:
     def _watch(self) -> None:
         """Measure on one connection until stopped; raise StreamError if Kafka does not answer."""
         from airflow_stream_provider.kafka.client import KafkaClient
-        from airflow_stream_provider.lag.moments import Moments
+        from airflow_stream_provider.lag.limits import Moments
         from airflow_stream_provider.lag.reader import LagReader
         from airflow_stream_provider.lag.targets import LagTarget
 

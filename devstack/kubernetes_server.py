@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from airflow_stream_provider.clusters.kubernetes_room import quantity
+from airflow_stream_provider.clusters.driver_pod import quantity
 from devstack.kubernetes import NODE, TOKEN
 from devstack.kubernetes_objects import KINDS, Failure, Key, Object, Objects, Watcher
 from devstack.ports import HOST

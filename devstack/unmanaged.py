@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_stream_provider.clusters import ClusterConnection
 from airflow_stream_provider.clusters import master_api as api
-from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
+from airflow_stream_provider.clusters.master_api import MAIN_CLASS
 from devstack.stack_stream import APP, QUERIES, StackStream
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.audit.check import CheckResult, Finding, Severity
+from airflow_stream_provider.audit.check import CheckResult, Finding, Severity, tool_arguments
 from airflow_stream_provider.audit.facts import Requirements
-from airflow_stream_provider.audit.fix import tool_arguments
 from airflow_stream_provider.audit.read import gather
-from airflow_stream_provider.audit.report import AuditReport, judge
-from airflow_stream_provider.audit.waiver import Waiver
+from airflow_stream_provider.audit.report import AuditReport, Waiver, judge
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient

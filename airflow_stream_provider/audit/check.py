@@ -1,16 +1,96 @@
-"""A check: name, severity, what is wanted and why, the command that fixes it, and a pure function of the facts."""
+"""A check: name, severity, what is wanted and why, the command that fixes it, and a pure function of the facts.
+
+The names in braces in a template are replaced by values quoted for a POSIX shell. `{server}` stands for the arguments
+with which Kafka's tools reach the cluster, `{cluster}` for the same arguments as `kafka-cluster.sh` names them.
+`{pattern}` is the topic as a regular expression, which is what `kafka-topics.sh --topic` expects.
+"""
 
 from __future__ import annotations
 
+import json
+import shlex
+import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from airflow_stream_provider.audit.facts import BrokerFacts, Facts, NotRead, NotVerifiable, Requirements, Topic
-from airflow_stream_provider.audit.fix import fill_template
+from airflow_stream_provider.kafka.settings import with_ports
 from airflow_stream_provider.lifecycle.errors import SpecError
+
+# Replicas that every partition should have.
+COPIES = 3
+
+# Kafka's tool writes plans that spread replicas over racks; it never adds a replica. A plan moves whole partitions over
+# the network, so a person reads it and chooses the rate.
+REASSIGN = (
+    "printf %s {topics} | kafka-reassign-partitions.sh {server} --topics-to-move-json-file /dev/stdin "
+    "--broker-list {brokers} --generate  # then change the plan to {copies} replicas, and --execute it with --throttle"
+)
+
+
+def topic_setting(key: str, value: str = "{value}") -> str:
+    """Return the template of a command that sets a topic's setting.
+
+    :param value: the value, or by default ``{value}``, to be filled in later.
+    """
+    return (
+        f"kafka-configs.sh {{server}} --alter --entity-type topics --entity-name {{topic}} --add-config {key}={value}"
+    )
+
+
+def broker_setting(*settings: str) -> str:
+    """Return the template for settings that brokers read only when they start, such as ``a=1``.
+
+    No command of Kafka changes them, and a managed cluster has no server.properties to write to.
+    """
+    where = "in every broker's server.properties, or in the configuration of the managed cluster; then restart"
+    return f"{' '.join(settings)}  # {where} one by one"
+
+
+def tool_arguments(extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the arguments with which Kafka's command line tools reach a connection's cluster.
+
+    For a cluster with TLS or SASL they name a file ``client.properties``, which the person who runs the command must
+    have. Reports never contain secrets.
+
+    :param extra: the extra of the Airflow connection.
+    """
+    server = ("--bootstrap-server", ",".join(with_ports(str(extra.get("bootstrap.servers", "")))))
+    plain = str(extra.get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT"
+    return server if plain else (*server, "--command-config", "client.properties")
+
+
+def fill_template(template: str, server: Sequence[str], values: Mapping[str, object]) -> str:
+    """Return a template's command with its values filled in and quoted for the shell.
+
+    :param server: from `tool_arguments`.
+    """
+    known = {name: shlex.quote(str(value)) for name, value in values.items()}
+    if "topic" in values:
+        known.setdefault("pattern", shlex.quote(str(values["topic"]).replace(".", r"\.")))
+    # Only kafka-cluster.sh has another name for the option with the client's settings.
+    cluster = ["--config" if each == "--command-config" else each for each in server]
+    return template.format_map({**known, "server": shlex.join(server), "cluster": shlex.join(cluster)})
+
+
+def template_for_docs(template: str) -> str:
+    """Return a template for the documentation, with its names in capitals."""
+    names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
+    known = {name: name.upper() for name in names}
+    server = "--bootstrap-server HOST:PORT"
+    return template.format_map({**known, "pattern": "TOPIC", "server": server, "cluster": server})
+
+
+def reassigned(topic: Topic, brokers: Iterable[BrokerFacts], copies: int = COPIES) -> dict[str, object]:
+    """Return the values for `REASSIGN`.
+
+    :param copies: number of replicas that each partition is to have; default `COPIES`.
+    """
+    topics = json.dumps({"topics": [{"topic": topic.name}], "version": 1}, separators=(",", ":"))
+    return {"topics": topics, "brokers": ",".join(str(broker.id) for broker in brokers), "copies": copies}
 
 
 class Severity(IntEnum):

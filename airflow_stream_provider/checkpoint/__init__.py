@@ -12,7 +12,6 @@ from airflow_stream_provider.checkpoint.clone import (
     remove_clones,
     scratch,
 )
-from airflow_stream_provider.checkpoint.formats import Formats, formats, one_way
 from airflow_stream_provider.checkpoint.location import (
     check_location,
     file_system_of,
@@ -23,7 +22,7 @@ from airflow_stream_provider.checkpoint.location import (
     real_form,
     recorded_form,
 )
-from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
+from airflow_stream_provider.checkpoint.logs import LogEnds, SinkLog, boundary, delta_batch, read_sink_log
 from airflow_stream_provider.checkpoint.owner import (
     Owner,
     check_owner,
@@ -42,11 +41,17 @@ from airflow_stream_provider.checkpoint.read import (
     read,
     recent,
 )
-from airflow_stream_provider.checkpoint.rewind import Rewind, apply_rewind, check_rewindable, may_land, plan_rewind
-from airflow_stream_provider.checkpoint.sink_log import SinkLog, delta_batch, read_sink_log
-from airflow_stream_provider.checkpoint.step_back import StepBack, stepped_back
+from airflow_stream_provider.checkpoint.rewind import (
+    Rewind,
+    StepBack,
+    apply_rewind,
+    check_rewindable,
+    may_land,
+    plan_rewind,
+    stepped_back,
+)
 from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_anew
-from airflow_stream_provider.checkpoint.whole import check_whole
+from airflow_stream_provider.checkpoint.whole import Formats, check_whole, formats, one_way
 
 __all__ = [
     "Checkpoint",

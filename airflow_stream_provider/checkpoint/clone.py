@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_offsets
-from airflow_stream_provider.checkpoint.state import state_files
+from airflow_stream_provider.checkpoint.whole import state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.ids import INCARNATION
 

@@ -13,25 +13,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
 
-from airflow_stream_provider.cli.adopt import adopt_here, nobody_to_ask
-from airflow_stream_provider.cli.given import given_by, given_stream_as_far_as_known, read_connections
-from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, run_here
+from airflow_stream_provider.cli.commands import given_by, given_stream_as_far_as_known, read_connections
+from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, adopt_here, nobody_to_ask, run_here
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.lifecycle.rewind import at
-from airflow_stream_provider.monitoring.tell_outcome import tell_outcome
-from airflow_stream_provider.operators.adopt import AdoptOperator
+from airflow_stream_provider.lifecycle.texts import plain
+from airflow_stream_provider.monitoring.delivery import tell_outcome
+from airflow_stream_provider.operators.adopt import AdoptOperator, operator_of
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.release import ReleaseOperator
-from airflow_stream_provider.planning.command_identity import command_identity
 from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
+from airflow_stream_provider.planning.outcome import told
 from airflow_stream_provider.planning.rewind import moment
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.told import told
+from airflow_stream_provider.planning.steps import command_identity
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 

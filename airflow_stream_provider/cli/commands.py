@@ -4,37 +4,94 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pwd
+import socket
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
+from airflow.configuration import conf
 from airflow.utils.cli import suppress_logs_and_warning
 from rich.console import Console
 from rich.live import Live
 
-from airflow_stream_provider.cli.comparison_view import comparison_view
-from airflow_stream_provider.cli.given import given_folder, given_stream, given_stream_as_far_as_known, read_connections
-from airflow_stream_provider.cli.life_table import life_table
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, statuses
-from airflow_stream_provider.cli.tables import lag_view, samples_table, status_table
+from airflow_stream_provider.cli.tables import comparison_view, lag_view, life_table, samples_table, status_table
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lag.formatting import count
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.limits import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.monitoring.life import life
-from airflow_stream_provider.monitoring.life_gaps import with_gaps
+from airflow_stream_provider.lifecycle.texts import count
+from airflow_stream_provider.monitoring.life import life, with_gaps
 from airflow_stream_provider.monitoring.samples import read
-from airflow_stream_provider.spec.folder import load_specs
+from airflow_stream_provider.planning.steps import person
+from airflow_stream_provider.spec.folder import load_specs, read_folder
 from airflow_stream_provider.spec.folder_check import check_folder
 from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec
+
+
+def read_connections() -> None:
+    """Let Airflow read connections wherever they live, the database too, as for `airflow connections test`."""
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+
+
+def given_by() -> str:
+    """Return the person of this command, such as ``anna@edge1``; with sudo, the one who has called that.
+
+    Not LOGNAME or USER: sudo and containers set them to Airflow's user, and everybody as he likes.
+    """
+    uid = os.getuid()
+    try:
+        name = os.environ.get("SUDO_USER") or pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = f"uid-{uid}"  # as in a container with a user of its own number
+    return person(name, socket.gethostname())
+
+
+def given_folder(args: Namespace) -> Path:
+    """Return the folder of the YAML files."""
+    return Path(args.folder) if args.folder else Path(conf.get("core", "dags_folder")) / "streams"
+
+
+def given_stream(args: Namespace) -> StreamSpec:
+    """Return the stream that was named.
+
+    :raises SpecError: there is none of that name, or its YAML cannot be used.
+    """
+    folder = given_folder(args)
+    found = read_folder(folder)
+    file = next((each for each in found if each.name == args.name), None)
+    if file is not None and file.error is not None:
+        raise file.error
+    if file is None or file.spec is None:
+        broken = [each.error for each in found if each.error is not None]
+        names = ", ".join(each.name for each in found if each.spec is not None) or "none"
+        raise SpecError(
+            f"There is no stream {args.name} in {folder}; there are: {names}.",
+            next_step=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
+        )
+    return file.spec
+
+
+def given_stream_as_far_as_known(args: Namespace) -> StreamSpec:
+    """Return the stream that was named; of one whose YAML cannot be used, those fields that are right (`problem`).
+
+    A stream runs on when a typo is saved, and has to be stopped all the same.
+
+    :raises SpecError: there is none of that name.
+    """
+    file = next((each for each in read_folder(given_folder(args)) if each.name == args.name), None)
+    return given_stream(args) if file is None else file.known
+
 
 WATCH_SECONDS = 5.0
 

@@ -12,26 +12,21 @@ from typing import Any
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.bounded import gather
-from airflow_stream_provider.hooks.control import control_root
-from airflow_stream_provider.hooks.newest import Newest
-from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.hooks.control import Newest, control_root
+from airflow_stream_provider.lag.limits import Health, LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
-from airflow_stream_provider.monitoring.health import illegal_records
+from airflow_stream_provider.lifecycle.texts import duration
+from airflow_stream_provider.monitoring.health import SILENT, SignOfLife, illegal_records, sign_of_life
 from airflow_stream_provider.monitoring.incidents import IncidentKind
-from airflow_stream_provider.monitoring.life import life
-from airflow_stream_provider.monitoring.life_event import LifeEvent
+from airflow_stream_provider.monitoring.life import LifeEvent, life
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.samples import last as last_sample
-from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, sign_of_life
-from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import RESTING
+from airflow_stream_provider.planning.stream_health import RESTING, judge_queries
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older, and older than two looks are apart, says nothing about the present.

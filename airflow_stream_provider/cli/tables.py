@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from airflow_stream_provider.cli.status import StreamStatus
-from airflow_stream_provider.lag.formatting import count, duration
-from airflow_stream_provider.lag.limits import Health, LagJudgement
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.hooks.compare import Comparison
+from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLook
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
-from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.lifecycle.texts import count, duration, plain
+from airflow_stream_provider.monitoring.health import phase_words
+from airflow_stream_provider.monitoring.life import LifeEvent, What
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.monitoring.silence import phase_words
 
 PARTITIONS = 20
 
@@ -146,3 +149,105 @@ def _verdicts(sample: LagSample) -> str:
     words = {query.verdict for query in sample.queries.values()}
     words.update(alarm for query in sample.queries.values() for alarm in query.alarms)
     return ", ".join(sorted(word for word in words if word)) or "?"
+
+
+_BAD = (What.FAILED, What.REFUSED, What.FENCED, What.ILLEGAL)
+_ODD = (What.ABORTED, What.TAKEN_BACK, What.RELEASED, What.FENCING, What.ROLLED_BACK, What.UNKNOWN)
+_EVENT_COLOURS = {**dict.fromkeys(_BAD, "red"), **dict.fromkeys(_ODD, "yellow")}
+
+
+def life_table(stream: str, events: Sequence[LifeEvent]) -> RenderableType:
+    """Return one row for each event, oldest first."""
+    # Folded, as people copy ids of drivers and runs from here.
+    columns = [Column(name, overflow="fold") for name in ("at", "what", "release", "driver", "who", "why")]
+    table = Table(*columns, Column("gap", max_width=18), title=as_text(stream, "table.title"))
+    for event in events:
+        add_row(
+            table,
+            "?" if event.at is None else moment(event.at),
+            as_text(event.what.words, _EVENT_COLOURS.get(event.what, "")),
+            event.version or "-",
+            event.incarnation or event.deployment or "-",
+            who(event),
+            why(event),
+            gap(event),
+        )
+    return table
+
+
+def who(event: LifeEvent) -> str:
+    """Return the author; a task or a command has two lines."""
+    kind, _, name = event.by.partition(":")
+    if kind == "driver":
+        return "the driver" if name == event.incarnation else name
+    if kind == "person":
+        person, _, rest = name.partition("/")
+        return f"{person}\nairflow streams {rest.rpartition('/')[2].partition('.')[0]}" if rest else name
+    if kind != "airflow":
+        return event.by or "?"
+    dag, _, rest = name.partition("/")
+    run, _, task = rest.rpartition("/")
+    return f"{dag}/{task}\n{run}" if run else name
+
+
+def why(event: LifeEvent) -> str:
+    """Return the reason, with the person who confirmed it."""
+    person, job = event.evidence.get("person"), event.evidence.get("job")
+    more = f" (confirmed by {person})" if person else f" (it was {job})" if job else ""
+    return f"{event.reason}{more}".strip()
+
+
+def gap(event: LifeEvent) -> str:
+    """Return the gap of each query, or the time without a holder; empty where the holder did not change or it is not
+    known.
+    """
+    if event.gap_seconds:
+        return ", ".join(f"{query} {_seconds(seconds)}" for query, seconds in event.gap_seconds.items())
+    return "" if event.free_seconds is None else f"nobody for {_seconds(event.free_seconds)}"
+
+
+def _seconds(seconds: float) -> str:
+    return duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"
+
+
+# As many digits of a hash tell two releases apart; JSON has all of them.
+_DIGITS = 12
+_RUNS = (StreamPhase.RUNNING, StreamPhase.HANDING_OVER, StreamPhase.STOPPING)
+
+
+def comparison_view(found: Comparison) -> RenderableType:
+    """Return what is compared, one row for each difference, and what an upgrade would do."""
+    parts: list[RenderableType] = [as_text(_compared(found), "bold")]
+    if found.found:
+        columns = (Column(name, overflow="fold") for name in ("field", "running", "YAML"))
+        table = Table(*columns)
+        for each in found.found:
+            add_row(table, each.field, _value(each.field, each.running), _value(each.field, each.yaml))
+        parts.append(table)
+    if found.problem:
+        parts.append(as_text(f"Its files cannot be compared one by one: {found.problem}", "yellow"))
+    return Group(*parts, as_text(_upgrade(found)))
+
+
+def _compared(found: Comparison) -> str:
+    held = found.running
+    if held is None:
+        return f"{found.stream}: no release has ever run."
+    how = "runs" if found.phase in _RUNS else f"ran last; the stream is {found.phase.value} now"
+    return f"{found.stream}: release {held.release.version} ({held.id}) {how}."
+
+
+def _upgrade(found: Comparison) -> str:
+    if found.new_release:
+        return f"An upgrade would deploy release {found.wanted.version} ({found.wanted.hash[:_DIGITS]})."
+    if found.found:
+        return "An upgrade would deploy the same release, with what the YAML says now."
+    return "The YAML says what runs: an upgrade would change nothing."
+
+
+def _value(field: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if field == "release" or field.startswith("files."):
+        return str(value)[:_DIGITS]
+    return shlex.join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         UnmanagedView,
     )
     from airflow_stream_provider.clusters.connection import ClusterConnection
-    from airflow_stream_provider.clusters.job import Job
-    from airflow_stream_provider.clusters.secrets import (
+    from airflow_stream_provider.clusters.job import (
+        Job,
         SecretInConf,
         refuse_secret_arguments,
         refuse_secret_conf,
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-_MODULES = ("secrets", "cluster", "connection", "job", "whose")
+_MODULES = ("job", "cluster", "connection", "whose")
 
 
 def __getattr__(name: str) -> Any:

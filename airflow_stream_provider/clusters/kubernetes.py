@@ -15,6 +15,7 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
+    Traits,
     UnmanagedJob,
 )
 from airflow_stream_provider.clusters.driver_pod import (
@@ -22,22 +23,20 @@ from airflow_stream_provider.clusters.driver_pod import (
     DRIVER_LABEL,
     LOG_ANNOTATION,
     STREAM_ANNOTATION,
+    asked_for,
     command_of,
     is_of,
     label_of,
     labels_of,
+    lacks,
     manifest,
 )
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.kept_pods import let_go
 from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused, Unheard
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
-from airflow_stream_provider.clusters.kubernetes_room import asked_for, lacks
 from airflow_stream_provider.clusters.log_tail import tail
-from airflow_stream_provider.clusters.pod_look import PodLook
-from airflow_stream_provider.clusters.pod_status import NodeSays, driver_state, ended, waits_for
+from airflow_stream_provider.clusters.pod_status import NodeSays, PodLook, driver_state, ended, let_go, waits_for
 from airflow_stream_provider.clusters.pod_template import CONTAINER
-from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 

@@ -15,20 +15,21 @@ from typing import ClassVar
 
 import psutil
 
-from airflow_stream_provider.clusters import local_spark, processes
-from airflow_stream_provider.clusters.capacity import ResourceRequest
+from airflow_stream_provider.clusters import processes
+from airflow_stream_provider.clusters import processes as local_spark
 from airflow_stream_provider.clusters.cluster import (
     DriverState,
     DriverView,
     FoundDrivers,
     Remains,
     SubmitUnclear,
+    Traits,
     UnmanagedJob,
 )
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.own_folders import driver_folder, log_folder, take_lock
-from airflow_stream_provider.clusters.traits import Traits
+from airflow_stream_provider.clusters.spark_sizes import ResourceRequest
 from airflow_stream_provider.clusters.whose import Whose, deployment_run, names_deployment
 from airflow_stream_provider.lifecycle.errors import ClusterError
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from airflow_stream_provider.lifecycle.plain_text import plain
-from airflow_stream_provider.lifecycle.secrets import HIDDEN, redact, secret_setting
+from airflow_stream_provider.lifecycle.texts import HIDDEN, plain, redact, secret_setting
 
 READ_BYTES = 64 * 1024
 """So much of a log's end is read. More than is shown: a secret is known by what stands before it."""

@@ -1,13 +1,19 @@
-"""Read the state of a driver or an executor from its pod and node. Pure: objects as the API server returns them."""
+"""Read a pod and its node: the state of a driver or an executor, while it runs and once it has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.clusters.cluster import DriverState
+from airflow_stream_provider.clusters.driver_pod import FINALIZER
+from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi, Refused
 from airflow_stream_provider.clusters.pod_template import CONTAINER
+from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = (128 + 9, 128 + 15)
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -127,3 +133,90 @@ def _container_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     return next((each for each in thing.get("status", {}).get("conditions") or () if each.get("type") == kind), None)
+
+
+_WHAT = {
+    NodeSays.ALIVE: "answers",
+    NodeSays.LOST: "does not answer, so it may run there still",
+    NodeSays.REMOVED: "is no longer in the cluster, so it may run there still",
+    NodeSays.GONE: "is tainted out-of-service",
+}
+
+
+class PodLook:
+    """One look; it lasts no longer than the question that it answers."""
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+        self._nodes: dict[str, tuple[NodeSays, str]] = {}
+
+    def state(self, pod: Mapping[str, Any] | None) -> DriverState:
+        """Return a driver's state: LOST if there is no pod, or its node does not answer."""
+        if pod is None or (doubtful(pod) and self.left(pod)[0] is not NodeSays.ALIVE):
+            return DriverState.LOST
+        return driver_state(pod)
+
+    def left(self, pod: Mapping[str, Any]) -> tuple[NodeSays, str]:
+        """Return what its node says of a pod that has not ended, and a sentence.
+
+        :raises ClusterError: the API server does not answer.
+        """
+        name, node = pod["metadata"]["name"], str(pod["spec"].get("nodeName") or "")
+        if not doubtful(pod):
+            where = f"on node {node}" if node else "on no node yet"
+            return NodeSays.ALIVE, f"Pod {name} is {pod.get('status', {}).get('phase', 'there')} {where}."
+        if node not in self._nodes:
+            self._nodes[node] = self._ask(node)
+        says, sentence = self._nodes[node]
+        return says, f"Pod {name} has not ended. {sentence}"
+
+    def _ask(self, name: str) -> tuple[NodeSays, str]:
+        try:
+            node = self._api.node(name)
+        except Refused as error:
+            if error.status != 403:
+                raise
+            return NodeSays.ALIVE, f"Its node {name} cannot be asked about: {error.fields['said']}."
+        says = node_says(node)
+        return says, f"Its node {name} {_WHAT[says]}."
+
+
+log = logging.getLogger(__name__)
+
+# Seconds for which the pod of a driver that has ended is kept after that: with it goes its log.
+KEPT_SECONDS = 86400.0
+
+
+def let_go(api: KubernetesApi, pods: Iterable[Mapping[str, Any]], grace: float) -> None:
+    """Let go of what is kept of drivers whose end is in the log, as far as their pods have ended.
+
+    The finalizer goes at once: a node on which such a pod lies cannot be drained before. A pod that cannot be removed
+    does not keep the others.
+
+    :param grace: seconds for what somebody has put beside a driver and runs on.
+    :raises ClusterError: the API server does not answer, or refuses.
+    """
+    problem: ClusterError | None = None
+    for pod in pods:
+        try:
+            _let_go(api, pod, grace)
+        except ClusterError as error:
+            log.warning("The pod %s is not removed: %s", pod["metadata"]["name"], error.message)
+            problem = error
+    if problem is not None:
+        raise problem
+
+
+def _let_go(api: KubernetesApi, pod: Mapping[str, Any], grace: float) -> None:
+    place = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+    confirmed = ended(pod)
+    # The end is in the log; nothing more will be known of a node that was removed.
+    if not confirmed and PodLook(api).left(pod)[0] not in (NodeSays.GONE, NodeSays.REMOVED):
+        if driver_state(pod).terminal:  # what somebody has put beside it runs on
+            api.delete_pod(*place, grace)
+        return
+    at = ended_at(pod) if confirmed else ""  # one that never ran has nothing to show
+    if not at or time.time() - datetime.fromisoformat(at).timestamp() > KEPT_SECONDS:
+        api.delete_pod(*place, 0)
+    if FINALIZER in (pod["metadata"].get("finalizers") or ()):
+        api.drop_finalizer(pod, FINALIZER)

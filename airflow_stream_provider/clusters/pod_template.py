@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from airflow_stream_provider.clusters.secrets import SecretInConf, refuse_secret_environment
+from airflow_stream_provider.clusters.job import SecretInConf, refuse_secret_environment
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 CONTAINER = "spark-kubernetes-driver"

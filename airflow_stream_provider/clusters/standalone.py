@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
-from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     DriverState,
@@ -17,18 +16,23 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
+    Traits,
     UnmanagedJob,
 )
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import tail
-from airflow_stream_provider.clusters.master_api import Master
-from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
-from airflow_stream_provider.clusters.standalone_unmanaged import StandaloneUnmanaged
-from airflow_stream_provider.clusters.traits import Traits
+from airflow_stream_provider.clusters.master_api import Master, create_submission_request, driver_conf
+from airflow_stream_provider.clusters.spark_sizes import FreeResources, ResourceRequest
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
-from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
+from airflow_stream_provider.clusters.workers import (
+    StandaloneUnmanaged,
+    ask_all,
+    driver_belongs,
+    executors_left,
+    in_use,
+)
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds after which a driver that cannot be told whose it is hinders no submission any more.

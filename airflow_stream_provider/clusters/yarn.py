@@ -18,16 +18,26 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
+    Traits,
     UnmanagedJob,
 )
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
-from airflow_stream_provider.clusters.yarn_api import Manager
+from airflow_stream_provider.clusters.yarn_api import Manager, is_submission
+from airflow_stream_provider.clusters.yarn_applications import (
+    WAITS,
+    YarnUnmanaged,
+    absent,
+    application_remains,
+    driver_log_tail,
+    runs,
+    state,
+    state_of,
+    view,
+    without_torn_lines,
+)
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
-from airflow_stream_provider.clusters.yarn_log import driver_log_tail, without_torn_lines
-from airflow_stream_provider.clusters.yarn_remains import absent, application_remains
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
     deployment_tag,
@@ -39,9 +49,6 @@ from airflow_stream_provider.clusters.yarn_request import (
     tags_of,
 )
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, leaf_queues
-from airflow_stream_provider.clusters.yarn_status import WAITS, runs, state, state_of, view
-from airflow_stream_provider.clusters.yarn_submission import is_submission
-from airflow_stream_provider.clusters.yarn_unmanaged import YarnUnmanaged
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.

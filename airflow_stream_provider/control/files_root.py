@@ -1,15 +1,152 @@
-"""The control root in a folder that Airflow and the drivers mount."""
+"""The control root in a folder that Airflow and the drivers mount.
+
+A line that a killed writer, a full disk or a power cut has left torn is skipped by every reader, and so is an empty
+one: each writer begins a line of its own. Nothing is synced: what a power cut takes counts as not looked at.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import stat
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_stream_provider.control.disk import FOLDER_MODE, make_folder, open_folder, unavailable
+from airflow_stream_provider.control.disk import (
+    FILE_MODE,
+    FOLDER_MODE,
+    make_folder,
+    open_folder,
+    unavailable,
+    write_new,
+)
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import check_root, local_folder, make_root
-from airflow_stream_provider.control.sample_file import SampleFile
+from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.ids import check_stream_name
+
+NAME = "lag.jsonl"
+# Lines that `shorten` leaves. With one look a minute: eight hours.
+KEPT = 500
+# Bytes: a longer file is shortened to half of that at the next append. And what a reader loads at most.
+MOST = 8 * 2**20
+READ_LIMIT = 2 * MOST
+# Bytes that are read at a time.
+PART = 2**15
+
+
+class SampleFile:
+    """The samples of one stream in its folder; implements `Samples`.
+
+    :param folder: the stream's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, line: bytes) -> None:
+        """Add a line; see `Samples.add`.
+
+        :raises ControlUnavailable: it may not have been written, or only a part of it.
+        """
+        with unavailable(self._folder):
+            with _opened(self._folder, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as handle:
+                if os.fstat(handle).st_mode & 0o777 != FILE_MODE:
+                    with contextlib.suppress(PermissionError):  # another user of the group made it
+                        os.fchmod(handle, FILE_MODE)
+                # In one call, so that no other writer comes in between.
+                data = b"\n" + line + b"\n"
+                if os.write(handle, data) != len(data):
+                    raise OSError(errno.ENOSPC, "no space is left for a sample")
+                size = os.fstat(handle).st_size
+            if size > MOST:
+                self.shorten()
+
+    def newest(self) -> Iterator[bytes]:
+        """Yield the lines, the last one first; see `Samples.newest`.
+
+        :raises ControlUnavailable: the folder cannot be read now.
+        :raises Damaged: the file is no regular file, or larger than any that this package leaves.
+        """
+        end: int | None = None
+        behind = b""
+        while end != 0:
+            data, end = self._part(end)
+            first, *lines = (data + behind).split(b"\n")
+            yield from (line for line in reversed(lines) if line)
+            behind = first
+        if behind:
+            yield behind
+
+    def _part(self, end: int | None) -> tuple[bytes, int]:
+        """Return what is in front of a place in the file, None: its end; and where that begins."""
+        with unavailable(self._folder):
+            try:
+                with _opened(self._folder, os.O_RDONLY) as handle:
+                    size = os.fstat(handle).st_size
+                    begin = max(0, (size if end is None else end) - PART)
+                    if size - begin > READ_LIMIT:
+                        raise _damaged(self._folder / NAME, f"larger than {READ_LIMIT} bytes")
+                    return os.pread(handle, (size if end is None else end) - begin, begin), begin
+            except FileNotFoundError:
+                os.stat(self._folder / "log")  # a folder that is not mounted is no stream without samples
+                return b"", 0
+
+    def shorten(self) -> None:
+        """Leave the last KEPT lines, or fewer where they are long; a sample that is added meanwhile may be lost.
+
+        :raises ControlUnavailable: the file cannot be read or replaced now.
+        """
+        kept: list[bytes] = []
+        size = 0
+        try:
+            for line in self.newest():
+                size += len(line)
+                if len(kept) == KEPT or size > MOST // 2:
+                    break
+                kept.append(line)
+            else:
+                return
+        except Damaged:
+            pass
+        temporary = self._folder / "incoming" / f"new.{NAME}.{uuid.uuid4().hex}"
+        with unavailable(self._folder):
+            try:
+                write_new(temporary, b"".join(line + b"\n" for line in reversed(kept)))
+                temporary.replace(self._folder / NAME)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+                raise
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, flags: int) -> Iterator[int]:
+    path = folder / NAME
+    try:
+        # Without O_NONBLOCK a pipe with this name would block for ever.
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.EISDIR, errno.ELOOP):
+            raise _damaged(path, "not a regular file") from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise _damaged(path, "not a regular file")
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _damaged(path: Path, found: str) -> Damaged:
+    return Damaged(
+        f"{path} is {found}.",
+        next_step="Nothing of this package makes such a thing: find out who did, and remove it.",
+        path=str(path),
+    )
+
 
 # In the root, with an empty file for each stream that the watch has seen. No stream's name begins with a dot.
 WATCHED = ".watched"

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.control.damage import (
@@ -17,7 +18,6 @@ from airflow_stream_provider.control.damage import (
     replaced,
     whole_before,
 )
-from airflow_stream_provider.control.redacted import redacted_heartbeat, redacted_record
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.fold import fold, follow
@@ -27,6 +27,29 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.saved_state import dump, load
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.texts import redact, redact_within
+
+# The fields of records that quote what a script, Spark or a person said. The parts of a release must stay as they are:
+# its hash is over them, and they were checked before.
+_SAID = ("reason", "error", "evidence", "rehearsal")
+
+
+def redacted_record(record: Record) -> Record:
+    """Return the record without secrets in what it quotes."""
+    fields = {name: redact_within(value) if name in _SAID else value for name, value in record.fields.items()}
+    return replace(record, fields=fields)
+
+
+def redacted_heartbeat(heartbeat: Heartbeat) -> Heartbeat:
+    """Return the heartbeat without secrets in what it quotes."""
+    return replace(
+        heartbeat,
+        message=redact(heartbeat.message),
+        rewind=redact(heartbeat.rewind),
+        rehearsal=redact_within(heartbeat.rehearsal),
+        offsets_group=replace(heartbeat.offsets_group, problem=redact(heartbeat.offsets_group.problem)),
+    )
+
 
 _logger = logging.getLogger(__name__)
 

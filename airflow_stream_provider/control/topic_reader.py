@@ -6,17 +6,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from airflow_stream_provider.control.damage import another, lost
 from airflow_stream_provider.control.topic import READ_SECONDS, Fetched, Message, Topic, not_returned
-from airflow_stream_provider.control.topic_damage import another, lost
-from airflow_stream_provider.control.topic_header import from_header, of_another_topic
 from airflow_stream_provider.control.topic_index import (
     HEARTBEAT,
     SAMPLE,
     Last,
     TopicIndex,
     cut,
+    from_header,
     kept,
     number_of,
+    of_another_topic,
     replaced_key,
 )
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced

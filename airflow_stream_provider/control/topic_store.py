@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from airflow_stream_provider.control.files import STATE_LIMIT
 from airflow_stream_provider.control.topic import Topic
-from airflow_stream_provider.control.topic_header import INDEX, to_header
 from airflow_stream_provider.control.topic_index import (
     COUNT,
+    INDEX,
     LOOK,
     READ_TO,
     SAMPLE,
@@ -22,6 +22,7 @@ from airflow_stream_provider.control.topic_index import (
     record_key,
     replaced_key,
     sample_key,
+    to_header,
 )
 from airflow_stream_provider.control.topic_reader import TopicReader
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken

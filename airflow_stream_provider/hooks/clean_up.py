@@ -10,9 +10,8 @@ from airflow_stream_provider.control.disk import open_folder, unavailable
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.ids import INCARNATION
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import Stored, expendable
-from airflow_stream_provider.releases.folder import FolderPlace
-from airflow_stream_provider.releases.idle_files import idle, now, remove
+from airflow_stream_provider.planning.retire import Stored, expendable
+from airflow_stream_provider.releases.folder import FolderPlace, idle, now, remove
 from airflow_stream_provider.releases.place import IDLE_SECONDS, ReleasePlace
 
 # Called when all else is clean: it may fail, and on a full disk there is no room for the id that a log is given there.

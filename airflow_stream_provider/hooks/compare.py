@@ -1,4 +1,4 @@
-"""Compare what a stream's YAML asks for with what runs."""
+"""Compare what a stream's YAML asks for with what runs, and decide whether it is due."""
 
 from __future__ import annotations
 
@@ -6,14 +6,94 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from airflow_stream_provider.control.releases import file_hashes
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, file_hashes
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
-from airflow_stream_provider.releases.differences import Declaration, Difference, differences
+from airflow_stream_provider.planning.descent import asked_for_last
+from airflow_stream_provider.planning.stop import stopped_by_another
+from airflow_stream_provider.releases.place import StorageAddress
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
+
+# Said in the form of an upgrade, and for that one alone.
+_OF_ONE_UPGRADE = ("changed_checkpoints", "no_way_back")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """The parts of a declared deployment.
+
+    :param files: the SHA-256 of each file of the release, by its name; None: not known.
+    :param cluster: Airflow connection of the cluster; empty: not known.
+    """
+
+    release: Release
+    files: Mapping[str, str] | None
+    policy: Policy
+    cluster: str
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Its values by the names of the YAML's fields, and below ``files`` the hash of each file.
+
+        Fields that are not set, or not known, are left out.
+        """
+        release, policy = self.release, self.policy.to_json()
+        offsets_group = policy.pop("offsets_group")
+        for name in _OF_ONE_UPGRADE:
+            policy.pop(name, None)
+        single = {
+            "version": release.version,
+            "application": release.application,
+            "arguments": list(release.arguments),
+            "py_files": list(release.py_files),
+            "cluster": self.cluster,
+            # Each control log has a part of it, which no YAML names.
+            "storage": StorageAddress.parse(release.storage).whole.url if release.storage else "",
+            "offsets_group": offsets_group,
+        }
+        groups = {
+            "files": self.files or {},
+            "conf": release.conf,
+            "environment": release.environment,
+            "upgrade": policy,
+        }
+        inner = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
+        return {"release": release.hash, **{name: value for name, value in single.items() if value}, **inner}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field that differs.
+
+    :param field: its name in the YAML, such as ``conf.spark.cores.max``; ``files.NAME`` is the SHA-256 of a file, and
+        ``release`` the hash over all that a release is made of.
+    :param running: its value in what runs; None: it has none.
+    :param yaml: its value by the YAML; None: it has none.
+    """
+
+    field: str
+    running: Any
+    yaml: Any
+
+
+def differences(running: Declaration, yaml: Declaration) -> tuple[Difference, ...]:
+    """Return what differs; an upgrade with the values of the YAML would change all of it, and nothing else.
+
+    The hash differs if anything does that a release is made of, also where it is not known which file.
+    """
+    old, new = running.fields, yaml.fields
+    names = [name for name in dict.fromkeys((*old, *new)) if _comparable(name, running, yaml)]
+    return tuple(Difference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))
+
+
+def _comparable(name: str, *sides: Declaration) -> bool:
+    if name.startswith("files."):
+        return all(side.files is not None for side in sides)
+    return name != "cluster" or all(side.cluster for side in sides)
 
 
 @dataclass(frozen=True)
@@ -93,3 +173,68 @@ def compare_with(
     old = Declaration(deployment.release, stored, deployment.policy, deployment.cluster)
     new = Declaration(replace(wanted, storage=hook.storage), file_hashes(files), spec.policy(), spec.cluster)
     return differences(old, new), problem
+
+
+# They differ once this provider was upgraded: that is no wish to upgrade every stream at once.
+_OURS = {"release", f"files.{LAUNCHER}", f"files.{RUNTIME_ZIP}"}
+
+
+def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> str:
+    """Return a name of the wish when an upgrade to the YAML's release is due; empty when it is not.
+
+    The name is the same as long as the YAML asks for this release after the same one: an upgrade that could not even
+    begin is not started again and again.
+
+    It is compared with what was asked for last, not with what holds: a release that was refused or rolled back is not
+    tried again until something changes. Only while the stream runs and no change of holder is under way.
+
+    :raises StreamError: no release can be made of the YAML, or the stored files of the other one cannot be read.
+    """
+    newest = asked_for_last(state)
+    if newest is None or state.phase is not StreamPhase.RUNNING or state.open_request is not None:
+        return ""
+    wanted, another, problem = _compared(hook, newest, spec)
+    return f"{wanted.hash[:16]}__{newest.id}" if another and not problem else ""
+
+
+def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: str) -> None:
+    """Check that an upgrade may begin which `upgrade.schedule` or `upgrade.on_change` has triggered, and no person.
+
+    Such a run may have waited for long, say in a DAG that was paused.
+
+    :param run: that carries it out; see `TaskIdentity.run`. Its own steps from before it was cleared are no reason.
+    :raises StreamError: the stream was stopped, or never ran; or the YAML asks for a release that was refused, or that
+        somebody went back from; or as `unasked_release`.
+    """
+    by_hand = "To have it all the same, trigger this DAG by hand."
+    stopped = stopped_by_another(state, run)
+    if stopped:
+        raise StreamError(
+            f"The stream was stopped by {stopped}, and only a person starts it.",
+            next_step=f"Nothing was touched. {by_hand}",
+        )
+    newest, held = asked_for_last(state), state.last_deployment
+    if newest is None or held is None:
+        raise StreamError(
+            "No driver has held the stream yet, and only a person starts it: a job may write its checkpoints that is "
+            "to be adopted.",
+            next_step=f"Nothing was touched. {by_hand}",
+        )
+    if newest.release.hash == held.release.hash or newest.declared.by.startswith(run):
+        return
+    _, another, problem = _compared(hook, newest, spec)
+    if another:
+        return
+    asks = "Nobody can tell whether the YAML asks for anything but" if problem else "The YAML asks for"
+    raise StreamError(
+        f"{asks} release {newest.release.version} ({newest.id}), which was refused, or which somebody went back from: "
+        f"{held.release.version} ({held.id}) held last. Only a person brings it again. {problem}".rstrip(),
+        next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
+    )
+
+
+def _compared(hook: StreamHook, newest: Deployment, spec: StreamSpec) -> tuple[Release, bool, str]:
+    """Return the YAML's release, whether it is another one than a deployment's, and why the files are not compared."""
+    wanted, files = RequestedRelease.of(spec).make()
+    found, problem = compare_with(hook, newest, spec, wanted, files)
+    return wanted, any(each.field not in _OURS for each in found), problem

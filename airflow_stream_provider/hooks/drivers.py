@@ -9,6 +9,8 @@ from airflow_stream_provider.clusters import Cluster, DriverState, Whose
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import DriverFacts
 
 logger = logging.getLogger(__name__)
@@ -126,3 +128,18 @@ def _unnamed(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts:
     beats = log.heartbeats(deployment)
     left = cluster.remains(deployment, whose, applications(beats), _executor_hosts(log, deployment, beats))
     return DriverFacts("", DriverState.LOST, lost=not left.alive)
+
+
+def living_heartbeats(log: ControlLog, state: StreamState) -> Mapping[str, Heartbeat]:
+    """Return the heartbeats that can still matter; those of drivers that ended long ago are not read again."""
+    found = {}
+    for name in log.store.heartbeats():
+        known = state.incarnations.get(name)
+        # A deployment that the state has left out does not matter.
+        coming = known is None and deployment_of(name) in state.deployments
+        ended = known is None or known.state.terminal
+        wanted = coming or not ended or name in (*state.must_fence, state.last_holder)
+        beat = log.heartbeat(name) if wanted else None
+        if beat is not None:
+            found[name] = beat
+    return found

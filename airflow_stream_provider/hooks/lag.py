@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLook, Moments
 from airflow_stream_provider.lag.reader import measure_lag, measure_sources
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources

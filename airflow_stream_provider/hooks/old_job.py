@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.planning.adopt import ask_for_the_end, left_to_another
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import TaskIdentity
 
 
 def is_to_end(hook: StreamHook, identity: TaskIdentity, deployment: str, reason: str) -> None:

@@ -10,14 +10,12 @@ from airflow_stream_provider.audit import Requirements, Severity, audit, tool_ar
 from airflow_stream_provider.audit.recorded import recorded_clients
 from airflow_stream_provider.checkpoint import check_whole, locate, recorded_form
 from airflow_stream_provider.hooks.connections import kafka_extra
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError, SpecError, StreamError
-from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
-from airflow_stream_provider.planning.one_instance import job_beside, other_instances
-from airflow_stream_provider.planning.packages import package_findings
-from airflow_stream_provider.planning.preflight import Finding
+from airflow_stream_provider.planning.preflight import Finding, job_beside, other_instances, package_findings
+from airflow_stream_provider.planning.waits import Needs
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook

@@ -12,11 +12,10 @@ from airflow_stream_provider.checkpoint.files import REPLACES
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.byte_retention import KEYS, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
-from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lag.other_cluster import refuse_others
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.partition_offsets import EARLIEST, retention_seconds
 from airflow_stream_provider.lag.report import Ceilings
-from airflow_stream_provider.lag.targets import stream_sources
+from airflow_stream_provider.lag.targets import refuse_others, stream_sources
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, back_to
 from airflow_stream_provider.planning.kept_offsets import kept_offsets

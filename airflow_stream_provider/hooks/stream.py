@@ -18,11 +18,9 @@ from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
-from airflow_stream_provider.hooks.control import acontrol_root, control_root
-from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers
-from airflow_stream_provider.hooks.heartbeats import living_heartbeats
+from airflow_stream_provider.hooks.control import Newest, acontrol_root, control_root
+from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers, living_heartbeats
 from airflow_stream_provider.hooks.lag import lag_if_known
-from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.targets import stream_sources
@@ -33,14 +31,14 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.planning.waits import Needs
 from airflow_stream_provider.releases.open_place import address_of
+from airflow_stream_provider.releases.place import StorageAddress
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
-    from airflow_stream_provider.lag.moments import Moments
+    from airflow_stream_provider.lag.limits import Moments
     from airflow_stream_provider.lag.report import LagReport
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec

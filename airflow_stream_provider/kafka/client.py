@@ -11,22 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control.topic import Fetched
 from airflow_stream_provider.kafka.answers import Answers, Problem
-from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
+from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum, TopicRequests
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, KafkaThrottled, connect, stream_error
-from airflow_stream_provider.kafka.fetch_request import fetch_request
-from airflow_stream_provider.kafka.group_requests import GroupRequests
+from airflow_stream_provider.kafka.coordinators import GroupRequests, Transaction, open_transactions
 from airflow_stream_provider.kafka.internals import Internals
 from airflow_stream_provider.kafka.list_offsets import (
     PackedListOffsetsRequest,
     PackedListOffsetsResponse,
     PartitionOffset,
 )
-from airflow_stream_provider.kafka.messages import fetch, produce
-from airflow_stream_provider.kafka.record_batches import RecordBatch, fetch_batches
+from airflow_stream_provider.kafka.records import RecordBatch, fetch, fetch_batches, fetch_request, produce
 from airflow_stream_provider.kafka.requests import Requests
 from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES, with_ports
-from airflow_stream_provider.kafka.topic_requests import TopicRequests
-from airflow_stream_provider.kafka.transactions import Transaction, open_transactions
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.kafka_source import addresses
 

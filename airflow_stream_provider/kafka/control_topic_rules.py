@@ -23,7 +23,7 @@ from typing import Any
 
 from airflow_stream_provider.control.files import STATE_LIMIT
 from airflow_stream_provider.kafka.answers import TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
-from airflow_stream_provider.kafka.topic_requests import OPERATIONS
+from airflow_stream_provider.kafka.cluster_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
 
 COPIES = 3

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.answers import NO_ANSWER, TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
+from airflow_stream_provider.kafka.cluster_requests import TOPIC_ALREADY_EXISTS
 from airflow_stream_provider.kafka.control_topic_rules import (
     COPIES,
     REQUIRED,
@@ -18,7 +19,6 @@ from airflow_stream_provider.kafka.control_topic_rules import (
     unreadable,
     without_id,
 )
-from airflow_stream_provider.kafka.topic_requests import TOPIC_ALREADY_EXISTS
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 
 if TYPE_CHECKING:

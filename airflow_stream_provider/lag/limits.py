@@ -1,15 +1,35 @@
-"""Judge whether a lag is within its limits: the one rule of sensors, triggers, watch, soak and command line. Pure."""
+"""Judge whether a lag is within its limits, and since when, by one rule for all who ask. Pure."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_stream_provider.lag.formatting import count, duration
-from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, PartitionLag, QueryLag, Verdict
+from airflow_stream_provider.lifecycle.texts import count, duration
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The moments that are searched in Kafka exactly, one request for each; ages without a moment are estimates.
+
+    :param at: moments, in seconds since 1970.
+    :param ages: moments relative to the measurement, in seconds before it.
+    """
+
+    at: frozenset[float] = frozenset()
+    ages: frozenset[float] = frozenset()
+
+    def __or__(self, other: Moments) -> Moments:
+        return Moments(self.at | other.at, self.ages | other.ages)
+
+    def __le__(self, other: Moments) -> bool:
+        """Return whether a report about `other` says all that is asked here."""
+        return self.at <= other.at and self.ages <= other.ages
+
 
 # The verdicts that make a group's status ERR.
 BAD = (Verdict.STOP, Verdict.STALL, Verdict.REWIND)
@@ -183,3 +203,56 @@ def _sentence(alarm: Alarm, query: QueryLag) -> str:
             "`changed_checkpoints` (docs/lag.md)"
         )
     return f"Kafka deleted {count(query.lost, 'record')} before they were read"
+
+
+@dataclass
+class Streaks:
+    """When the present run of bad, good or unknown looks began (seconds since 1970); None = there is no such run now.
+
+    An unknown look ends neither a bad nor a good run: only the opposite health does.
+    """
+
+    bad: float | None = None
+    good: float | None = None
+    unknown: float | None = None
+
+    def add(self, health: Health, at: float) -> None:
+        """Update the runs with the health of one look."""
+        if health is Health.UNKNOWN:
+            self.unknown = at if self.unknown is None else self.unknown
+            return
+        self.unknown = None
+        if health is Health.FAIL:
+            self.bad, self.good = (at if self.bad is None else self.bad), None
+        else:
+            self.good, self.bad = (at if self.good is None else self.good), None
+
+
+@dataclass(frozen=True)
+class LagLook:
+    """The finding of one moment.
+
+    :param at: seconds since 1970.
+    :param report: None when the lag could not be measured.
+    :param problem: why it could not be measured; empty when it was.
+    """
+
+    at: float
+    report: LagReport | None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, report: LagReport) -> LagLook:
+        """Build the look that found this report."""
+        return cls(report.at, report)
+
+    @classmethod
+    def failed(cls, error: Exception, at: float | None = None) -> LagLook:
+        """Build the look that found only this error. `at`: default now."""
+        return cls(time.time() if at is None else at, None, str(error))
+
+    def judge(self, limits: LagLimits) -> LagJudgement:
+        """Judge the report; UNKNOWN when there is none."""
+        if self.report is None:
+            return LagJudgement(Health.UNKNOWN, (self.problem,))
+        return limits.judge(self.report)

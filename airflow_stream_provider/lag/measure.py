@@ -1,26 +1,121 @@
 """Measure how far queries are behind Kafka: first the committed offsets, then the log ends.
 
+Burrow keeps a history of log ends; we keep none and ask Kafka by timestamp where a log ended at the time of a commit.
+
+A report of thousands of partitions allocates tens of thousands of objects and keeps them for a while. Each time, the
+collector scans the whole heap, which in Airflow's processes is large, and finds nothing: docs/benchmarks.md has the
+numbers. `gc.freeze()` takes what is there now out of all later scans; the collector stays on for everything newer.
+Switching it off during reports saves hardly more, and would leave the whole process without it while Kafka does not
+answer.
+
 Each request to Kafka covers all queries, so that the number of requests does not grow with the number of queries.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
+import itertools
 import math
+import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_stream_provider.checkpoint.logs import KafkaOffsets
+from airflow_stream_provider.lag.batched_lookup import OffsetSearch
+from airflow_stream_provider.lag.burrow import evaluate
 from airflow_stream_provider.lag.byte_retention import first_times, left_by_size, near
-from airflow_stream_provider.lag.commit_window import verdicts
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, read_safely
-from airflow_stream_provider.lag.gc_freeze import freeze_heap
-from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lag.open_transactions import OpenTransactions
-from airflow_stream_provider.lag.other_cluster import refuse_others
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
 from airflow_stream_provider.lag.record_age import UnreadRange, first_at, oldest
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.lag.topic_ids import recreated
+from airflow_stream_provider.lag.targets import recreated, refuse_others
+from airflow_stream_provider.lag.transactions import OpenTransactions
+
+# Fewer commits show no pace to compare the present silence with.
+MIN_COMMITS = 3
+# Burrow compares a commit with the last ten log ends, polled every ten seconds: newer records do not make it STOP.
+RING_SECONDS = 100.0
+# They compare it with the pace of its last commits, which says nothing of one that waits by design.
+BY_PACE = (Verdict.STOP, Verdict.STALL)
+
+P = TypeVar("P", bound=tuple[str, int])
+Window = Sequence[tuple[float, KafkaOffsets]]
+
+
+def verdicts(
+    window: Window, lags: Mapping[P, int], ends: Mapping[P, int], now: float, quiet_until: float | None = None
+) -> OffsetSearch[P, dict[P, Verdict | None]]:
+    """Find a verdict for each partition in `lags`; None where there are too few commits yet.
+
+    None, too, instead of those BY_PACE where it is not known how long the query waits by design.
+
+    Past log ends are looked up by timestamp, at most once for each commit, and only for partitions whose verdict
+    depends on them; see `test_a_lag_that_becomes_known_never_makes_it_worse_than_a_warning`.
+
+    :param window: time in seconds and offsets of the last commits, oldest first.
+    :param lags: records not committed, by partition; a partition is a tuple that begins with topic and number.
+    :param ends: the present log ends.
+    :param now: seconds since 1970.
+    :param quiet_until: until when the query may commit nothing by its own promise; None = not known.
+    """
+    waits = max(0.0, (quiet_until or 0.0) - window[-1][0]) if window else 0.0
+    past: dict[P, dict[int, int]] = {p: {} for p in lags}
+    lately: dict[P, int] = {}
+
+    def ends_at(partitions: Sequence[P], seconds: float) -> OffsetSearch[P, dict[P, int]]:
+        answers = (yield dict.fromkeys(partitions, round(seconds * 1000))) if partitions else {}
+        return {p: answers[p][0] if p in answers else ends[p] for p in partitions}
+
+    def judge(p: P) -> Verdict | None:
+        if lags[p] and len(window) < MIN_COMMITS:
+            return None
+        commits = _commits(window, p, past[p])
+        known_ends = [ends[p], lately.get(p, ends[p])]
+        commits = commits if len(commits) >= MIN_COMMITS else []
+        # The time for which it waits by design is no silence.
+        found = evaluate(commits, known_ends, lags[p], now - waits)
+        return Verdict.WARN if found is Verdict.STALL and window[-1][0] - window[0][0] < waits else found
+
+    found = {p: judge(p) for p in lags}
+    stopped = [p for p, verdict in found.items() if verdict is Verdict.STOP]
+    if stopped:
+        lately = yield from ends_at(stopped, now - _ring(window))
+        found.update({p: judge(p) for p in stopped})
+    for number in reversed(range(len(window))):
+        unsure = [p for p, verdict in found.items() if verdict in (Verdict.WARN, Verdict.STALL)]
+        for p, end in (yield from ends_at(unsure, window[number][0])).items():
+            past[p][number] = end
+            found[p] = judge(p)
+    return {p: None if quiet_until is None and verdict in BY_PACE else verdict for p, verdict in found.items()}
+
+
+def _commits(window: Window, partition: tuple[str, int], past: Mapping[int, int]) -> list[tuple[int, int, int | None]]:
+    commits: list[tuple[int, int, int | None]] = []
+    for number, (at, offsets) in enumerate(window):
+        offset = offsets.get(partition[0], {}).get(partition[1])
+        if offset is not None:
+            commits.append((offset, round(at * 1000), max(0, past[number] - offset) if number in past else None))
+    return commits
+
+
+def _ring(window: Window) -> float:
+    """Seconds that a log end may lie back for a silent reader not to be STOP: twice its usual pause, at least 100."""
+    times = [at for at, _ in window]
+    return max(RING_SECONDS, 2 * statistics.median(later - earlier for earlier, later in itertools.pairwise(times)))
+
+
+@functools.cache
+def freeze_heap() -> None:
+    """Leave the present objects out of all later collections, once in this process.
+
+    Reference counting still frees them. Only what is cyclic garbage at this moment stays; a second call would add to
+    that, and does nothing.
+    """
+    gc.freeze()
+
 
 if TYPE_CHECKING:
     from kafka import TopicPartition

@@ -10,16 +10,15 @@ from airflow_stream_provider.kafka.answers import LEADER_NOT_AVAILABLE, UNKNOWN_
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
 from airflow_stream_provider.lag.byte_retention import KEYS, CrowdedLog, SizeLimit, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
-from airflow_stream_provider.lag.open_transactions import OpenTransactions
 from airflow_stream_provider.lag.report import PartitionLag, PartitionState
-from airflow_stream_provider.lag.transaction_markers import may_wait_before_markers, pass_markers
+from airflow_stream_provider.lag.transactions import OpenTransactions, may_wait_before_markers, pass_markers
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
     from kafka.structs import OffsetAndTimestamp
 
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.kafka.record_batches import RecordBatch
+    from airflow_stream_provider.kafka.records import RecordBatch
 
 # A new leader may return an end that is too small (KAFKA-7703). Spark, too, asks again after a second.
 RETRY_END_SECONDS = 1.0

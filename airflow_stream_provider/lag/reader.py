@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.bounded import gather
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, GroupOffsets, read_safely
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources
 from airflow_stream_provider.lifecycle.errors import StreamError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_stream_provider.lifecycle.plain_text import plain
-from airflow_stream_provider.lifecycle.secrets import redact
+from airflow_stream_provider.lifecycle.texts import plain, redact
 
 
 class StreamError(Exception):

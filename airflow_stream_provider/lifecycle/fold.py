@@ -12,10 +12,10 @@ from airflow_stream_provider.lifecycle.errors import RuleBroken, StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.proof import Proof
-from airflow_stream_provider.lifecycle.prune import prune
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.saved_state import prune
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,

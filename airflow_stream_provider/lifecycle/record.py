@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.plain_text import plain_within
+from airflow_stream_provider.lifecycle.texts import plain_within
 
 # A larger or deeper record is not readable, for every reader alike: without fixed limits one Python could parse what
 # another cannot, and two drivers would read one log differently.

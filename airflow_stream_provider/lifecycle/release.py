@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id
-from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.lifecycle.texts import plain
 
 _NOT_HASHED = ("hash", "storage", "format")
 

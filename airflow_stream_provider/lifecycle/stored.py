@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from airflow_stream_provider.lifecycle.plain_text import plain_within
+from airflow_stream_provider.lifecycle.texts import plain_within
 
 # A number beyond this, NaN or Infinity can be read, but hardly be calculated with: an int may be too large for a float.
 _LIMIT = 2**63

@@ -1,16 +1,21 @@
-"""The places that many streams need, and what their absence explains in each stream: people are told once. Pure."""
+"""Needs that many streams share: what their absence explains in each, and what a look remembers of it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from airflow_stream_provider.lag.formatting import count
-from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lag.limits import Health, Streaks
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.texts import count
+from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
-from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.planning.query_health import IllQuery
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom
+from airflow_stream_provider.monitoring.readings import Reading
+from airflow_stream_provider.planning.stream_health import IllQuery, judge_queries
+from airflow_stream_provider.spec.stream import StreamSpec
 
 # The watch itself fails, or a control root is away: two looks in a row at one a minute. Drivers halt without their
 # control folder after some minutes, so the watch waits no longer.
@@ -128,3 +133,218 @@ def named(streams: Iterable[str], first: Collection[str] = ()) -> str:
     names = sorted(streams, key=lambda name: (name not in first, name))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{count(len(names), 'stream')} ({', '.join(names[:NAMED])}{more})" if names else "no stream"
+
+
+VERSION = 1
+# The memory forgets a subject that was not looked at for so long: no stream needs it any more, or it has another name.
+FORGOTTEN_SECONDS = 86400.0
+# For so long it is remembered that something was bad which is well again.
+LATELY_SECONDS = 600.0
+# Characters of a description that are kept. Each look that finds it again tells all of it.
+KEPT = 200
+
+Subject = tuple[IncidentKind, str]
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """One thing that was out of reach, or one stream that could not be watched.
+
+    :param at: the last look that judged it, seconds since 1970.
+    :param bad_at: the last of those that found it bad for some while; None: none did lately.
+    :param down: the streams that are down for want of it.
+    """
+
+    state: IncidentState
+    at: float
+    bad_at: float | None = None
+    down: tuple[str, ...] = ()
+
+    @property
+    def matters(self) -> bool:
+        """Whether the next look must know of it."""
+        state = self.state
+        return bool(self.bad_at or state.streaks.bad or state.incident or state.acknowledged)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        state = replace(self.state, description=self.state.description[:KEPT])
+        return {"state": state.to_json(), "at": self.at, "bad_at": self.bad_at, "down": list(self.down)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Remembered:
+        """Return what `to_json` wrote.
+
+        :raises ValueError, KeyError, TypeError, AttributeError: it is none.
+        """
+        bad_at = None if data["bad_at"] is None else float(data["bad_at"])
+        down = tuple(map(str, data["down"]))
+        return cls(IncidentState.from_json(data["state"]), float(data["at"]), bad_at, down)
+
+
+@dataclass
+class FolderMemory:
+    """The memory that looks hand to each other. A healthy subject leaves nothing in it.
+
+    :param subjects: by kind and name, what is, or was lately, wrong.
+    :param not_reached: by stream, since when looks have had no time for it.
+    """
+
+    subjects: dict[Subject, Remembered] = field(default_factory=dict)
+    not_reached: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: Any) -> FolderMemory:
+        """Return the memory that an earlier look has left; an empty one where it is damaged or of another version."""
+        if not data:
+            return cls()
+        try:
+            if data["version"] != VERSION:
+                raise ValueError(f"it is of version {data['version']!r:.20}")
+            found = {
+                (IncidentKind(kind), str(name)): Remembered.from_json(each) for kind, name, each in data["subjects"]
+            }
+            since = {str(name): float(at) for name, at in data["not_reached"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            log.warning("What the last look has left cannot be used; people may be told again: %s", error)
+            return cls()
+        return cls(found, since)
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """Return the memory as a JSON object, without what is well or was not looked at for a day."""
+        kept = [
+            [kind.value, name, each.to_json()]
+            for (kind, name), each in self.subjects.items()
+            if now - each.at < FORGOTTEN_SECONDS and each.matters
+        ]
+        since = {name: at for name, at in self.not_reached.items() if now - at < FORGOTTEN_SECONDS}
+        return {"version": VERSION, "subjects": kept, "not_reached": since}
+
+    def first(self, names: Iterable[str]) -> list[str]:
+        """Return these streams in the order in which to look at them: first those for which there was no time, and last
+        those that could not be looked at, which may hang again.
+        """
+        return sorted(
+            names, key=lambda name: (name not in self.not_reached, (IncidentKind.WATCH, name) in self.subjects)
+        )
+
+    def reached(self, names: Iterable[str], left_out: Collection[str], at: float) -> None:
+        """Keep for which of the streams of a look, `names`, there was no time."""
+        for name in names:
+            since = self.not_reached.pop(name, at)
+            if name in left_out:
+                self.not_reached[name] = since
+
+    def judge(self, subject: Subject, symptom: Symptom, at: float, down: Sequence[str] = ()) -> None:
+        """Follow one subject with what a look says of it; `down`: the streams that are down for want of it."""
+        kind, name = subject
+        known = self.subjects.get(subject) or Remembered(IncidentState(Streaks()), at)
+        state = known.state.after(f"{name}-{kind.value}", symptom, at)
+        # A moment puts no driver to its end.
+        lasts = state.streaks.bad is not None and at - state.streaks.bad >= FAILING_SECONDS
+        lately = known.bad_at if known.bad_at is not None and at - known.bad_at < LATELY_SECONDS else None
+        self.subjects[subject] = Remembered(state, at, at if lasts else lately, tuple(down))
+
+    def bad_at(self, subject: Subject) -> float | None:
+        """Return the last look that found a subject bad; None when none did lately."""
+        known = self.subjects.get(subject)
+        return None if known is None else known.bad_at
+
+    def down(self, subject: Subject) -> tuple[str, ...]:
+        """Return the streams that were down for want of a subject at the last look that judged it."""
+        known = self.subjects.get(subject)
+        return () if known is None else known.down
+
+    def told(self, subject: Subject, state: IncidentState) -> None:
+        """Keep who was told of a subject."""
+        self.subjects[subject] = replace(self.subjects[subject], state=state)
+
+    def open_incidents(self) -> dict[Subject, str]:
+        """Return the ids of the open incidents."""
+        return {subject: each.state.incident.id for subject, each in self.subjects.items() if each.state.incident}
+
+
+log = logging.getLogger(__name__)
+
+
+class LookCauses:
+    """The causes of one look: `found`, by kind and name.
+
+    :param reading: what the look finds out.
+    :param memory: of the looks before; it learns what this one says of each cause.
+    :param folder: the watched streams of the folder, also those that are not looked at now, by name.
+    :param now: time of the look, seconds since 1970.
+    """
+
+    def __init__(
+        self, reading: FolderReading, memory: FolderMemory, folder: Mapping[str, StreamSpec], now: float
+    ) -> None:
+        self.found: dict[Subject, Cause] = {}
+        self._reading = reading
+        self._memory = memory
+        self._folder = folder
+        self._now = now
+
+    def judge(self, down: Collection[str]) -> None:
+        """Follow Kafkas, clusters and checkpoints.
+
+        :param down: streams that have no driver, and no incident of their own for that.
+        """
+        for conn_id, kafka in self._reading.kafkas.items():
+            streams = [name for name, spec in self._folder.items() if spec.kafka == conn_id]
+            self._follow(IncidentKind.KAFKA, conn_id, streams, kafka.problem, down)
+        clusters = {name: spec.cluster for name, spec in self._folder.items()}
+        clusters |= {name: stream.cluster for name, stream in self._reading.streams.items()}
+        for conn_id, cluster in self._reading.clusters.items():
+            streams = [name for name, used in clusters.items() if used == conn_id]
+            self._follow(IncidentKind.CLUSTER, conn_id, streams, cluster.problem, down)
+        for url, root in self._reading.roots.items():
+            if root.checkpoint_problem is not None:
+                streams = [name for name, spec in self._folder.items() if spec.control == url and spec.kafka]
+                self._follow(IncidentKind.CHECKPOINTS, url, streams, root.checkpoint_problem)
+
+    def judge_roots(self) -> None:
+        """Follow the control roots, once it is known whether they can be written."""
+        for url, root in self._reading.roots.items():
+            if root.unclear and not root.problem:
+                continue  # a look that says nothing of the root ends no incident of it
+            streams = [name for name, spec in self._folder.items() if spec.control == url]
+            self._follow(IncidentKind.CONTROL, url, streams, root.problem)
+
+    def explained(self, stream: Reading) -> frozenset[IncidentKind]:
+        """Return the kinds of incidents that something explains which the stream needs."""
+        spec, cluster = stream.spec, self._reading.cluster_of(stream)
+        needs = [(IncidentKind.CONTROL, spec.control, self._reading.roots[spec.control].problem)]
+        if spec.kafka:
+            needs.append((IncidentKind.KAFKA, spec.kafka, self._reading.kafkas[spec.kafka].problem))
+            checkpoints = self._reading.roots[spec.control].checkpoint_problem
+            needs.append((IncidentKind.CHECKPOINTS, spec.control, checkpoints or ""))
+        if cluster is not None:
+            needs.append((IncidentKind.CLUSTER, cluster.conn_id, cluster.problem))
+        failed = queries_failed(stream.snapshot.state)
+        ill = judge_queries(stream.snapshot).ill
+        every = (
+            explained(kind, self._memory.bad_at((kind, name)), problem, self._now, failed=failed, ill=ill)
+            for kind, name, problem in needs
+        )
+        unread = {IncidentKind.LAG_UNKNOWN} if self._reading.awaits_lag(spec.name) else ()
+        return frozenset(unread).union(*every)
+
+    def _follow(
+        self, kind: IncidentKind, name: str, streams: Sequence[str], problem: str, down: Collection[str] = ()
+    ) -> None:
+        subject = (kind, name)
+        known = self._memory.down(subject)
+        # A stream that is not looked at now stays as it was.
+        for_it = [each for each in streams if self._may_be_down_for(kind, each, down, known)] if problem else []
+        cause = Cause(kind, name, streams, problem, for_it, known)
+        self._memory.judge(subject, cause.symptom, self._now, for_it)
+        self.found[subject] = cause
+        if problem:
+            log.warning("%s: %s", cause.subject, problem)
+
+    def _may_be_down_for(self, kind: IncidentKind, name: str, down: Collection[str], known: Collection[str]) -> bool:
+        stream = self._reading.streams.get(name)
+        if stream is None:
+            return name in known
+        return name in down and may_end(kind, failed=queries_failed(stream.snapshot.state))

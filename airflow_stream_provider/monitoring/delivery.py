@@ -1,4 +1,4 @@
-"""Deliver alerts to their recipients, all at the same time, with one time-out for all."""
+"""Deliver alerts to their recipients, all at the same time, and keep who was told."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.control.bounded import gather, start
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity
+from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom, update_incidents
+from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity, named, recipients_of
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 log = logging.getLogger(__name__)
 
@@ -159,3 +164,126 @@ def _failed(alert: Alert, name: str, error: BaseException) -> None:
 def _prepared(notifier: BaseNotifier, alert: Alert, context: Mapping[str, Any]) -> tuple[Any, Any]:
     """A copy of the notifier, as rendering replaces its templates, and the context with the alert."""
     return copy.copy(notifier), {**context, "alert": alert}
+
+
+# Seconds for all of it. A recipient that hangs is left behind, and is tried again at the next look.
+SECONDS = DELIVERY_SECONDS
+
+
+@dataclass
+class Told:
+    """The incidents of one subject, and who is told of them.
+
+    :param subject: what alerts are about; see `Alert.stream`.
+    :param incidents: by kind; afterwards with what was delivered.
+    :param at: time of the look, seconds since 1970.
+    :param recipients: by what is equal at every look; see `recipients_of`.
+    """
+
+    subject: str
+    incidents: Mapping[str, IncidentState]
+    at: float
+    recipients: Mapping[str, Any]
+
+    def pending(self) -> list[tuple[Alert, list[str]]]:
+        """Return the alerts that are due, each with the names of those who have not got it."""
+        return pending_alerts(self.subject, self.incidents, self.at, self.recipients)
+
+    def acknowledge(self, alert: Alert, delivered: Iterable[str]) -> None:
+        """Keep who got an alert."""
+        state = self.incidents[alert.kind].acknowledge(delivered, open=alert.open)
+        self.incidents = {**self.incidents, alert.kind: state}
+
+
+def tell(
+    all_told: Sequence[Told],
+    context: Mapping[str, Any],
+    complete: Callable[[Sequence[Alert]], Sequence[Alert]] = lambda alerts: alerts,
+) -> None:
+    """Send what is due; each `Told` says afterwards who got it.
+
+    :param context: of the task, for the templates of notifiers.
+    :param complete: returns the alerts with what is worth finding out only for those that are sent.
+    """
+    due = [(told, *each) for told in all_told for each in told.pending()]
+    letters = [
+        Letter(alert, {name: told.recipients[name] for name in names})
+        for (told, _, names), alert in zip(due, complete([alert for _, alert, _ in due]), strict=True)
+    ]
+    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, SECONDS), strict=True):
+        told.acknowledge(alert, delivered)
+
+
+def tell_outcome(
+    spec: StreamSpec,
+    run: str,
+    line: str,
+    context: Mapping[str, Any],
+    *,
+    to_act: bool,
+    to: Sequence[Any] | None = None,
+    links: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Send an alert of the kind `upgrade` to everybody at the same time; return the names of those not reached.
+
+    :param run: what the alert's incident is named by, so that all that is told of one run is one incident.
+    :param line: what is told; one or a few sentences.
+    :param context: of the task, for the templates of notifiers.
+    :param to_act: whether somebody has to do something: the alert is `open` then.
+    :param to: recipients; default: the YAML's `notify`.
+    :param links: web addresses by label.
+    """
+    in_yaml = [ImportedRecipient(each.call, each.arguments) for each in spec.notify]
+    recipients, now = named(in_yaml if to is None else to), time.time()
+    incident = f"{spec.name}-upgrade-{run}"
+    alert = Alert(spec.name, IncidentKind.UPGRADE, incident, to_act, now, now, (line,), links=links or {})
+    log.log(logging.WARNING if to_act else logging.INFO, "%s\n%s", alert.subject, alert.text)
+    return sorted(recipients.keys() - deliver(alert, recipients, context))
+
+
+def tell_of_watch(
+    name: str,
+    problem: str,
+    before: Mapping[str, Any],
+    specs: Iterable[StreamSpec],
+    context: Mapping[str, Any],
+    *,
+    worse: bool = False,
+) -> dict[str, Any]:
+    """Tell everybody whom one of the streams names that the watch has failed, or works again; each of them once.
+
+    An error of delivery is logged: it must not take the place of how the look ended.
+
+    :param name: of the watch.
+    :param problem: what is wrong, sentences; empty: nothing.
+    :param before: what this returned at the look before; damaged or of another version, it begins anew.
+    :param worse: whether those who know of it must be told again.
+    :return: as JSON, for the next look; empty when nothing is wrong and every recipient was told.
+    """
+    if not problem and not before:
+        return {}
+    try:
+        symptom = Symptom(Health.FAIL if problem else Health.PASS, problem, worse=worse)
+        return _tell(name, symptom, _known(before), recipients_of(specs), context)
+    except Exception as error:  # noqa: BLE001 - as said
+        says = str(error) if isinstance(error, StreamError) else type(error).__name__
+        log.error("People could not be told of the watch; the next look tries again: %s", says)
+        return dict(before)
+
+
+def _tell(
+    name: str, symptom: Symptom, known: Mapping[str, IncidentState], to: Mapping[str, Any], context: Mapping[str, Any]
+) -> dict[str, Any]:
+    now = time.time()
+    told = Told(name, update_incidents(name, known, {IncidentKind.WATCH: symptom}, now), now, to)
+    tell([told], context)
+    state = told.incidents[IncidentKind.WATCH]
+    return {} if state.incident is None and not state.acknowledged else state.to_json()
+
+
+def _known(before: Mapping[str, Any]) -> dict[str, IncidentState]:
+    try:
+        return {IncidentKind.WATCH.value: IncidentState.from_json(before)} if before else {}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        log.warning("What an earlier look said of the watch was left by another version; beginning anew.")
+        return {}

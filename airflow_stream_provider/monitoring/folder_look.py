@@ -11,27 +11,23 @@ from functools import partial
 from typing import Any
 
 from airflow_stream_provider.control.bounded import NotReached
-from airflow_stream_provider.hooks.changed import unasked_release
-from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.hooks.compare import unasked_release
+from airflow_stream_provider.lag.limits import Health, LagLook
 from airflow_stream_provider.lifecycle.errors import says
-from airflow_stream_provider.monitoring import liveness
-from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, named
-from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts
-from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subject
-from airflow_stream_provider.monitoring.folder_reading import FolderReading
+from airflow_stream_provider.lifecycle.texts import duration
+from airflow_stream_provider.monitoring import health
+from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, FolderMemory, LookCauses, Subject, named
+from airflow_stream_provider.monitoring.delivery import Told
+from airflow_stream_provider.monitoring.folder_reading import FolderReading, RootReads
+from airflow_stream_provider.monitoring.folder_results import FolderAlerts, found_symptoms, sample_of
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.monitoring.look_causes import LookCauses
 from airflow_stream_provider.monitoring.metrics import emit
+from airflow_stream_provider.monitoring.readings import Reading, keep
+from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.recipients import recipients_of
-from airflow_stream_provider.monitoring.root_reads import RootReads
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.monitoring.stream_reading import Reading, clean_up, keep
-from airflow_stream_provider.monitoring.telling import Told
-from airflow_stream_provider.monitoring.watch_look import found_symptoms, sample_of
-from airflow_stream_provider.planning.revival import due_beside_another, revival_is_due
+from airflow_stream_provider.planning.recover import due_beside_another, revival_is_due
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import Watched
 
@@ -168,7 +164,7 @@ class _Look:
 
     def _alive(self, stream: Reading) -> dict[str, bool | None]:
         drivers = {name: view.state for name, view in self.reading.views(stream).items()}
-        return liveness.alive(stream.snapshot, stream.before, self.reading.beaten.get(stream.spec.name, {}), drivers)
+        return health.alive(stream.snapshot, stream.before, self.reading.beaten.get(stream.spec.name, {}), drivers)
 
     def _answers(self, stream: Reading) -> bool:
         cluster = self.reading.cluster_of(stream)

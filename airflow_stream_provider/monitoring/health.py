@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.lag.formatting import count
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.texts import count, duration
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.planning.query_health import judge_queries
+from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.planning.recovery_decision import coming_up
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import RESTING, judge_run
+from airflow_stream_provider.planning.stream_health import RESTING, judge_queries, judge_run, silence_limit
 
 # People are told of unknown lag and of failing commits only after this time: a broker that restarts, or a control
 # folder that is away for a moment, needs no person.
@@ -109,3 +116,153 @@ def illegal_records(state: StreamState) -> str:
         f"{count(state.illegal_count, 'record')} of its control log break the rules and are ignored, the last ones: "
         f"{named}. Find out who wrote them."
     )
+
+
+# Instead of `running`, for a stream whose holder has given no sign of life for two leases. Not a StreamPhase: the log
+# does not know it.
+SILENT = "silent"
+
+
+@dataclass(frozen=True)
+class SignOfLife:
+    """The words for a stream: its phase, and how old the last heartbeat is.
+
+    :param phase: of the stream, a StreamPhase or `silent`.
+    :param silent_seconds: age of the last heartbeat of the holder, or of the last one that held; None: unknown.
+    """
+
+    phase: str
+    silent_seconds: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The phase in words: `running`, or `silent for 40 min`."""
+        return phase_words(self.phase, self.silent_seconds)
+
+
+def sign_of_life(snapshot: Snapshot, last: LagSample | None) -> SignOfLife:
+    """Return what to show of a stream.
+
+    The age is the difference of two machines' clocks, held between what the looks of the watch have seen of the
+    counter by one clock: so a driver whose clock is wrong is neither called silent nor alive for long.
+
+    :param last: the newest sample of the stream's watch; None: there is none.
+    """
+    state, age = snapshot.state, snapshot.silent_seconds
+    name = state.last_holder or ""
+    if name in snapshot.heartbeats:
+        counter = snapshot.counter(name)
+        same, moved = silent_since(last, name, counter), moved_after(last, name, counter)
+        at_least = 0.0 if same is None else snapshot.at - same
+        at_most = age if moved is None else snapshot.at - moved
+        if age is not None and at_most is not None:
+            age = max(0.0, at_least, min(age, at_most))
+        elif same is not None:
+            age = max(0.0, at_least)
+    phase = state.phase.value
+    # A holder without a heartbeat has never given a sign of life.
+    if state.phase is StreamPhase.RUNNING and (
+        state.holder not in snapshot.heartbeats or judge_run(snapshot, age).health is Health.FAIL
+    ):
+        phase = SILENT
+    return SignOfLife(phase, age)
+
+
+def silent_since(last: LagSample | None, incarnation: str, counter: int) -> float | None:
+    """Return the first look of those in a row up to the last one that saw this counter; None when the last did not.
+
+    :param counter: -1 when there is no heartbeat that can be read, as `Snapshot.counter` says.
+    """
+    if last is None or last.counters.get(incarnation, -1) != counter:
+        return None
+    return last.since.get(incarnation, last.at if incarnation in last.counters else None)
+
+
+def moved_after(last: LagSample | None, incarnation: str, counter: int) -> float | None:
+    """Return the last look that saw a lower counter than this one; None when none did."""
+    if last is None or incarnation not in last.counters:
+        return None
+    return last.at if last.counters[incarnation] < counter else last.moved.get(incarnation)
+
+
+def phase_words(phase: str, silent_seconds: float | None) -> str:
+    """Return a phase for people, with how long the driver has been silent if it has."""
+    if phase != SILENT:
+        return phase
+    return "silent" if silent_seconds is None else f"silent for {duration(silent_seconds)}"
+
+
+# Heartbeats come every second. One that is older, by the clocks of two machines, is read once more in the same look,
+# so much later.
+FRESH_SECONDS = 5.0
+AGAIN_SECONDS = 3.0
+
+
+def needed(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the incarnations whose life decides about recovery: the holder, or the standbys while no driver holds, and
+    the drivers that an open request needs.
+    """
+    state, request = snapshot.state, snapshot.state.open_request
+    names = {state.holder or "", *((request.to or "", request.source or "") if request else ())}
+    if state.holder is None:
+        names |= {i.id for i in state.standbys() if live_standby(state, i.id)}
+    return tuple(sorted(name for name in names - {""} if not state.incarnations[name].state.terminal))
+
+
+def doubtful(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return those of them whose last heartbeat is not of the last seconds."""
+    return tuple(name for name in needed(snapshot) if not _fresh(snapshot, name))
+
+
+def alive(
+    snapshot: Snapshot,
+    before: LagSample | None,
+    again: Mapping[str, bool],
+    drivers: Mapping[str, DriverState],
+) -> dict[str, bool | None]:
+    """Return what `revival_is_due` asks: True for a driver that lives, False for one that seems to be lost.
+
+    A clock of another machine may be wrong: by it alone no driver that beats is taken for lost.
+
+    :param before: the sample of the look before.
+    :param again: by incarnation, whether its counter has grown between two reads of this look; without those that are
+        not doubtful, and those whose second read did not answer.
+    :param drivers: by deployment, the state of its driver as the cluster says.
+    """
+    state = snapshot.state
+    found = {name: _alive(snapshot, name, before, again.get(name), drivers) for name in needed(snapshot)}
+    if state.holder is None:
+        found |= {d.id: False for d in coming_up(state) if d.id in drivers and _absent(drivers[d.id])}
+    return found
+
+
+def _absent(driver: DriverState) -> bool:
+    """Whether the cluster shows no driver: it has ended, or was not sent, or was forgotten."""
+    return driver.terminal or driver.reserved
+
+
+def _fresh(snapshot: Snapshot, name: str) -> bool:
+    beat = snapshot.heartbeats.get(name)
+    return beat is not None and 0.0 <= snapshot.at - beat.at < FRESH_SECONDS
+
+
+def _alive(
+    snapshot: Snapshot,
+    name: str,
+    before: LagSample | None,
+    again: bool | None,
+    drivers: Mapping[str, DriverState],
+) -> bool | None:
+    beat, counter = snapshot.heartbeats.get(name), snapshot.counter(name)
+    if again or _fresh(snapshot, name):
+        return True
+    driver = drivers.get(deployment_of(name))
+    dead = driver is not None and _absent(driver)
+    lease = snapshot.policy(deployment_of(name)).lease_seconds
+    since = silent_since(before, name, counter)
+    seen_silent = since is not None and snapshot.at - since >= silence_limit(lease)
+    # The clocks tell something only of a counter that was seen to stand still.
+    late = beat is not None and again is not None and snapshot.at - beat.at >= lease
+    if beat is None or dead or seen_silent or late:
+        return False
+    return None

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lag.limits import Health, Streaks
 from airflow_stream_provider.lifecycle.stored import known_fields
 
 

@@ -2,17 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
+from airflow_stream_provider.hooks.about_drivers import gaps
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import IllegalRecord, Request, StreamState
-from airflow_stream_provider.monitoring.life_event import LifeEvent, What
 from airflow_stream_provider.planning.descent import family
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+
+class What(StrEnum):
+    """The kinds of events."""
+
+    DEPLOYED = "deployed"  # a release was declared; its driver comes up beside the holder
+    DEPLOYED_AGAIN = "deployed_again"  # one that ran before was, by the watch or a roll-back
+    STOOD_BY = "stood_by"  # a driver is up and has rehearsed
+    REFUSED = "refused"  # a driver failed in its rehearsal
+    ASKED = "asked"  # somebody asked for another holder, or for a stop, and that has not happened (yet)
+    STARTED = "started"  # a driver holds, and none was to hold before
+    ADOPTED = "adopted"  # a driver holds, and follows a job that ran without a stream
+    HANDED_OVER = "handed_over"  # it took the stream over from another one
+    ROLLED_BACK = "rolled_back"  # its release is the one that held before
+    REVIVED = "revived"  # a driver holds, after the stream had lost its holder
+    TAKEN_BACK = "taken_back"  # the standby did not acquire in time: the old holder holds again
+    ABORTED = "aborted"  # what was asked for is given up
+    ENDING = "ending"  # somebody has begun to end a job without a stream, or to ask for its end
+    STOPPED = "stopped"  # no driver holds, as requested
+    RELEASED = "released"  # the holder gave the stream up, and no other one has taken it over
+    FAILED = "failed"
+    FINISHED = "finished"
+    FENCING = "fencing"  # somebody has begun to kill a driver
+    FENCED = "fenced"  # it is confirmed dead
+    RETIRED = "retired"  # a deployment that did not hold was ended
+    ILLEGAL = "illegal"  # a record that broke a rule: no driver obeys it
+    UNKNOWN = "unknown"  # a record of a kind that a later version has written
+
+    @property
+    def words(self) -> str:
+        """Shown to people."""
+        return self.replace("_", " ")
+
+
+@dataclass(frozen=True)
+class LifeEvent:
+    """One event.
+
+    :param seq: number of the record that decided it.
+    :param what: see `What`.
+    :param at: seconds since 1970, by the clock of the record's author; None = not known (an illegal record).
+    :param by: the author of the request, or else of the record.
+    :param reason: why, for people; empty where the record holds none, or only its author's name.
+    :param deployment: that it is about; empty for none.
+    :param incarnation: its driver; empty while it has none.
+    :param version: label of its release; empty if that is not known any more.
+    :param release: hash of its release.
+    :param before: of a change of holder, the driver that held before; else empty.
+    :param free_seconds: of a change of holder, the time without a holder, by the clocks of the two drivers.
+    :param gap_seconds: of a change of holder, the gap of each query (`hooks.gaps`), as far as it can still be told.
+    :param evidence: of a fence, what was found; of an adoption, by what the old job was gone, and of its end, which
+        one it is (`job` is its id on the cluster). `person` is who confirmed it.
+    """
+
+    seq: int
+    what: What
+    at: float | None = None
+    by: str = ""
+    reason: str = ""
+    deployment: str = ""
+    incarnation: str = ""
+    version: str = ""
+    release: str = ""
+    before: str = ""
+    free_seconds: float | None = None
+    gap_seconds: Mapping[str, float] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as a JSON object."""
+        return asdict(self)
+
 
 # These say how far something has come that has an event of its own.
 _STEPS = (Kind.SUBMITTED, Kind.READY)
@@ -281,3 +356,18 @@ _TELL: Mapping[str, Callable[[_Reader, Record], Iterator[LifeEvent]]] = {
     Kind.STOPPED: _Reader._stopped,
     Kind.ENDING: _Reader._ending,
 }
+
+
+def with_gaps(snapshot: Snapshot, events: Iterable[LifeEvent]) -> list[LifeEvent]:
+    """Return the events with their gaps.
+
+    No record holds a gap: they are measured by the commits that Spark keeps, about the last 100 of each query, or told
+    by the driver that holds. So those of long ago are not known.
+    """
+    # The checkpoints of a driver that the state has left out are not known.
+    known = snapshot.state.incarnations
+    acquired = {r.seq: r for r in snapshot.acquisitions() if r["incarnation"] in known}
+    return [
+        replace(event, gap_seconds=gaps(snapshot, acquired[event.seq])) if event.seq in acquired else event
+        for event in events
+    ]

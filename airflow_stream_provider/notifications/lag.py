@@ -12,13 +12,11 @@ from airflow.sdk import BaseNotifier, Context
 from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
 from airflow_stream_provider.hooks.control import control_root
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.limits import LagLimits, LagLook
 from airflow_stream_provider.lag.reader import measure_lag
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.monitoring.alert import Alert
+from airflow_stream_provider.monitoring.alert import Alert, lag_alert
 from airflow_stream_provider.monitoring.delivery import deliver, deliver_async
-from airflow_stream_provider.monitoring.lag_alert import lag_alert
 from airflow_stream_provider.monitoring.recipients import named
 from airflow_stream_provider.monitoring.samples import LagSample, read
 from airflow_stream_provider.spec.lag_target import lag_target

@@ -58,7 +58,7 @@ class UpgradeNotifier(BaseNotifier):
         :raises StreamError: somebody was not reached.
         """
         # Imported here: a DAG file that is parsed needs no notifiers.
-        from airflow_stream_provider.monitoring.tell_outcome import tell_outcome
+        from airflow_stream_provider.monitoring.delivery import tell_outcome
 
         run = str(context["ti"].run_id)
         missed = tell_outcome(self.stream, run, line, context, to_act=to_act, to=self.to, links=links)

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from airflow_stream_provider.operators.handover import with_gaps
+from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.release import ReleaseOperator
+from airflow_stream_provider.operators.stream import (
+    AbortOperator,
+    FenceOperator,
+    HandOverOperator,
+    RollBackOperator,
+    StartStreamOperator,
+    StopStreamOperator,
+    with_gaps,
+)
+from airflow_stream_provider.planning.operation import Operation
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.planning.condition import Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Declare, Step
-    from airflow_stream_provider.planning.task_identity import TaskIdentity
-    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+    from airflow_stream_provider.planning.steps import Declare, Step, TaskIdentity
+    from airflow_stream_provider.planning.waits import Needs, WaitOutcome
 
 
 class AdoptOperator(ReleaseOperator):
@@ -60,7 +68,7 @@ class AdoptOperator(ReleaseOperator):
 
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        from airflow_stream_provider.planning.condition import Needs
+        from airflow_stream_provider.planning.waits import Needs
 
         return Needs(job=self.job)
 
@@ -72,3 +80,35 @@ class AdoptOperator(ReleaseOperator):
     @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         return with_gaps(snapshot, done)
+
+
+def operator_of(
+    part: Operation,
+    *,
+    deployment: str = "",
+    confirmed_by: str = "",
+    job: str = "",
+    reason: str,
+    **arguments: Any,
+) -> StreamOperator:
+    """Return the operator of one part of an operation.
+
+    :param deployment: that is fenced, called off, promoted or rolled back from, or follows a job already.
+    :param confirmed_by: the person by whose word a fence, or an adoption, goes.
+    :param job: the cluster's id of the job that is adopted.
+    :param arguments: of the operator, such as `task_id` and `stream`.
+    """
+    if part is Operation.STOP:
+        return StopStreamOperator(reason=reason, **arguments)
+    if part is Operation.START:
+        return StartStreamOperator(reason=reason, **arguments)
+    if part is Operation.PROMOTE:
+        return HandOverOperator(reason=reason, deployment=deployment, **arguments)
+    if part is Operation.ROLL_BACK:
+        return RollBackOperator(reason=reason, deployment=deployment, **arguments)
+    if part is Operation.ABORT:
+        return AbortOperator(reason=reason, deployment=deployment, **arguments)
+    if part is Operation.ADOPT:
+        return AdoptOperator(reason=reason, deployment=deployment, confirmed_by=confirmed_by, job=job, **arguments)
+    assert part is Operation.FENCE, "the others are made of these"
+    return FenceOperator(reason=reason, deployment=deployment, confirmed_by=confirmed_by, **arguments)

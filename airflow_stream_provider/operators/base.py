@@ -12,26 +12,82 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
-from airflow_stream_provider.operators.asset import announce, hand_overs
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.triggers.grace import beyond
+from airflow_stream_provider.triggers.stream import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
-    from airflow_stream_provider.planning.condition import Condition, Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.step_loop import End
-    from airflow_stream_provider.planning.steps import Declare, Step
-    from airflow_stream_provider.planning.task_identity import TaskIdentity
-    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+    from airflow_stream_provider.planning.steps import Declare, Step, TaskIdentity
+    from airflow_stream_provider.planning.waits import Condition, Needs, WaitOutcome
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
+
+
+def stream_asset(name: str) -> Asset:
+    """Return the asset of a stream, for ``schedule=[stream_asset("orders")]``: ``stream://NAME``.
+
+    :param name: of the stream.
+    """
+    return Asset(name=f"stream://{name}", uri=f"stream://{name}")
+
+
+def hand_overs(name: str) -> AssetAlias:
+    """Return what tasks have as an outlet in place of the asset: only then may one succeed without an event."""
+    return AssetAlias(f"stream://{name} hand-overs")
+
+
+def event_of(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts on the present holder for followers; empty when there is none.
+
+    :param done: the XCom of the task, which may have measured the gap.
+    :return: `stream`, `deployment`, `version`, `release` (its hash), `holder` (the driver), `epoch`, `gap_seconds` by
+        query as far as it is known.
+    """
+    held = snapshot.state.holding_deployment
+    if held is None:
+        return {}
+    return {
+        "stream": snapshot.stream,
+        "deployment": held.id,
+        "version": held.release.version,
+        "release": held.release.hash,
+        "holder": snapshot.state.holder,
+        "epoch": snapshot.state.epoch,
+        "gap_seconds": dict(done.get("gap_seconds") or {}) if done.get("epoch") == snapshot.state.epoch else {},
+    }
+
+
+def announce(context: Context, snapshot: Snapshot, done: Mapping[str, Any]) -> None:
+    """Let the task's success be an event of the stream's asset, unless the last event says the same already.
+
+    So there is one for each hand-over, also after a task that was killed between hand-over and end, and none when a
+    task is cleared that had ended.
+    """
+    outlets: Any = context.get("outlet_events")
+    alias, event = hand_overs(snapshot.stream), event_of(snapshot, done)
+    if outlets is None or not event:
+        return
+    if [event["epoch"], event["holder"]] != _last(context, alias):
+        outlets[alias].add(stream_asset(snapshot.stream), extra=event)
+
+
+def _last(context: Context, alias: AssetAlias) -> list[Any]:
+    """Return epoch and holder of the last event; empty when there is none, or it cannot be read."""
+    inlets: Any = context.get("inlet_events")
+    try:
+        events = list(inlets[alias].ascending(False).limit(1))
+    except (AirflowRuntimeError, KeyError):
+        # Told twice is better than a hand-over that fails for want of a database.
+        return []
+    return [[each.extra.get("epoch"), each.extra.get("holder")] for each in events][-1] if events else []
 
 
 class StreamOperator(BaseOperator):
@@ -99,7 +155,7 @@ class StreamOperator(BaseOperator):
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Return what `plan` needs beyond the control log and the heartbeats of the snapshot."""
-        from airflow_stream_provider.planning.condition import Needs
+        from airflow_stream_provider.planning.waits import Needs
 
         return Needs()
 
@@ -134,7 +190,7 @@ class StreamOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Carry out what is left to do, or defer."""
-        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.hooks.connections import failing_without_retry
 
         with failing_without_retry():
             self.begin(context)
@@ -142,8 +198,8 @@ class StreamOperator(BaseOperator):
 
     def resume(self, context: Context, event: Any = None) -> Any:
         """Continue after a wait; fail when it timed out."""
-        from airflow_stream_provider.hooks.failing import failing_without_retry
-        from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+        from airflow_stream_provider.hooks.connections import failing_without_retry
+        from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
         outcome = WaitOutcome.from_event(event)
         with failing_without_retry():
@@ -155,7 +211,7 @@ class StreamOperator(BaseOperator):
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
         from airflow_stream_provider.planning.step_loop import carry_out, has_moved_since
-        from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.planning.steps import TaskIdentity
 
         identity = TaskIdentity.of(context)
         end = carry_out(self, self.hook, identity, outcome, self.log)
@@ -192,7 +248,7 @@ class StreamOperator(BaseOperator):
         self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
-        from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.planning.steps import TaskIdentity
 
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
         identity = TaskIdentity.of(context)
@@ -211,7 +267,7 @@ class StreamOperator(BaseOperator):
 
     def log_end(self, deployment: str) -> str:
         """Return the end of the log of a deployment's driver, to stand behind a sentence; empty if there is none."""
-        from airflow_stream_provider.hooks.driver_log import log_tail
+        from airflow_stream_provider.hooks.about_drivers import log_tail
 
         tail = log_tail(self.hook, deployment) if deployment else ""
         return f"\nThe end of the log of its driver:\n{tail}" if tail else ""
@@ -222,7 +278,7 @@ class StreamOperator(BaseOperator):
 
     def _leave_links(self, context: Context, identity: TaskIdentity, snapshot: Snapshot) -> None:
         """Leave the addresses of the driver that the task works on, or else of the one that holds or held last."""
-        from airflow_stream_provider.hooks.links import driver_links
+        from airflow_stream_provider.hooks.about_drivers import driver_links
 
         deployment = self.subject(identity)
         if deployment not in snapshot.state.deployments:

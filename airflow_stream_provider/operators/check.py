@@ -15,7 +15,7 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.steps import TaskIdentity
 
 
 class CheckReleaseOperator(ReleaseOperator):
@@ -72,14 +72,14 @@ class CheckReleaseOperator(ReleaseOperator):
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         # Imported here: parsing a DAG file needs neither notifiers nor clients.
-        from airflow_stream_provider.hooks.changed import refuse_unasked
+        from airflow_stream_provider.hooks.compare import refuse_unasked
         from airflow_stream_provider.hooks.lag import check_kafka
         from airflow_stream_provider.hooks.preflight import preflight
         from airflow_stream_provider.monitoring.recipients import recipient
         from airflow_stream_provider.planning.operation import check_reason
         from airflow_stream_provider.planning.preflight import refuse
         from airflow_stream_provider.planning.retire import leftovers
-        from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.planning.steps import TaskIdentity
         from airflow_stream_provider.spec.stream import Strategy
 
         identity = TaskIdentity.of(context)
@@ -127,7 +127,7 @@ class CheckReleaseOperator(ReleaseOperator):
         }
 
     def _find_stored(self, snapshot: Snapshot) -> Release:
-        from airflow_stream_provider.hooks.stored_release import stored_release
+        from airflow_stream_provider.hooks.look_ahead import stored_release
 
         return stored_release(self.hook, snapshot.state, self.stored)
 

@@ -14,8 +14,7 @@ from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Declare
-    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.steps import Declare, TaskIdentity
     from airflow_stream_provider.spec.requested_release import RequestedRelease
 
 
@@ -80,7 +79,7 @@ class ReleaseOperator(StreamOperator):
 
     def begin(self, context: Context) -> None:
         """Push the deployment's id before anything else: the tasks that clean up after a failure need it."""
-        from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.planning.steps import TaskIdentity
 
         context["ti"].xcom_push(key="deployment", value=self.subject(TaskIdentity.of(context)))
         self.hook.create()

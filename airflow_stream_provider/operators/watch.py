@@ -13,9 +13,15 @@ from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import says
-from airflow_stream_provider.operators.moved_streams import given_up, moved, unsettled
-from airflow_stream_provider.operators.watch_memory import LookMemory
-from airflow_stream_provider.operators.watched_files import read_watched, told_in_common, unusable
+from airflow_stream_provider.operators.watched_files import (
+    LookMemory,
+    given_up,
+    moved,
+    read_watched,
+    told_in_common,
+    unsettled,
+    unusable,
+)
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import (
     Watched,
@@ -173,7 +179,7 @@ class _Look:
 
     def _told_of(self) -> set[str]:
         """Return the streams, and the control roots, that the watch cannot look at as it should, as people know."""
-        from airflow_stream_provider.monitoring.folder_memory import FolderMemory
+        from airflow_stream_provider.monitoring.causes import FolderMemory
         from airflow_stream_provider.monitoring.incidents import IncidentKind
 
         open_now = FolderMemory.from_json(self.memory.streams).open_incidents()
@@ -272,7 +278,7 @@ class _Look:
         if not problem and not before:
             return {}
         # Imported here: parsing a DAG file needs no notifiers.
-        from airflow_stream_provider.monitoring.watch_incident import tell_of_watch
+        from airflow_stream_provider.monitoring.delivery import tell_of_watch
 
         if folder is not None:
             specs = [each.spec for each in folder.streams]

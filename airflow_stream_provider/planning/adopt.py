@@ -17,15 +17,12 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Incarnation, Request, RequestStage, StreamState
 from airflow_stream_provider.planning.begun import confirmed, orphaned
 from airflow_stream_provider.planning.conditions import FirstCommits
-from airflow_stream_provider.planning.deaths import JobGone
-from airflow_stream_provider.planning.requests import ask, follow
-from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import JobGone, SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import ask_again, bring_up, standby_result
-from airflow_stream_provider.planning.steps import Append, Done, EndJob, GiveUp, Step, Wait
-from airflow_stream_provider.planning.take_over import FIRST_COMMIT_SECONDS
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.steps import Append, Done, EndJob, GiveUp, Step, TaskIdentity, Wait
+from airflow_stream_provider.planning.take_over import FIRST_COMMIT_SECONDS, ask, follow
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
 # The time for the task that ends a job, or asks a person to. After that the watch tells that the stream is down.
 ENDING_SECONDS = 60.0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import Incarnation, Request
+from airflow_stream_provider.lifecycle.record import Boundary
+from airflow_stream_provider.lifecycle.rewind import at
+from airflow_stream_provider.lifecycle.state import HoldEnd, Incarnation, Request
+from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning.begun import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
-from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import silence_limit
 
 
 @dataclass(frozen=True)
@@ -109,3 +113,45 @@ def under_way(request: Request) -> str:
 def author(request: Request) -> str:
     """Return who made a request, and why as far as he said so."""
     return request.by if request.reason in ("", request.by) else f"{request.by} ({request.reason})"
+
+
+NOTHING = "nothing, as every query stops at a batch boundary."
+NO_CHANGE = "nothing, as the holder goes on."
+
+
+def after_fence(snapshot: Snapshot, driver: str) -> str:
+    """Return what is read again once this driver is killed, or was."""
+    beat = snapshot.heartbeats.get(driver)
+    known = [(query.name, query.batch + 1) for query in (beat.queries if beat else ()) if query.batch is not None]
+    batches = ", ".join(f"batch {batch} of {name}" for name, batch in known)
+    which = f" (by its last heartbeat {batches}, or a later one)" if batches else ""
+    return (
+        f"the batch that is cut off, if one is under way{which}, as a whole and with the same records. What it has "
+        "written already is there twice then, unless the sink skips batches that it has seen." + _owed(snapshot, driver)
+    )
+
+
+def _owed(snapshot: Snapshot, driver: str) -> str:
+    """Return what a driver was to read again, as a person had asked, and is not known to have gone back for."""
+    beat, due = snapshot.heartbeats.get(driver), due_rewind(snapshot.state, driver)
+    if due is None or due.owed or (beat is not None and beat.rewind):
+        return ""
+    return f" So are the records since {at(due.wanted.to)} that {due.mark} was to read again, unless it had gone back."
+
+
+def next_start(snapshot: Snapshot) -> str:
+    """Return what the next holder reads again after the present one is lost, or while there is none."""
+    state, last = snapshot.state, snapshot.state.last_holder
+    if state.must_fence:
+        return after_fence(snapshot, state.must_fence[0])
+    if last is None:
+        return "nothing by this stream, as no driver has held it; it goes on from a checkpoint that is there already."
+    whole = Boundary.COMPLETED.value
+    # Fields of other authors may be anything; see `fold`.
+    ends = [end for end in state.ends.values() if isinstance(end, Mapping)]
+    clean = bool(ends) and all(end.get("boundary", whole) == whole for end in ends)
+    if state.holder is not None or not clean:
+        return after_fence(snapshot, last)
+    if state.last_end is HoldEnd.FAILED:
+        return "the batch that failed, if one did, as a whole and with the same records."
+    return "nothing, as every query has stopped at a batch boundary."

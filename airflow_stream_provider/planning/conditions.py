@@ -12,10 +12,8 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage
-from airflow_stream_provider.planning.condition import Condition, Needs, Observations
-from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.hanging import needs_to_tell
-from airflow_stream_provider.planning.signs_of_life import SignsOfLife, lost
+from airflow_stream_provider.planning.signs_of_life import Dead, DriversGone, JobGone, SignsOfLife, lost
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import (
     SoakLimits,
@@ -26,7 +24,7 @@ from airflow_stream_provider.planning.soak import (
     soak_look,
     stopped,
 )
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Condition, Ended, Needs, Observations, WaitOutcome
 
 
 @dataclass(frozen=True)

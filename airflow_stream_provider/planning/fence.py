@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.planning.deaths import MAY_WRITE, Dead
+from airflow_stream_provider.lifecycle.texts import duration
+from airflow_stream_provider.planning.signs_of_life import MAY_WRITE, Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Step
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
 BY_THE_CLUSTER = "Fence it without anybody's word: it is then killed, and the cluster confirms that."
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase
-from airflow_stream_provider.planning.asked import Asked, author
+from airflow_stream_provider.lifecycle.texts import duration
+from airflow_stream_provider.planning.asked import NOTHING, Asked, author, next_start
 from airflow_stream_provider.planning.begun import job_first
-from airflow_stream_provider.planning.foresee_adopt import foresee_adopt
-from airflow_stream_provider.planning.foresee_driver import foresee_abort, foresee_fence, foresee_roll_back
+from airflow_stream_provider.planning.foresee_driver import (
+    foresee_abort,
+    foresee_adopt,
+    foresee_fence,
+    foresee_roll_back,
+)
 from airflow_stream_provider.planning.foresee_upgrade import (
     foresee_promote,
     foresee_redeploy,
@@ -23,7 +27,6 @@ from airflow_stream_provider.planning.foresee_upgrade import (
 )
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import FOR_GOOD, Operation
-from airflow_stream_provider.planning.read_again import NOTHING, next_start
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
-from airflow_stream_provider.planning.asked import Asked, under_way
+from airflow_stream_provider.lifecycle.texts import duration
+from airflow_stream_provider.planning.asked import NOTHING, Asked, after_fence, next_start, under_way
 from airflow_stream_provider.planning.begun import FOLLOW_FIRST, follows_a_job
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
 
 
 def foresee_upgrade(asked: Asked) -> Foreseen:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLimits, Moments
 from airflow_stream_provider.lag.report import QueryLag, Verdict
-from airflow_stream_provider.lifecycle.query_health import QueryState
+from airflow_stream_provider.lifecycle.heartbeat import QueryState
+from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning.descent import family, origin
 from airflow_stream_provider.planning.snapshot import Snapshot
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, PartitionState, QueryLag
+from airflow_stream_provider.lifecycle.texts import count, duration
 
 
 @dataclass(frozen=True)

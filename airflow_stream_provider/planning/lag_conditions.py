@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from airflow_stream_provider.lag.formatting import count, duration
-from airflow_stream_provider.lag.limits import Health, LagLimits
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import Health, LagLimits, LagLook, Moments, Streaks
 from airflow_stream_provider.lag.report import Ceilings
-from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.summary import summary
-from airflow_stream_provider.planning.wait_loop import WaitCondition
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.lifecycle.texts import count, duration
+from airflow_stream_provider.planning.waits import Ended, WaitCondition, WaitOutcome
 
 
 class Unknown(StrEnum):

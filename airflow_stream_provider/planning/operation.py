@@ -6,8 +6,7 @@ import re
 from enum import StrEnum
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.plain_text import plain
-from airflow_stream_provider.lifecycle.secrets import holds_secret
+from airflow_stream_provider.lifecycle.texts import holds_secret, plain
 
 # Length of a reason: it is read in tables, and in notes that Airflow stores in 1,000 characters.
 MAX_REASON = 500

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.lifecycle.texts import count, duration
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.fields import seconds
 
 # A record that is dated at most so many seconds in the future counts as one of now: clocks differ.

@@ -1,7 +1,11 @@
-"""Give the stream back to the release that held it before."""
+"""Give the stream back to the release that held it before.
+
+Decide in one place whether a stream can be rolled back, for the plan of a roll-back, the command line and the form.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import takewhile
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
@@ -10,15 +14,43 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
-from airflow_stream_provider.planning.own_tries import end_lost, own_tries
-from airflow_stream_provider.planning.requests import follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
-from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Step
-from airflow_stream_provider.planning.take_over import take_over
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
-from airflow_stream_provider.planning.way_back import WHAT_HELPS, no_way_back
+from airflow_stream_provider.planning.start import end_lost, own_tries
+from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Step, TaskIdentity
+from airflow_stream_provider.planning.take_over import follow, take_over
+from airflow_stream_provider.planning.waits import WaitOutcome
+
+WHAT_HELPS = (
+    "Upgrade to a release that you trust, with the Spark and the settings of this one. Or upgrade to the old release: "
+    "its rehearsal says whether it can read the checkpoint, and until then nothing changes."
+)
+
+
+def no_way_back(snapshot: Snapshot, bad: str) -> str:
+    """Return why the stream cannot be given back to the release before this deployment; empty if nothing is against it.
+
+    It goes by what the rehearsals of the release have seen, and counts as soon as one of its drivers has held: it may
+    have written its first file since.
+    """
+    state = snapshot.state
+    held = [driver for each in sorted(family(state, bad)) for driver in state.of_deployment(each) if driver.epoch]
+    said = [sentence for driver in held for sentence in _one_way(snapshot, driver.id)]
+    if not said:
+        return ""
+    release = state.deployments[bad].release
+    return (
+        f"There is no way back from release {release.version} ({bad}): {' '.join(dict.fromkeys(said))} The release "
+        "before may not be able to read that. That was accepted when it was deployed (`no_way_back`)."
+    )
+
+
+def _one_way(snapshot: Snapshot, driver: str) -> Iterable[str]:
+    """Yield what a driver's rehearsals have seen: the first is in the log, a later one in its heartbeat alone."""
+    beat = snapshot.heartbeats.get(driver)
+    for summary in (snapshot.state.incarnations[driver].rehearsal, beat.rehearsal if beat else {}):
+        found = summary.get("one_way")
+        yield from map(str, found if isinstance(found, (list, tuple)) else ())
 
 
 def roll_back(

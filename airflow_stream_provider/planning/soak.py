@@ -18,9 +18,8 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.hanging import hanging
-from airflow_stream_provider.planning.query_health import judge_queries
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import RunJudgement, judge_lag, judge_run
+from airflow_stream_provider.planning.stream_health import RunJudgement, judge_lag, judge_queries, judge_run
 
 # A holder that has not committed since it took over is not judged by its lag for so long, or three leases if longer.
 START_UP_SECONDS = 60.0

@@ -9,7 +9,7 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.planning.conditions import Pause, StandbyUp
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Step, Submit, Wait
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
 ASK_AGAIN_SECONDS = 10.0
 # Well below begun.ADOPT_SECONDS, after which a run of the watch submits a deployment that has no driver: clocks differ.

@@ -5,13 +5,23 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple, Protocol
 
-from airflow_stream_provider.planning.condition import Needs
-from airflow_stream_provider.planning.deaths import Dead
+from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
-from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Kill, Skip, Step, Submit, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.steps import (
+    Append,
+    Declare,
+    Done,
+    EndJob,
+    GiveUp,
+    Kill,
+    Skip,
+    Step,
+    Submit,
+    TaskIdentity,
+    Wait,
+)
+from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 
 
 class Verb(Protocol):

@@ -1,13 +1,18 @@
-"""The steps of an operator: a plan returns one, and the operator carries it out."""
+"""The steps of an operator, and the identities of the tasks and commands that take them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.condition import Condition
+from airflow_stream_provider.lifecycle.ids import deployment_id, request_id
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
+from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.waits import Condition
 
 
 @dataclass(frozen=True)
@@ -115,3 +120,93 @@ class EndJob:
 
 
 Step = Done | Skip | GiveUp | Wait | Append | Declare | Submit | Kill | EndJob
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """One task of one run, without the try number: a retried or cleared task has the same identity (rule 5)."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any]) -> TaskIdentity:
+        """Return the identity of the task that Airflow's context describes."""
+        ti = context["ti"]
+        index = -1 if ti.map_index is None else ti.map_index
+        return cls(ti.dag_id, ti.run_id, ti.task_id, index)
+
+    @property
+    def run(self) -> str:
+        """The prefix of `by` that all tasks of the run share."""
+        return f"airflow:{self.dag_id}/{self.run_id}/"
+
+    @property
+    def by(self) -> str:
+        """The author in the task's records."""
+        return f"{self.run}{self.task_id}" + (f"[{self.map_index}]" if self.map_index >= 0 else "")
+
+    def request(self, *parts: object) -> str:
+        """Return the id of a request of this task; `parts` tell its purpose."""
+        return request_id(self.dag_id, self.run_id, self.task_id, self.map_index, *parts)
+
+    def deployment(self, stream: str, version: str, lost: int = 0) -> str:
+        """Return the id of the deployment that this task declares for a release of this version.
+
+        :param lost: how many it has declared before that were lost; see `planning.own_tries`.
+        """
+        more = (lost,) if lost else ()
+        return deployment_id(stream, version, self.dag_id, self.run_id, self.task_id, self.map_index, *more)
+
+
+@dataclass(frozen=True)
+class CommandIdentity(TaskIdentity):
+    """One command: its person (`dag_id`), its first time (`run_id`), and its part (`task_id`).
+
+    :param continued: whether it goes on with an earlier command, which was cut off or may have been.
+    """
+
+    continued: bool = False
+
+    @property
+    def run(self) -> str:
+        """The prefix of `by` that all parts of the command share."""
+        return f"person:{self.dag_id}/{self.run_id}/"
+
+
+def person(user: str, host: str) -> str:
+    """Return the person of a command, such as ``anna@edge1``."""
+    return re.sub(r"[^A-Za-z0-9_.@+-]", "-", f"{user}@{host}")[:100]
+
+
+def command_identity(state: StreamState, who: str, operation: Operation, part: Operation, at: float) -> CommandIdentity:
+    """Return the identity of a part of a command.
+
+    It is that of an earlier command of the same person, if that was cut off: what it has asked for is followed, and not
+    asked for twice.
+
+    :param at: now, in seconds since 1970.
+    """
+    task = part.value if part is operation else f"{operation.value}.{part.value}"
+    earlier = _unfinished(state, who, task)
+    now = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return CommandIdentity(who, earlier or now, task, continued=bool(earlier))
+
+
+def _unfinished(state: StreamState, who: str, task: str) -> str:
+    """Return when the last such command was given, if something of it may be left to do; or an empty text."""
+    by = re.compile(rf"person:{re.escape(who)}/([^/]+)/{re.escape(task)}")
+    for request in reversed(state.requests.values()):
+        mine = by.fullmatch(request.by)
+        stops = request.to is None and request.stage is RequestStage.DONE
+        if mine and (request.stage.open or stops):
+            return mine[1]
+        if mine or (request.to is not None and request.stage is not RequestStage.ABORTED):
+            break  # it has failed, or is over, or another driver was appointed since
+    for deployment in reversed(list(state.deployments.values())):
+        mine = by.fullmatch(deployment.declared.by)
+        if mine and not deployment.ended and not state.has_held(deployment.id):
+            return mine[1]
+    return ""

@@ -8,12 +8,11 @@ from airflow_stream_provider.lifecycle.state import Request, RequestStage, Strea
 from airflow_stream_provider.planning.asked import author
 from airflow_stream_provider.planning.begun import RESTART_SECONDS
 from airflow_stream_provider.planning.fence import fence, fence_first
-from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.retire import retire_all, to_retire
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step, TaskIdentity
+from airflow_stream_provider.planning.take_over import ask, follow
+from airflow_stream_provider.planning.waits import WaitOutcome
 
 
 def stop(

@@ -17,10 +17,9 @@ from airflow_stream_provider.cli.status import StreamStatus, read_status
 from airflow_stream_provider.control.bounded import ManyPlaces, NoAnswer
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.plugin.looks import answer, look_at_life
+from airflow_stream_provider.plugin.looks import Visible, answer, look_at_life, visible_streams
 from airflow_stream_provider.plugin.templates import STYLE, render
-from airflow_stream_provider.plugin.visible import Visible, visible_streams
-from airflow_stream_provider.spec.control_url import TopicAddress
+from airflow_stream_provider.spec.fields import TopicAddress
 from airflow_stream_provider.spec.stream import StreamSpec
 
 T = TypeVar("T")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.cli.life_table import gap, who, why
 from airflow_stream_provider.cli.status import Code, StreamStatus
-from airflow_stream_provider.lag.formatting import count, duration
-from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.cli.tables import gap, who, why
 from airflow_stream_provider.lifecycle.rewind import at
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.monitoring.silence import phase_words
+from airflow_stream_provider.lifecycle.texts import count, duration, plain
+from airflow_stream_provider.monitoring.health import phase_words
 
 if TYPE_CHECKING:
     from jinja2 import Environment

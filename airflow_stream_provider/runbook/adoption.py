@@ -10,16 +10,15 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.retire import RetireOperator
+from airflow_stream_provider.operators.stream import RetireOperator
 from airflow_stream_provider.runbook.question import QuestionOperator, answered_by
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Step
-    from airflow_stream_provider.planning.task_identity import TaskIdentity
-    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+    from airflow_stream_provider.planning.steps import Step, TaskIdentity
+    from airflow_stream_provider.planning.waits import WaitOutcome
 
 _LOOK = "ti.xcom_pull(task_ids='look')"
 # A run that began before this provider was upgraded has none.
@@ -132,11 +131,11 @@ class JobEndedOperator(QuestionOperator):
     @override
     def execute(self, context: Context) -> Any:
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
-        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.hooks.connections import failing_without_retry
         from airflow_stream_provider.hooks.old_job import is_to_end
         from airflow_stream_provider.hooks.stream import StreamHook
-        from airflow_stream_provider.planning.answer import Answered
-        from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.planning.judgement import Answered
+        from airflow_stream_provider.planning.steps import TaskIdentity
 
         if self.known:
             raise AirflowSkipException(f"Nobody is asked: the end of the old job is settled by {self.known}.")
@@ -149,7 +148,7 @@ class JobEndedOperator(QuestionOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         from airflow_stream_provider.hooks.old_job import runs_on
         from airflow_stream_provider.hooks.stream import StreamHook
-        from airflow_stream_provider.planning.task_identity import TaskIdentity
+        from airflow_stream_provider.planning.steps import TaskIdentity
 
         if event.get("chosen_options") == [self.REJECT]:
             why = f"The old job goes on, by the word of {answered_by(event)}."

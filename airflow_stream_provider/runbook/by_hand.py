@@ -64,7 +64,7 @@ class LookAheadOperator(BaseOperator):
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.hooks.connections import failing_without_retry
         from airflow_stream_provider.hooks.look_ahead import look_ahead
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.operators.release import bundle_of
@@ -173,7 +173,7 @@ class TellOperator(BaseOperator):
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.foreseen import Foreseen
         from airflow_stream_provider.planning.operation import Operation
-        from airflow_stream_provider.planning.told import told
+        from airflow_stream_provider.planning.outcome import told
 
         looked = context["ti"].xcom_pull(task_ids="look")
         foreseen = Foreseen.from_json(looked)

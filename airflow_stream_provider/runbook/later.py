@@ -20,9 +20,8 @@ from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Step
-    from airflow_stream_provider.planning.task_identity import TaskIdentity
-    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+    from airflow_stream_provider.planning.steps import Step, TaskIdentity
+    from airflow_stream_provider.planning.waits import WaitOutcome
     from airflow_stream_provider.spec.stream import StreamSpec
 
 

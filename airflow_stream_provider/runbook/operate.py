@@ -10,7 +10,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
-from airflow_stream_provider.operators.by_hand import operator_of
+from airflow_stream_provider.operators.adopt import operator_of
 from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
 from airflow_stream_provider.runbook.adoption import adoption
 from airflow_stream_provider.runbook.by_hand import (
@@ -20,8 +20,7 @@ from airflow_stream_provider.runbook.by_hand import (
     TellOperator,
     upgrade_run,
 )
-from airflow_stream_provider.runbook.form import DIGITS, REQUIRED, listed, optional, required, said
-from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.form import DIGITS, REQUIRED, DagOptions, listed, optional, required, said
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.shown import as_shown
 from airflow_stream_provider.spec.stream import StreamSpec

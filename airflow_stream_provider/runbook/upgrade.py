@@ -2,29 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param, TriggerRule
+from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk.exceptions import AirflowSkipException
+from typing_extensions import override
 
+from airflow_stream_provider.hooks.connections import failing_without_retry
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import VERSION
 from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
-from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
-from airflow_stream_provider.operators.make_room import MakeRoomOperator
-from airflow_stream_provider.operators.retire import RetireOperator
-from airflow_stream_provider.operators.soak import SoakOperator
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.operators.stream import (
+    HandOverOperator,
+    MakeRoomOperator,
+    RetireOperator,
+    RollBackOperator,
+    StopStreamOperator,
+)
+from airflow_stream_provider.operators.upgrade import JudgeRehearsalOperator, SoakOperator, SubmitStandbyOperator
 from airflow_stream_provider.operators.watch import CHANGE
 from airflow_stream_provider.planning.operation import MAX_REASON
-from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
-from airflow_stream_provider.runbook.form import DIGITS, lines, listed, optional, required, said, said_lines, value
+from airflow_stream_provider.runbook.form import (
+    DIGITS,
+    DagOptions,
+    lines,
+    listed,
+    optional,
+    required,
+    said,
+    said_lines,
+    value,
+)
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
-from airflow_stream_provider.runbook.options import DagOptions
-from airflow_stream_provider.runbook.restart import StopFirstOperator
+from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.words import RETIRE, UPGRADE, group, task
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step, TaskIdentity
+    from airflow_stream_provider.planning.waits import WaitOutcome
+
+
+class StopFirstOperator(StopStreamOperator):
+    """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise. A holder that hangs is fenced.
+
+    With `upgrade.approval` only if the YAML says so, whatever is in XCom: no person has been asked yet.
+
+    :param strategy: as `check` has left it in XCom. (templated)
+    """
+
+    template_fields: Sequence[str] = (*StopStreamOperator.template_fields, "strategy")
+
+    def __init__(self, *, strategy: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.strategy = strategy
+
+    @override
+    def execute(self, context: Context) -> Any:
+        if self.strategy != Strategy.RESTART.value:
+            raise AirflowSkipException("The old release runs until the new one takes over.")
+        if self.stream.problem:
+            # The new release could not be submitted. Not a SpecError: the file may be mended when this is retried.
+            raise StreamError(self.stream.problem)
+        with failing_without_retry():
+            self.stream.chosen_strategy(self.strategy)
+        return super().execute(context)
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.hooks.about_drivers import holder_hangs
+        from airflow_stream_provider.planning.stop import stop
+
+        hangs = "" if snapshot.state.open_request else holder_hangs(self.hook, self.stream, snapshot)
+        return stop(snapshot, identity, outcome, self.reason or identity.by, hangs=hangs, restarts=True)
+
 
 _RELEASE = {
     "version": said("version"),

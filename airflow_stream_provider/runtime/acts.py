@@ -22,12 +22,10 @@ from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
-from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.runtime.background import Background
+from airflow_stream_provider.lifecycle.texts import redact
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ends import all_ended, cut_off, described
-from airflow_stream_provider.runtime.freshness import Freshness, new_doubts
+from airflow_stream_provider.runtime.ends import Background, Freshness, all_ended, cut_off, described, new_doubts
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports

@@ -15,9 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, kafka_source
-from airflow_stream_provider.runtime.batch_numbers import counts_once, rows_of, state_of
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
-from airflow_stream_provider.runtime.spark_progress import told_of
+from airflow_stream_provider.runtime.spark_progress import counts_once, rows_of, state_of, told_of
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
 PINNED_CONF = (

@@ -1,20 +1,20 @@
-"""Where the queries stopped, as a holder's last record says it, and what the stream has seen of its checkpoints."""
+"""Say where the queries stopped, as in a holder's last record, and do the work beside the agent's turns."""
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider.checkpoint import Seen, normal_form, recorded_form
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Boundary
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Queries, QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Clock, Compare, Queries, QueryEnd, Spawn, Work
 
 # So many holders are asked, newest first: one that has died before its first commit knows only what it rehearsed on.
 HOLDERS = 5
@@ -131,3 +131,115 @@ def _in_record(said: Any) -> Iterator[tuple[str, Seen]]:
             batch, identity = each.get("batch"), each.get("id")
             seen = Seen(identity if isinstance(identity, str) else "", batch if isinstance(batch, int) else None)
             yield recorded_form(place), seen
+
+
+class Background:
+    """The background work of one incarnation.
+
+    `work`: what was begun last; None when it is known to be over.
+
+    :param fail: ends the driver as failed, with a reason and an error; called in the background.
+    :param halt: ends the process without another record.
+    """
+
+    def __init__(self, spawn: Spawn, fail: Callable[[str, BaseException], None], halt: Callable[[], None]) -> None:
+        self.work: Work | None = None
+        self._rehearses = False
+        self._spawn = spawn
+        self._fail = fail
+        self._halt = halt
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the work is under way."""
+        return self.work is not None and self.work.is_alive()
+
+    @property
+    def starts_or_stops(self) -> bool:
+        """Whether queries are being started or stopped; what a rehearsal does is neither."""
+        return self.is_busy and not self._rehearses
+
+    def begin(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
+        """Begin this work; a driver whose work cannot begin halts, as the next turn takes it for begun."""
+
+        def guarded() -> None:
+            try:
+                self._do_or_fail(work)
+            except ControlLogReplaced as error:
+                log.error("%s This driver halts.", error)
+                self._halt()
+
+        self._rehearses = rehearses
+        try:
+            self.work = self._spawn(guarded)
+        except RuntimeError as error:
+            log.error("%s: this driver halts.", error)
+            self._halt()
+
+    def _do_or_fail(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except ControlLogReplaced:
+            raise  # there is no log to say `failed` in
+        except Exception as error:
+            log.exception("Failed in the background")
+            self._fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
+
+
+# A rehearsal, or a look, counts for so many seconds.
+FRESH_SECONDS = 60.0
+# After so long it is rehearsed again, whatever can be seen: rights, tokens and tables show only when they are tried.
+STALE_SECONDS = 600.0
+
+
+class Freshness:
+    """How long ago a standby has rehearsed, or has seen that nothing has changed since; and against whom.
+
+    :param stale: see `Ports.stale`.
+    :param compare: see `Ports.compare`.
+    """
+
+    def __init__(self, stale: Callable[[], str], compare: Compare, clock: Clock) -> None:
+        self._stale = stale
+        self._compare = compare
+        self._clock = clock
+        self._compared_with: str | None = None
+        self._rehearsed_at = self._fresh_at = clock.monotonic()
+
+    @property
+    def lasts(self) -> bool:
+        """Whether nothing need be looked at again now."""
+        return self._clock.monotonic() - self._fresh_at < FRESH_SECONDS
+
+    def rehearsed(self, holder: str | None) -> None:
+        """A rehearsal has just gone well, beside this last holder."""
+        self._compared_with = holder
+        self._rehearsed_at = self._fresh_at = self._clock.monotonic()
+
+    def check_fits(self, holder: str | None, former: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        """Compare with the last holder, if it is another one than was rehearsed against.
+
+        :param former: returns its queries.
+        :raises RehearsalRefused: this release cannot follow it.
+        """
+        if holder != self._compared_with:
+            self._compare(former())
+            self._compared_with = holder
+
+    def why_again(self) -> str:
+        """Look, and return why it is to be rehearsed again, as a clause; empty: nothing has changed, and it is fresh.
+
+        :raises StreamError: this release cannot take over any more.
+        """
+        old = self._clock.monotonic() - self._rehearsed_at
+        why = f"its rehearsal is {old:.0f} s old" if old >= STALE_SECONDS else self._stale()
+        if not why:
+            self._fresh_at = self._clock.monotonic()
+        return why
+
+
+def new_doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return what a rehearsal leaves in doubt that an earlier one did not: with that, a person has let it go on."""
+    known = before.get("queries", {})
+    found = now.get("queries", {}).items()
+    return [query["doubt"] for name, query in found if "doubt" in query and "doubt" not in known.get(name, {})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -17,12 +17,35 @@ from airflow_stream_provider.control.bounded import OWN_THREADS
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
-from airflow_stream_provider.runtime.file_manager import check_file_manager
-from airflow_stream_provider.runtime.labels import label_of
 from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed
-from airflow_stream_provider.runtime.sinks import check_sink, check_sources
+from airflow_stream_provider.runtime.refused import check_file_manager, check_sink, check_sources
+
+
+def label_of(name: str, checkpoint: str, others: Iterable[tuple[str, str]]) -> str:
+    """Return the label of a query: its name, or the end of its checkpoint's path, as long as it takes to be unique.
+
+    It depends on what the queries are, not on their order, so that it stays the same from release to release.
+
+    :param name: the name that the script gave it; empty when it gave none.
+    :param others: name and checkpoint of the other queries. No two have the same checkpoint.
+    """
+    others = list(others)
+    if name and all(name != other for other, _ in others):
+        return name
+    parts = _parts(checkpoint)
+    for length in range(1, len(parts)):
+        end = parts[-length:]
+        label = "/".join(end)
+        if all(label != other and _parts(path)[-length:] != end for other, path in others):
+            return label
+    return checkpoint
+
+
+def _parts(checkpoint: str) -> list[str]:
+    return checkpoint.rstrip("/").split("/")
+
 
 # A script with a thread that does not wait for a query counts as ready when it has started none for this long.
 QUIET_SECONDS = 15.0

@@ -24,8 +24,13 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
 from airflow_stream_provider.control.bounded import NoAnswer, OnePlace, start
 from airflow_stream_provider.runtime import jvm
-from airflow_stream_provider.runtime.hadoop_texts import as_os_error, parsed_status, says_closed, says_replaced
-from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
+from airflow_stream_provider.runtime.hadoop_texts import (
+    ServerSideCopy,
+    as_os_error,
+    parsed_status,
+    says_closed,
+    says_replaced,
+)
 
 # How long a question may take. A lease is 30 s.
 SECONDS = 10.0

@@ -23,9 +23,9 @@ from airflow_stream_provider.lifecycle.kafka_source import (
     kafka_source,
     kafka_sources,
 )
-from airflow_stream_provider.runtime.consumer_group import GIVE_UP_SECONDS, connection_options, open_admin, root_cause
 from airflow_stream_provider.runtime.describe import kafka_relations
 from airflow_stream_provider.runtime.jvm import jvm
+from airflow_stream_provider.runtime.kafka_client import GIVE_UP_SECONDS, connection_options, open_admin, root_cause
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 Place = tuple[str, int]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.errors import StreamError
     from airflow_stream_provider.lifecycle.policy import Policy
     from airflow_stream_provider.lifecycle.release import Release
-    from airflow_stream_provider.runtime.other_drivers import OtherDrivers
+    from airflow_stream_provider.runtime.ownership import OtherDrivers
 
 MANIFEST = "manifest.json"
 """Beside the files of a release that is stored elsewhere than in a folder."""
@@ -60,9 +60,9 @@ def main(argv: Sequence[str], folder: Path) -> int:
 
     from airflow_stream_provider.control.releases import verify
     from airflow_stream_provider.lifecycle.errors import StreamError
-    from airflow_stream_provider.runtime.driver_control import open_control_log, within_reach
     from airflow_stream_provider.runtime.lease_watchdog import end_with_jvm
-    from airflow_stream_provider.runtime.other_drivers import OtherDrivers
+    from airflow_stream_provider.runtime.ownership import OtherDrivers
+    from airflow_stream_provider.runtime.places import open_control_log, within_reach
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # the JVM has started this process, and gets SIGTERM alone
         end_with_jvm(os.getppid())
@@ -126,19 +126,17 @@ def _run(
 ) -> int:
     from airflow_stream_provider.checkpoint.location import reach
     from airflow_stream_provider.lifecycle.ids import application_name
-    from airflow_stream_provider.runtime import driver_folders, hadoop_storage, ungated
-    from airflow_stream_provider.runtime.agent import Agent
-    from airflow_stream_provider.runtime.agent_thread import AgentThread
+    from airflow_stream_provider.runtime import driver_folders, places, refused
+    from airflow_stream_provider.runtime.agent import Agent, AgentThread
     from airflow_stream_provider.runtime.answering_store import AnsweringStore
-    from airflow_stream_provider.runtime.consumer_group import ConsumerGroup
     from airflow_stream_provider.runtime.control_client import ControlClient
-    from airflow_stream_provider.runtime.driver_control import open_owners, within_reach
     from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
     from airflow_stream_provider.runtime.guarded_files import GuardedFiles
     from airflow_stream_provider.runtime.jvm import wait_for_answers
-    from airflow_stream_provider.runtime.owner_watch import OwnerWatch
-    from airflow_stream_provider.runtime.ownership import Ownership
+    from airflow_stream_provider.runtime.kafka_client import ConsumerGroup
+    from airflow_stream_provider.runtime.ownership import Ownership, OwnerWatch
+    from airflow_stream_provider.runtime.places import open_owners, within_reach
     from airflow_stream_provider.runtime.ports import Ports
     from airflow_stream_provider.runtime.query_group import QueryGroup
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
@@ -151,7 +149,7 @@ def _run(
     owners = open_owners(options.control, options.brokers)
     ownership = Ownership(options.stream, options.control, owners, origin)
     process = DriverProcess(ownership, name, policy.lease_seconds, adopts=policy.adopts)
-    reach(hadoop_storage.storage())
+    reach(places.storage())
     gate = Gate()
     thread = AgentThread()
     rehearsal = Rehearsal(gate, policy, incarnation, process, others)
@@ -175,7 +173,7 @@ def _run(
         agent.script_failed(str(error), error)
 
     gate.install(agent.guard, unusable)
-    ungated.install(unusable)
+    refused.install(unusable)
     guarded = GuardedFiles(options.stream, lambda: gate.holds, lambda: control.state.last_driver)
     guarded.install(within_reach(lambda: control.former_queries(control.state)))
     OwnerWatch(lambda: process.claimed, ownership.mark, agent.holds, unusable).start()

@@ -1,11 +1,23 @@
-"""Ask for a checkpoint's owner, and claim it for this stream."""
+"""The checkpoints that are this stream's, the owner's mark beside them, and the stream's other drivers.
+
+A move of a stream to another control log removes the mark (docs/control.md). If the old driver still runs, and only
+waits for data, nothing in the checkpoint tells the new one of it: so the old one puts its mark back, within the seconds
+for which a driver looks at a checkpoint that has no owner.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.files import RemotePath
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.owners import Owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.ids import deployment_of
 
 
 class Ownership:
@@ -82,3 +94,102 @@ class Ownership:
                 owner=owner,
             )
         self._ours.add(place)
+
+
+# Less than half of the time for which `DriverProcess.claim` looks at a checkpoint without an owner.
+SECONDS = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class OwnerWatch:
+    """Looks after the marks in a thread of its own, because a storage may hang.
+
+    :param claimed: the locations that this driver has claimed so far.
+    :param claim: makes the stream the owner of one, as `checkpoint.claim` does.
+    :param holds: whether this driver holds the stream.
+    :param lost: ends the driver; it is given the error that names the other owner. It need not return.
+    """
+
+    def __init__(
+        self,
+        claimed: Callable[[], Collection[str]],
+        claim: Callable[[str], None],
+        holds: Callable[[], bool],
+        lost: Callable[[CheckpointError], None],
+    ) -> None:
+        self._claimed = claimed
+        self._claim = claim
+        self._holds = holds
+        self._lost = lost
+
+    def start(self) -> None:
+        """Look every `SECONDS` from now on."""
+        threading.Thread(target=self._run, name="airflow-stream-owner", daemon=True).start()
+
+    def look(self) -> None:
+        """Put back the marks that are gone; another owner's ends this driver. A storage that fails is asked later."""
+        for location in self._claimed():
+            if not self._holds():
+                return
+            try:
+                self._claim(location)
+            except CheckpointError as error:
+                if "owner" in error.fields:
+                    self._lost(error)
+                log.debug("Whether %s still has its owner is not known: %s", location, error)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(SECONDS)
+            try:
+                self.look()
+            except Exception:  # whatever it is, such as a JVM that is ending: the watch must not end with it
+                log.exception("Whether the checkpoints still have their owner is not known")
+
+
+# A driver beats about once a second.
+BEATS_SECONDS = 3.0
+# An orphan's Python ends within two seconds; a counter that grows after ten belongs to a live driver.
+ORPHAN_SECONDS = 10.0
+
+
+class OtherDrivers:
+    """The other drivers of one incarnation's stream; reads the log for itself, in any thread, on from where it is."""
+
+    def __init__(self, log: ControlLog, incarnation: str) -> None:
+        self._log = log.another()
+        self._me = incarnation
+
+    def twin_lives(self) -> bool:
+        """Whether another driver of this deployment is alive; waits up to 13 s.
+
+        There is one when the submission was repeated, or when an old driver is still ending.
+        """
+        mine = deployment_of(self._me)
+        names = [name for name in self._log.store.heartbeats() if deployment_of(name) == mine]
+        if not names:
+            return False
+        time.sleep(ORPHAN_SECONDS)
+        return any(self._beats(names))
+
+    def may_rehearse(self, incarnation: str) -> bool:
+        """Whether another driver may be rehearsing now: it is not announced, its deployment goes on, and it beats.
+
+        Waits up to 3 s.
+        """
+        state = self._log.refresh()
+        deployment = state.deployments.get(deployment_of(incarnation))
+        if deployment is None or deployment.ended or incarnation in state.incarnations:
+            return False
+        return any(self._beats([incarnation]))
+
+    def _beats(self, names: list[str]) -> list[bool]:
+        """Whether each of these drivers writes heartbeats."""
+        before = [self._counter(name) for name in names]
+        time.sleep(BEATS_SECONDS)
+        return [after > count for count, after in zip(before, (self._counter(name) for name in names))]
+
+    def _counter(self, name: str) -> int:
+        beat = self._log.heartbeat(name)
+        return beat.counter if beat else 0  # damaged: its writer is dead, or writes a whole one next

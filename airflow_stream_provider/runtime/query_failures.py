@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
-from airflow_stream_provider.lifecycle.query_health import QueryHealth, QueryState
-from airflow_stream_provider.runtime.log_starts import SteppedBack
+from airflow_stream_provider.lifecycle.heartbeat import QueryHealth, QueryState
+from airflow_stream_provider.runtime.kafka_client import SteppedBack
 from airflow_stream_provider.runtime.spark_error import Failure, failure_of, message_of
 
 # A query that fails this often, and has committed nothing since this driver took over, is not restarted any more: the

@@ -21,7 +21,7 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress, quiet_seconds, sources_of
 from airflow_stream_provider.runtime.gate import Gate
-from airflow_stream_provider.runtime.log_starts import check_still_there
+from airflow_stream_provider.runtime.kafka_client import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery, side_by_side
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures

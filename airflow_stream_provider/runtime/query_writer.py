@@ -21,7 +21,7 @@ from airflow_stream_provider.checkpoint import locate, normal_form
 from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
-from airflow_stream_provider.runtime.file_manager import check_file_manager
+from airflow_stream_provider.runtime.refused import check_file_manager
 from airflow_stream_provider.runtime.writer_spec import checkpoint_of, writer_spec_of
 
 # The calls on a writer that decide what it writes, in their order.

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
-from airflow_stream_provider.lifecycle.query_health import RANGES, OffsetRange, read_by
-from airflow_stream_provider.lifecycle.secrets import redact
+from airflow_stream_provider.lifecycle.heartbeat import RANGES, OffsetRange, read_by
+from airflow_stream_provider.lifecycle.texts import redact
 
 # Characters of an error that are looked at; many times what is kept.
 _READ = 2**16

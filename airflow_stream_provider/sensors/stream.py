@@ -13,9 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.conditions import InPhase
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.triggers.grace import beyond
-from airflow_stream_provider.triggers.stream import StreamTrigger
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
+from airflow_stream_provider.triggers.stream import StreamTrigger, beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook

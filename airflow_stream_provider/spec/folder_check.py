@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,16 +10,41 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from airflow_stream_provider.checkpoint.location import normal_form
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.releases.address import StorageAddress
-from airflow_stream_provider.releases.manifest import manifest_of
+from airflow_stream_provider.releases.place import StorageAddress, manifest_of
 from airflow_stream_provider.spec.fields import PACKAGE, packages_in
 from airflow_stream_provider.spec.folder import read_folder
-from airflow_stream_provider.spec.named_checkpoints import OPTIONS, is_kept, named_checkpoints
-from airflow_stream_provider.spec.release_files import check_file, check_script
-from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.requested_release import RequestedRelease, check_file, check_script
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.yaml_file import Field, YamlFile
+
+# Not --checkpoint-dir or --checkpoint-root: the script may put its queries' checkpoints below it.
+OPTIONS = "--checkpoint, --checkpoint-location and --checkpoint-path"
+_OPTION = re.compile(r"--checkpoint(?:[-_]?(?:location|path))?", re.IGNORECASE)
+
+
+def named_checkpoints(arguments: Sequence[str]) -> dict[str, int]:
+    """Return the locations that these options give, in the form in which they are compared.
+
+    :return: by location, the position of the argument that names it.
+    """
+    found: dict[str, int] = {}
+    for number, word in enumerate(arguments):
+        option, equals, value = word.partition("=")
+        if not _OPTION.fullmatch(option):
+            continue
+        if not equals:
+            number += 1
+            value = arguments[number] if number < len(arguments) else ""
+        if value.strip():
+            found.setdefault(normal_form(value), number)
+    return found
+
+
+def is_kept(location: str) -> bool:
+    """Return whether a location, as above, is absolute, and in no folder that a machine empties."""
+    return "://" in location or (location.startswith("/") and not location.startswith(("/tmp/", "/var/tmp/")))
 
 
 @dataclass(frozen=True)

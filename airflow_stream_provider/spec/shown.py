@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from airflow_stream_provider.spec.salvage import PLACEHOLDERS
+from airflow_stream_provider.spec.folder import PLACEHOLDERS
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # The settings that a look at a stream takes. No `notify`: recipients are not shown there.

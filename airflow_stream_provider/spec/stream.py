@@ -28,8 +28,7 @@ from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.releases.address import StorageAddress
-from airflow_stream_provider.spec.control_url import TopicAddress
+from airflow_stream_provider.releases.place import StorageAddress
 from airflow_stream_provider.spec.fields import (
     ConnectionId,
     ControlUrl,
@@ -38,6 +37,7 @@ from airflow_stream_provider.spec.fields import (
     StorageUrl,
     StreamName,
     Text,
+    TopicAddress,
     VariableName,
     Version,
     Word,

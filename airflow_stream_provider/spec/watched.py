@@ -13,8 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from airflow_stream_provider.spec.folder import StreamFile
-from airflow_stream_provider.spec.salvage import PLACEHOLDERS, WATCHED_FIELDS, salvage
+from airflow_stream_provider.spec.folder import PLACEHOLDERS, WATCHED_FIELDS, StreamFile, salvage
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # Stands in the keys of declarations between a file and a stream that it does not describe any more.

@@ -9,13 +9,11 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lag.limits import LagLook, Moments, Streaks
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError
 from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
-from airflow_stream_provider.planning.wait_loop import Looks, condition_from_json, wait
+from airflow_stream_provider.planning.waits import Looks, condition_from_json, wait
 from airflow_stream_provider.triggers.shared_reader import SharedReader, next_tick, shared_reader
 
 # A connection that so many looks in a row could not read, in so many seconds, is taken for one that is not defined.

@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLimits, LagLook, Moments, Streaks
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError

@@ -16,8 +16,7 @@ from weakref import WeakKeyDictionary
 from airflow_stream_provider.control.bounded import OnePlace
 from airflow_stream_provider.hooks.connections import akafka_extra
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLook, Moments
 from airflow_stream_provider.lag.reader import LagReader
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget

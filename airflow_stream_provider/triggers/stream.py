@@ -1,24 +1,25 @@
-"""The trigger that waits for a stream to meet a condition."""
+"""The triggers that wait for a stream to meet a condition, and for a person's answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
 
+from airflow.providers.standard.triggers.hitl import HITLTrigger
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.condition import Condition, Observations
 from airflow_stream_provider.planning.conditions import CONDITIONS
+from airflow_stream_provider.planning.judgement import Answered
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.wait_loop import Looks, condition_from_json, wait
-from airflow_stream_provider.planning.wait_outcome import Ended
+from airflow_stream_provider.planning.waits import Condition, Ended, Looks, Observations, condition_from_json, wait
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
-
 
 # A look at a log, heartbeats, cluster and Kafka takes far less; their own time-outs end most that would take longer.
 LOOK_SECONDS = 60.0
@@ -105,3 +106,70 @@ def _last_messages(snapshot: Snapshot | None) -> Mapping[str, Any]:
     """The drivers' last messages, by incarnation: the best hint at why a wait was in vain."""
     beats = snapshot.heartbeats if snapshot else {}
     return {name: f"{beat.phase}: {beat.message}".rstrip(": ") for name, beat in beats.items()}
+
+
+# Airflow resumes the task itself on an answer; only one that is faster than the task's deferral is found here.
+ASK_SECONDS = 5.0
+
+
+class ApprovalTrigger(StreamTrigger):
+    """Wait until a person answers, there is nothing left to decide, or the deadline has passed.
+
+    Its event is that of Airflow's own trigger when there is an answer, else a WaitOutcome.
+
+    :param ti_id: id of the task instance that asks.
+    :param options: the answers that can be given.
+    """
+
+    conditions: ClassVar[tuple[type[Condition], ...]] = (Answered,)
+
+    def __init__(self, *, ti_id: str, options: list[str], **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.ti_id = ti_id
+        self.options = options
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what another triggerer needs to go on."""
+        path, arguments = super().serialize()
+        return path, {**arguments, "ti_id": self.ti_id, "options": self.options}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event."""
+        watch = super().run()
+        waits = [asyncio.ensure_future(anext(watch)), asyncio.ensure_future(self._answer())]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            # An answer that comes with the end of the time is one.
+            event = next(each for each in reversed(waits) if each in done).result()
+        finally:
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+        yield event
+
+    async def _answer(self) -> TriggerEvent:
+        asked = HITLTrigger(
+            ti_id=UUID(self.ti_id),
+            options=self.options,
+            params={},
+            timeout_datetime=None,
+            poke_interval=ASK_SECONDS,
+        )
+        said = False
+        while True:
+            try:
+                return await anext(asked.run())
+            except Exception as error:  # noqa: BLE001 - an API server that is away must not end the wait
+                if not said:
+                    self.log.warning("Whether somebody has answered cannot be seen now: %s", error)
+                said = True
+            await asyncio.sleep(ASK_SECONDS)
+
+
+# The triggers keep the deadline themselves. Airflow ends a wait this much later, when no triggerer runs or it hangs.
+TRIGGER_GRACE_SECONDS = 600.0
+
+
+def beyond(seconds: float) -> timedelta:
+    """Return the timeout of a deferral whose trigger ends the wait after so many seconds."""
+    return timedelta(seconds=max(0.0, seconds) + TRIGGER_GRACE_SECONDS)

@@ -25,14 +25,13 @@ from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.runtime.agent import Agent
-from airflow_stream_provider.runtime.agent_thread import AgentThread
+from airflow_stream_provider.runtime.agent import Agent, AgentThread
 from airflow_stream_provider.runtime.answering_store import AnsweringStore
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.driver_control import client_settings, open_owners, within_reach
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.jvm_topic import JvmTopic
 from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime.places import client_settings, open_owners, within_reach
 from airflow_stream_provider.runtime.ports import Ports
 from tests.support.fake_driver import FakeQueries
 

@@ -12,8 +12,8 @@ from py4j.protocol import Py4JJavaError
 from airflow_stream_provider.checkpoint import locate
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
-from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime.places import open_owners
 
 MANY = 8
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.operators.handover import RollBackOperator
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
-from airflow_stream_provider.operators.start import StartStreamOperator
-from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.operators.stream import RollBackOperator, StartStreamOperator, StopStreamOperator
+from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
 from airflow_stream_provider.sensors.stream import StreamSensor
 from airflow_stream_provider.spec.stream import load_spec
 

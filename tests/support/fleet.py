@@ -21,13 +21,12 @@ import pytest
 import requests
 
 from airflow_stream_provider.cli.run_here import Exit, run_here
-from airflow_stream_provider.clusters import local_spark
+from airflow_stream_provider.clusters import processes
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.operators.handover import HandOverOperator
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
-from airflow_stream_provider.operators.start import StartStreamOperator
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.operators.stream import HandOverOperator, StartStreamOperator
+from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.runbook.by_hand import upgrade_run
 from airflow_stream_provider.spec.stream import load_spec
 from devstack.airflow import DATABASE, Airflow
@@ -228,8 +227,8 @@ def fleet_of(members: Iterable[Member], folder: Path, more: Mapping[str, str] | 
         for name, value in connections(folder).items():
             patch.setenv(name, value)
         (folder / "runtime").mkdir()
-        patch.setattr(local_spark, "home", lambda: ROOT / "tests" / "integration" / "airflow" / "spark_home")
-        patch.setattr(local_spark, "check_java", lambda: None)
+        patch.setattr(processes, "home", lambda: ROOT / "tests" / "integration" / "airflow" / "spark_home")
+        patch.setattr(processes, "check_java", lambda: None)
         try:
             for member in members:
                 member.make(folder)

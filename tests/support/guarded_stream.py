@@ -20,9 +20,9 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.operators.handover import HandOverOperator
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.operators.stream import HandOverOperator
+from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.stack_stream import APP, StackStream
 from devstack.unmanaged import yaml_of

@@ -20,8 +20,8 @@ from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.runtime.driver_control import client_settings
 from airflow_stream_provider.runtime.jvm_topic import JvmTopic
+from airflow_stream_provider.runtime.places import client_settings
 from tests.support.story import OLD
 
 OPEN_SECONDS = 60.0

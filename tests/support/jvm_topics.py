@@ -25,8 +25,8 @@ from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle import errors
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
-from airflow_stream_provider.runtime.driver_control import client_settings
 from airflow_stream_provider.runtime.jvm_topic import JvmTopic
+from airflow_stream_provider.runtime.places import client_settings
 from tests.support.jvm_drivers import ROOT, submit_arguments
 from tests.support.race import contend
 

@@ -13,8 +13,8 @@ from kafka.structs import OffsetAndTimestamp
 
 from airflow_stream_provider.kafka.answers import Answers, Problem
 from airflow_stream_provider.kafka.cluster_requests import LogFolder
-from airflow_stream_provider.kafka.record_batches import RecordBatch
-from airflow_stream_provider.kafka.transactions import Transaction
+from airflow_stream_provider.kafka.coordinators import Transaction
+from airflow_stream_provider.kafka.records import RecordBatch
 from airflow_stream_provider.lag import partition_offsets as logs
 
 TOPIC_ID = UUID(int=7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic
 
 
 def log_in_topic(client: KafkaClient, topic: str) -> ControlLog:

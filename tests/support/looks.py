@@ -7,9 +7,9 @@ from typing import Any
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.planning.condition import Observations
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.stream_health import HeartbeatAges
+from airflow_stream_provider.planning.waits import Observations
 from tests.support.snapshots import snapshot
 
 

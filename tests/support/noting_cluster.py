@@ -15,7 +15,7 @@ from airflow_stream_provider.clusters import (
     UnmanagedView,
     Whose,
 )
-from airflow_stream_provider.clusters.traits import Traits
+from airflow_stream_provider.clusters.cluster import Traits
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 

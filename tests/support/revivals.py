@@ -8,8 +8,8 @@ from typing import Any
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.recover import recover
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.planning.waits import WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     NEW_DEPLOYMENT,

@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.planning.waits import WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # The task that `run` runs.

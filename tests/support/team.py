@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import processes
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
 from airflow_stream_provider.spec.stream import load_spec
 from tests.support.places import SMALL
 from tests.support.tries import Tries

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.topic import Message
-from airflow_stream_provider.control.topic_header import INDEX
-from airflow_stream_provider.control.topic_index import COUNT, READ_TO, ReadTo, heartbeat_key, record_key
+from airflow_stream_provider.control.topic_index import COUNT, INDEX, READ_TO, ReadTo, heartbeat_key, record_key
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, SeqTaken, StreamError
 from airflow_stream_provider.lifecycle.record import Record

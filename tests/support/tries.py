@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.waits import WaitOutcome
 from tests.support.tasks import run
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.clusters import local_spark
+from airflow_stream_provider.clusters import processes
 from devstack.spark import bundled_spark
 from tests.support.namespaces import COMMAND
 
@@ -28,6 +28,6 @@ def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path],
         script.parent.mkdir(parents=True)
         script.write_text(SUBMIT.format(spark=bundled_spark(), unshare=shlex.join(COMMAND), covered=folder))
         script.chmod(0o755)
-        monkeypatch.setattr(local_spark, "home", lambda: tmp_path / "spark")
+        monkeypatch.setattr(processes, "home", lambda: tmp_path / "spark")
 
     return cover

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.sample_file import SampleFile
+from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
 from airflow_stream_provider.monitoring.recipients import takes_alerts

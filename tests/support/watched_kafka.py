@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLimits, Moments
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError

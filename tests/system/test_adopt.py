@@ -12,17 +12,15 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
-from airflow_stream_provider.cli.adopt import adopt_here
-from airflow_stream_provider.cli.run_here import Exit, run_here
+from airflow_stream_provider.cli.run_here import Exit, adopt_here, run_here
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.revive import ReviveStreamOperator
-from airflow_stream_provider.operators.stop import StopStreamOperator
-from airflow_stream_provider.planning import requests
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.operators.stream import ReviveStreamOperator, StopStreamOperator
+from airflow_stream_provider.planning import take_over
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.watched import Watched
 from devstack.commits import written_at
@@ -69,8 +67,8 @@ def test_a_job_under_load_is_adopted_and_left_again(
 
     # A person errs: the job runs on. Its logs do too, so nobody takes over, and no driver is left beside it.
     with monkeypatch.context() as hurry:
-        hurry.setattr(requests, "STILL_SECONDS", 0.0)
-        hurry.setattr(requests, "ANSWER_SECONDS", 8.0)
+        hurry.setattr(take_over, "STILL_SECONDS", 0.0)
+        hurry.setattr(take_over, "ANSWER_SECONDS", 8.0)
         operator = AdoptOperator(task_id="adopt", stream=spec, reason="errs", confirmed_by="Ada", wait_seconds=900)
         operator.hook.create()
         erred = adopt_here(operator, identity("erred"), "")
@@ -116,12 +114,12 @@ def test_a_job_under_load_is_adopted_and_left_again(
 CUT_OFF = """
 import os, signal, sys
 from pathlib import Path
-from airflow_stream_provider.cli.adopt import adopt_here
+from airflow_stream_provider.cli.run_here import adopt_here
 from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.revive import ReviveStreamOperator
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.operators.stream import ReviveStreamOperator
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import load_spec
 
 spec, job, ends = load_spec(Path(sys.argv[1])), sys.argv[2], sys.argv[3] == "after"

@@ -18,16 +18,16 @@ import pytest
 
 from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.cli.run_here import Exit, run_here
-from airflow_stream_provider.hooks.holder_hangs import holder_hangs
+from airflow_stream_provider.hooks.about_drivers import holder_hangs
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.operators.handover import HandOverOperator
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.operators.stream import HandOverOperator
+from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.audit import deliveries

@@ -27,8 +27,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.checkpoint.logs import numeric_names
-from airflow_stream_provider.cli.adopt import adopt_here
-from airflow_stream_provider.cli.run_here import Exit, Ran
+from airflow_stream_provider.cli.run_here import Exit, Ran, adopt_here
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.client import KafkaClient
@@ -36,16 +35,19 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.ids import application_name
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
-from airflow_stream_provider.operators.retire import RetireOperator
-from airflow_stream_provider.operators.start import StartStreamOperator
-from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.operators.stream import (
+    HandOverOperator,
+    RetireOperator,
+    RollBackOperator,
+    StartStreamOperator,
+    StopStreamOperator,
+)
 from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.runtime.compatibility import FORMAT
+from airflow_stream_provider.spec.folder import salvage
 from airflow_stream_provider.spec.requested_release import RequestedRelease
-from airflow_stream_provider.spec.salvage import salvage
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack

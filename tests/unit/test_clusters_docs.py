@@ -15,8 +15,8 @@ from airflow_stream_provider.clusters.driver_pod import DRIVER_LABEL, FINALIZER,
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
 from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
 from airflow_stream_provider.clusters.pod_template import read_template
+from airflow_stream_provider.clusters.yarn_api import COME_SECONDS, SUBMIT_SECONDS
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
-from airflow_stream_provider.clusters.yarn_submission import COME_SECONDS, SUBMIT_SECONDS
 from tests.support.keytabs import in_base64, keytab
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_stream_provider.audit.check import Check
-from airflow_stream_provider.audit.checks import clients, cluster, defaults, live, records, replication, retention
+from airflow_stream_provider.audit.checks import clients, settings, state, topics
 
 CHECKS: tuple[Check[Any], ...] = (
-    *replication.CHECKS,
-    *live.ON_TOPICS,
-    *cluster.ON_THE_CLUSTER,
-    *cluster.ON_BROKERS,
-    *retention.ON_TOPICS,
-    *retention.ON_BROKERS,
-    *records.ON_TOPICS,
-    *records.ON_BROKERS,
-    *defaults.CHECKS,
+    *topics.CHECKS,
+    *state.ON_TOPICS,
+    *state.ON_THE_CLUSTER,
+    *state.ON_BROKERS,
+    *topics.ON_TOPICS,
+    *topics.ON_BROKERS,
+    *settings.ON_TOPICS,
+    *settings.ON_BROKERS,
+    *settings.CHECKS,
     *clients.CHECKS,
 )

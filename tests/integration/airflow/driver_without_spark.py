@@ -36,7 +36,7 @@ from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.runtime import agent_thread
+from airflow_stream_provider.runtime import agent as agent_thread
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd

@@ -16,7 +16,7 @@ from tests.support.fleet import Fleet, Member, fleet_of
 FOLLOWER = """\
 from airflow.sdk import DAG, task
 
-from airflow_stream_provider.operators.asset import stream_asset
+from airflow_stream_provider.operators.base import stream_asset
 
 asset = stream_asset("followed")
 with DAG("follower", schedule=[asset], is_paused_upon_creation=False):

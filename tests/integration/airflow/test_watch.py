@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.control.sample_file import SampleFile
+from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.monitoring import samples
 from devstack.control_folder import folder_of
 from tests.support.airflow_world import Run, World

@@ -129,7 +129,7 @@ def approvals_as_in_a_triggerer() -> Iterator[None]:
     from airflow.utils.state import TaskInstanceState
     from sqlalchemy import select
 
-    from airflow_stream_provider.triggers.approval import ApprovalTrigger
+    from airflow_stream_provider.triggers.stream import ApprovalTrigger
 
     modules: Any = hitl
     dags: Any = running
@@ -216,10 +216,10 @@ def crashing(plan: dict[str, Any] | None) -> Iterator[None]:
 
 def without_spark() -> None:
     """Let `spark-submit` be the driver without Spark; the rest of the local cluster is the real one."""
-    from airflow_stream_provider.clusters import local_spark
+    from airflow_stream_provider.clusters import processes
 
-    local_spark.home = lambda: HERE / "spark_home"
-    local_spark.check_java = lambda: None
+    processes.home = lambda: HERE / "spark_home"
+    processes.check_java = lambda: None
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> KafkaTools:
 @pytest.fixture(autouse=True)
 def _any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge no disk of the machine that runs the tests: a full one would be found in every report."""
-    monkeypatch.setattr(checks.cluster, "USABLE_SHARE", 0.0)
+    monkeypatch.setattr(checks.state, "USABLE_SHARE", 0.0)
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_a_log_folder_without_room_is_found(
 ) -> None:
     create(admin, "roomy")
     disk = shutil.disk_usage(tmp_path_factory.getbasetemp())
-    monkeypatch.setattr(checks.cluster, "USABLE_SHARE", min(1.0, disk.free / disk.total + 0.1))
+    monkeypatch.setattr(checks.state, "USABLE_SHARE", min(1.0, disk.free / disk.total + 0.1))
     (finding,) = [each for each in look(cluster, "roomy").findings if each.check == "disk-headroom"][:1]
     assert finding.result is CheckResult.BROKEN
     assert f"of {disk.total / 2**30:.3g} GiB usable" in finding.found

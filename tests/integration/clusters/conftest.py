@@ -132,7 +132,7 @@ def real_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def remove_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """End the drivers of a test, and remove their pods, as if their ends were in a log."""
-    monkeypatch.setattr("airflow_stream_provider.clusters.kept_pods.KEPT_SECONDS", -3600.0)
+    monkeypatch.setattr("airflow_stream_provider.clusters.pod_status.KEPT_SECONDS", -3600.0)
     for job in place.jobs:
         found = place.cluster.find(job.whose, 0)
         for submission in (*found.alive, *found.ended):

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Whose, kept_pods, open_cluster
+from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Whose, open_cluster, pod_status
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.control.log import make_record
@@ -22,9 +22,9 @@ from airflow_stream_provider.hooks.drivers import driver_facts
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.planning.clean_up import settled
-from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.planning.retire import settled
 from airflow_stream_provider.releases.open_place import address_of, open_place
+from airflow_stream_provider.releases.place import StorageAddress
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from devstack.jars import fetch, spark_s3a
@@ -144,7 +144,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     assert stream.cluster.status(submission) is DriverState.FINISHED
     (pod,) = (each for each in kubernetes.pods("spark-role=driver") if submission.endswith(each["metadata"]["name"]))
     assert pod["metadata"]["finalizers"] == [FINALIZER]
-    monkeypatch.setattr(kept_pods, "KEPT_SECONDS", -10.0)
+    monkeypatch.setattr(pod_status, "KEPT_SECONDS", -10.0)
     over = settled(stream.log.refresh())
     assert over == (first,)
     stream.cluster.forget([stream.whose(each) for each in over])

@@ -22,7 +22,7 @@ from airflow_stream_provider.clusters import (
     master_api,
     open_cluster,
 )
-from airflow_stream_provider.clusters.rest_properties import create_submission_request
+from airflow_stream_provider.clusters.master_api import create_submission_request
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, runtime_zip
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for

@@ -11,7 +11,7 @@ from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.topic_index import record_key
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic
 from airflow_stream_provider.lifecycle.record import Record
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.one_broker import client, kafka, new_topic

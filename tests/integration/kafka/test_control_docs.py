@@ -14,13 +14,13 @@ from airflow_stream_provider.cli.commands import diff, history, init
 from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.hooks import stream as hooks
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.kafka.control_root import TopicRoot
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
-from airflow_stream_provider.monitoring.root_reads import RootReads
+from airflow_stream_provider.monitoring.folder_reading import RootReads
+from airflow_stream_provider.monitoring.readings import Reading, keep
+from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.monitoring.stream_reading import Reading, clean_up, keep
-from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.waits import Needs
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.kafka_cluster import KafkaCluster

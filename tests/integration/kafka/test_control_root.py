@@ -15,8 +15,7 @@ from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.hooks import clean_up as cleaning
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_root import TopicRoot
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, SpecError
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample

@@ -22,8 +22,8 @@ from airflow_stream_provider.lag.committed_offsets import (
     GroupOffsets,
     HeartbeatOffsets,
 )
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.measure import measure
-from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lag.targets import KnownOffsets
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress

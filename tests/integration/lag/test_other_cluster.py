@@ -6,7 +6,7 @@ import pytest
 
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.committed_offsets import Committed
-from airflow_stream_provider.lag.other_cluster import refuse_others
+from airflow_stream_provider.lag.targets import refuse_others
 from devstack.kafka_cluster import KafkaCluster
 
 

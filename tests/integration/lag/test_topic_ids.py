@@ -11,8 +11,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.committed_offsets import HeartbeatOffsets
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport
-from airflow_stream_provider.lag.targets import KnownOffsets
-from airflow_stream_provider.lag.topic_ids import note, read
+from airflow_stream_provider.lag.targets import KnownOffsets, note, read
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics

@@ -9,10 +9,10 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.record_batches import RecordBatch
+from airflow_stream_provider.kafka.records import RecordBatch
 from airflow_stream_provider.lag.committed_offsets import GroupOffsets
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.measure import measure
-from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import commit_group

@@ -15,7 +15,8 @@ import pytest
 from kafka import KafkaProducer
 
 from airflow_stream_provider.kafka import connect
-from airflow_stream_provider.monitoring import folder_reading, liveness, root_reads, telling
+from airflow_stream_provider.monitoring import delivery, folder_reading, health
+from airflow_stream_provider.monitoring import folder_reading as root_reads
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from devstack.dead_mount import hanging
 from devstack.kafka_cluster import KafkaCluster
@@ -36,7 +37,7 @@ def _connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     for module, limit in HASTE:
         monkeypatch.setattr(module, limit, 300.0)
-    monkeypatch.setattr(liveness, "AGAIN_SECONDS", 0.0)  # no driver beats between two reads of a look here
+    monkeypatch.setattr(health, "AGAIN_SECONDS", 0.0)  # no driver beats between two reads of a look here
     OVER.clear()
     yield
     OVER.set()
@@ -148,7 +149,7 @@ def test_a_recipient_that_hangs_delays_no_look_though_each_stream_has_an_alert(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     if count < 100:  # what a thousand need of the half a minute, few do not
-        monkeypatch.setattr(telling, "SECONDS", 8.0)
+        monkeypatch.setattr(delivery, "SECONDS", 8.0)
     folder = Folder(tmp_path, count, kafka="")
     folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
     folder.look(0.0)

@@ -12,7 +12,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
 from airflow_stream_provider.plugin import app as page
-from airflow_stream_provider.plugin.visible import Visible
+from airflow_stream_provider.plugin.looks import Visible
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.dead_mount import hanging

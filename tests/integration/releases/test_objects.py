@@ -17,8 +17,9 @@ from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import Stored, expendable
-from airflow_stream_provider.releases import object_stores, objects
+from airflow_stream_provider.planning.retire import Stored, expendable
+from airflow_stream_provider.releases import objects
+from airflow_stream_provider.releases import objects as object_stores
 from airflow_stream_provider.releases.open_place import open_place
 from airflow_stream_provider.releases.place import ReleasePlace
 from airflow_stream_provider.runtime.launcher import MANIFEST

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
-from airflow_stream_provider.hooks.links import driver_links
+from airflow_stream_provider.hooks.about_drivers import driver_links
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.ids import request_id
+from airflow_stream_provider.monitoring.readings import clean_up_stream
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.drivers import wait_for

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_stream_provider.checkpoint import boundary
+from airflow_stream_provider.runtime.compatibility import target_folder
 from airflow_stream_provider.runtime.describe import (
     _AUDITED_SINK,
     _AUDITED_SOURCE,
@@ -24,7 +25,6 @@ from airflow_stream_provider.runtime.describe import (
     progress,
     sources_of,
 )
-from airflow_stream_provider.runtime.remembered import target_folder
 from airflow_stream_provider.runtime.spark_progress import SeenProgress, as_seen, told_of
 from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for

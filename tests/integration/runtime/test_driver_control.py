@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
-from airflow_stream_provider.runtime.driver_control import PROPERTIES, client_settings, open_owners
+from airflow_stream_provider.runtime.places import PROPERTIES, client_settings, open_owners
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
+from airflow_stream_provider.runtime.driver_process import ExecutorHosts
 
 
 def test_spark_names_the_hosts_of_executors_as_its_master_does(spark: SparkSession) -> None:

@@ -31,13 +31,13 @@ from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, files_of, reach
 from airflow_stream_provider.checkpoint.owner import Owner, owner
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
-from airflow_stream_provider.runtime import hadoop_files, hadoop_storage, jvm
+from airflow_stream_provider.runtime import hadoop_files, jvm, places
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
-from airflow_stream_provider.runtime.driver_control import open_owners
-from airflow_stream_provider.runtime.file_manager import SETTING, SWALLOWS, check_file_manager
 from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
 from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime.places import open_owners
 from airflow_stream_provider.runtime.query_writer import writer_of_query
+from airflow_stream_provider.runtime.refused import SETTING, SWALLOWS, check_file_manager
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
 from tests.support.at_once import claim_at_once, commit_at_once, replace_while_read
@@ -52,7 +52,7 @@ def reached(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     # On a machine that does other things, too.
     monkeypatch.setattr(hadoop_files, "SECONDS", 120.0)
     monkeypatch.setattr(hadoop_files, "CONNECT_SECONDS", 120.0)
-    reach(hadoop_storage.storage())
+    reach(places.storage())
     yield
     reach(None)
 
@@ -174,7 +174,7 @@ def test_a_folder_of_a_hundred_files_is_listed_whole(root: str) -> None:
 
 def test_a_path_without_a_scheme_is_on_the_default_file_system(root: str, hdfs_of: str) -> None:
     put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-", commits__0="v1\n{}")
-    reach(Storage(lambda: hdfs_of, hadoop_storage.storage().open))
+    reach(Storage(lambda: hdfs_of, places.storage().open))
     assert read(f"{root.removeprefix(hdfs_of)}/cp").path == f"{root}/cp"
 
 

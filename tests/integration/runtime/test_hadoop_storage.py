@@ -22,7 +22,7 @@ from airflow_stream_provider.checkpoint import (
 )
 from airflow_stream_provider.checkpoint.location import files_of, reach
 from airflow_stream_provider.checkpoint.owner import Owner, owner
-from airflow_stream_provider.runtime import hadoop_files, hadoop_storage
+from airflow_stream_provider.runtime import hadoop_files, places
 from devstack.hdfs import Hdfs
 from tests.support.remote_query import RemoteQuery
 
@@ -41,7 +41,7 @@ def with_default(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
     def change(url: str) -> Any:
         conf.set("fs.defaultFS", url)
-        reach(hadoop_storage.storage())
+        reach(places.storage())
         return conf
 
     yield change

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.cli.status import Code, status_of
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import QueryHealth
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.folder_look import look_at_all
-from airflow_stream_provider.planning.query_health import ILL_SECONDS
-from airflow_stream_provider.plugin.looks import Answer, Life
+from airflow_stream_provider.planning.stream_health import ILL_SECONDS
+from airflow_stream_provider.plugin.looks import Answer, Life, Visible
 from airflow_stream_provider.plugin.templates import render
-from airflow_stream_provider.plugin.visible import Visible
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import Watched

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 from kafka import TopicPartition
 
-from airflow_stream_provider.control.topic_header import INDEX, from_header
-from airflow_stream_provider.control.topic_index import COUNT, READ_TO
+from airflow_stream_provider.control.topic_index import COUNT, INDEX, READ_TO, from_header
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.kafka_cluster import KafkaCluster

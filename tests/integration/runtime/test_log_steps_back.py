@@ -16,7 +16,7 @@ from kafka import KafkaProducer
 
 from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.checkpoint.logs import boundary
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import QueryHealth
 from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics

@@ -15,7 +15,7 @@ import pytest
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.planning.conditions import StandbyUp
-from airflow_stream_provider.planning.wait_outcome import Ended
+from airflow_stream_provider.planning.waits import Ended
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster

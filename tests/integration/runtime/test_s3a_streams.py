@@ -18,7 +18,7 @@ from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.open_place import address_of, open_place
-from airflow_stream_provider.runtime.file_manager import SETTING, SWALLOWS
+from airflow_stream_provider.runtime.refused import SETTING, SWALLOWS
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_s3a
 from devstack.s3 import BUCKET, S3Server, moto

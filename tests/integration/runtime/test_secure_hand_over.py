@@ -13,9 +13,8 @@ import psutil
 import pytest
 
 from airflow_stream_provider.control.topic import read_all
-from airflow_stream_provider.kafka.control_root import TopicRoot
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
-from airflow_stream_provider.runtime.driver_control import PROPERTIES
+from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
+from airflow_stream_provider.runtime.places import PROPERTIES
 from devstack.certificates import Certificates
 from devstack.drivers import HandRunStream, SubmittedDriver, wait_for
 from devstack.kafka_cluster import USERS, KafkaCluster

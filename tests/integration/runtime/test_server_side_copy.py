@@ -23,10 +23,10 @@ from airflow_stream_provider.checkpoint import (
 )
 from airflow_stream_provider.checkpoint.location import reach
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from airflow_stream_provider.runtime import hadoop_files, hadoop_storage
+from airflow_stream_provider.runtime import hadoop_files, places
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
-from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime.places import open_owners
 from devstack import s3
 from tests.support.at_once import claim_at_once, commit_at_once, replace_while_read
 from tests.support.real_storage import PREFIX, real_bucket
@@ -56,7 +56,7 @@ def root(spark: SparkSession, server: s3.S3Server, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(hadoop_files, "CONNECT_SECONDS", 120.0)
     for key, value in server.core_site.items():
         spark.conf.set(key, value)
-    reach(hadoop_storage.storage())
+    reach(places.storage())
     made: Any = locate(f"s3a://{server.bucket}/{PREFIX}/{uuid.uuid4()}")
     yield str(made)
     made.files.remove(made)

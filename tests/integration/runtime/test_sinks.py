@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runtime.sinks import check_sink
+from airflow_stream_provider.runtime.refused import check_sink
 from airflow_stream_provider.runtime.writer_spec import writer_spec_of
 
 

@@ -14,11 +14,9 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.adopt import adopt
-from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.steps import Done, Step, TaskIdentity
+from airflow_stream_provider.planning.waits import Needs, WaitOutcome
 from tests.support.simulation.airflow import Task, only, retire, take_over
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.machine import Streams, some

@@ -22,15 +22,13 @@ from airflow_stream_provider.planning import stand_by as standing_by
 from airflow_stream_provider.planning import start as starting
 from airflow_stream_provider.planning import stop as stopping
 from airflow_stream_provider.planning import take_over as taking_over
-from airflow_stream_provider.planning.condition import Condition, Needs, Observations
 from airflow_stream_provider.planning.fence import fence, may_fence
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out
-from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended as WaitEnded
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, TaskIdentity, Wait
+from airflow_stream_provider.planning.stream_health import HeartbeatAges
+from airflow_stream_provider.planning.waits import Condition, Needs, Observations, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended as WaitEnded
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import PERSON

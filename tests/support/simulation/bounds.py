@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.planning.begun import ADOPT_SECONDS
 from airflow_stream_provider.planning.recover import MAX_PAUSE_SECONDS
-from airflow_stream_provider.planning.requests import ANSWER_SECONDS
+from airflow_stream_provider.planning.take_over import ANSWER_SECONDS
 from tests.support.simulation.protocol_state import STATES
 from tests.support.simulation.watching import LOOK_SECONDS
 

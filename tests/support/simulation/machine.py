@@ -11,7 +11,7 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.saved_state import dump
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
     LookFor,

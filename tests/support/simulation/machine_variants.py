@@ -14,7 +14,7 @@ from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle import prune
+from airflow_stream_provider.lifecycle import saved_state
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from tests.support.simulation.invariants import expect
@@ -65,7 +65,9 @@ class StreamsPruned(Streams):
     """The same with next to nothing kept of what has ended."""
 
     def new_store(self) -> Store:
-        self.limits = patch.multiple(prune, PRUNE_EVERY=1, DEPLOYMENTS_KEPT=1, INCARNATIONS_KEPT=1, REQUESTS_KEPT=1)
+        self.limits = patch.multiple(
+            saved_state, PRUNE_EVERY=1, DEPLOYMENTS_KEPT=1, INCARNATIONS_KEPT=1, REQUESTS_KEPT=1
+        )
         self.limits.start()
         return super().new_store()
 

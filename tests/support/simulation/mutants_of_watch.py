@@ -17,22 +17,21 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.planning import (
     descent,
     fence,
-    own_tries,
     recover,
     recovery_decision,
     retire,
-    revival,
     roll_back,
     stand_by,
+    start,
     stop,
     take_over,
 )
-from airflow_stream_provider.planning.condition import Observations
-from airflow_stream_provider.planning.deaths import Dead
+from airflow_stream_provider.planning import recover as revival
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
-from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import Dead, SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
+from airflow_stream_provider.planning.waits import Observations
 from tests.support.simulation import watching
 from tests.support.simulation.mutants import Mutants, everywhere
 
@@ -70,7 +69,7 @@ def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
 def a_start_gives_up_what_was_lost(patch: pytest.MonkeyPatch) -> None:
     everywhere(
         patch,
-        own_tries.own_tries,
+        start.own_tries,
         lambda state, identity, stream, version: (identity.deployment(stream, version),),
     )
 

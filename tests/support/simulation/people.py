@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import Done, TaskIdentity
+from airflow_stream_provider.planning.waits import Needs
 from tests.support.simulation.airflow import (
     GiveUp,
     LookFor,

@@ -10,8 +10,8 @@ from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase, S
 from airflow_stream_provider.planning.begun import hindrance
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.planning.stream_health import judge_run
-from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import Task, stand_by, take_over
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.invariants import expect

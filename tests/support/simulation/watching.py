@@ -11,16 +11,19 @@ from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavai
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.monitoring import liveness
-from airflow_stream_provider.monitoring.watch_look import sample_of
-from airflow_stream_provider.planning.condition import Needs
-from airflow_stream_provider.planning.recover import drivers_of_interest, job_of_interest, recover
+from airflow_stream_provider.monitoring import health
+from airflow_stream_provider.monitoring.folder_results import sample_of
+from airflow_stream_provider.planning.recover import (
+    drivers_of_interest,
+    due_beside_another,
+    job_of_interest,
+    recover,
+    revival_is_due,
+)
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, coming_up, recovery_step
-from airflow_stream_provider.planning.revival import due_beside_another, revival_is_due
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.steps import Step, TaskIdentity
+from airflow_stream_provider.planning.waits import Needs, WaitOutcome
 from tests.support.simulation.airflow import Airflow, Task
 from tests.support.simulation.oracle import REVIVE
 from tests.support.simulation.world import World
@@ -73,16 +76,16 @@ class Runs(Airflow):
         snapshot = Snapshot("orders", self.now, state, (), beats)
         beaten = self._again(snapshot)
         drivers = self._ask(snapshot)
-        alive = liveness.alive(snapshot, before, beaten, drivers or {})
+        alive = health.alive(snapshot, before, beaten, drivers or {})
         self.world.sample = sample_of(snapshot, None, before, LIMITS, {})
         return revival_is_due(snapshot, alive, cluster_answers=drivers is not None), due_beside_another(snapshot, alive)
 
     def _again(self, snapshot: Snapshot) -> dict[str, bool]:
         """Whether those beat of which it is doubtful; nothing when that cannot be read in time."""
-        doubtful = liveness.doubtful(snapshot)
+        doubtful = health.doubtful(snapshot)
         if not doubtful:
             return {}
-        self.point(liveness.AGAIN_SECONDS, "look again")
+        self.point(health.AGAIN_SECONDS, "look again")
         try:
             if self.world.second_reads_hang:
                 raise ControlUnavailable("It has not answered.")

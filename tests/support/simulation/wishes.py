@@ -15,11 +15,10 @@ from airflow_stream_provider.lifecycle.state import (
     RequestStage,
     StreamState,
 )
-from airflow_stream_provider.planning.own_tries import TRIES
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.start import TRIES
+from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, Step, TaskIdentity
+from airflow_stream_provider.planning.waits import WaitOutcome
 
 Plan = Callable[[Snapshot, TaskIdentity, WaitOutcome | None], Step]
 

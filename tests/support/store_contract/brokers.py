@@ -20,7 +20,7 @@ from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
 from airflow_stream_provider.lifecycle.errors import StreamError
 from devstack.kafka_cluster import KafkaCluster

@@ -5,8 +5,7 @@ import shlex
 
 import pytest
 
-from airflow_stream_provider.audit.facts import BrokerFacts, Settings, Topic
-from airflow_stream_provider.audit.fix import (
+from airflow_stream_provider.audit.check import (
     REASSIGN,
     broker_setting,
     fill_template,
@@ -14,6 +13,7 @@ from airflow_stream_provider.audit.fix import (
     template_for_docs,
     tool_arguments,
 )
+from airflow_stream_provider.audit.facts import BrokerFacts, Settings, Topic
 
 
 def test_a_move_of_replicas_is_planned_by_kafkas_tool_and_started_by_a_person() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint.formats import Formats, formats, one_way
+from airflow_stream_provider.checkpoint.whole import Formats, formats, one_way
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from devstack import checkpoint_trees as trees
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint.sink_log import DELTA_COMMITS, SinkLog, delta_batch, read_sink_log
+from airflow_stream_provider.checkpoint.logs import DELTA_COMMITS, SinkLog, delta_batch, read_sink_log
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 

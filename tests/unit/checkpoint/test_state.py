@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint.state import METADATA_LIMIT, state_files
+from airflow_stream_provider.checkpoint.whole import METADATA_LIMIT, state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from devstack import checkpoint_trees as trees
 

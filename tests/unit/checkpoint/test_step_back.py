@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary, kafka_offsets, read_offsets
-from airflow_stream_provider.checkpoint.step_back import stepped_back
+from airflow_stream_provider.checkpoint.rewind import stepped_back
 from devstack import checkpoint_trees as trees
 
 

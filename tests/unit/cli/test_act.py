@@ -14,7 +14,7 @@ from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning import requests
+from airflow_stream_provider.planning import take_over
 from tests.support.control_root import new_log, published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
@@ -179,7 +179,7 @@ def test_what_cannot_be_done_is_refused_and_touches_nothing(
 def test_a_stop_that_misses_its_boundary_has_failed(
     call: Run, control: str, log: ControlLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(take_over, "ANSWER_SECONDS", 0.0)
     short = {"boundary_seconds": 1.0}
     write(log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
     with PlayedDrivers(control, deaf=True):

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli.run_here import Exit
+from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.planning import adopt, requests
-from airflow_stream_provider.planning.answer import Answered
+from airflow_stream_provider.planning import adopt, take_over
+from airflow_stream_provider.planning.judgement import Answered
 from devstack.drivers import wait_for
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
@@ -51,7 +51,7 @@ def test_a_command_that_was_cut_off_after_the_end_of_the_job_goes_on(
 ) -> None:
     with PlayedDrivers(control, appoints=False):
         monkey = pytest.MonkeyPatch()
-        monkey.setattr("airflow_stream_provider.cli.adopt.run_here", _cut_off_after_the_standby)
+        monkey.setattr("airflow_stream_provider.cli.run_here.run_here", _cut_off_after_the_standby)
         assert call("adopt", job=job) == Exit.UNKNOWN
         monkey.undo()
     cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
@@ -61,8 +61,6 @@ def test_a_command_that_was_cut_off_after_the_end_of_the_job_goes_on(
 
 
 def _cut_off_after_the_standby(operator: Any, identity: Any) -> Any:
-    from airflow_stream_provider.cli.run_here import run_here
-
     operator.job = ""
     run_here(operator, identity)
     raise KeyboardInterrupt
@@ -168,8 +166,8 @@ def test_a_driver_that_does_not_answer_is_ended(
         cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
 
     monkeypatch.setattr("tests.support.noting_cluster._Foreign.end", end)
-    monkeypatch.setattr(requests, "STILL_SECONDS", 0.0)
-    monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(take_over, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(take_over, "ANSWER_SECONDS", 0.5)
     yaml = tmp_path / "dags" / "streams" / "orders.yaml"
     yaml.write_text(yaml.read_text() + "upgrade: {boundary_seconds: 1s}\n")
     with PlayedDrivers(control, appoints=False):

@@ -19,9 +19,8 @@ from airflow_stream_provider.cli.status import Code
 from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.hooks import lag as hook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
-from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lag.limits import Health, Streaks
 from airflow_stream_provider.lag.report import LagReport, Verdict
-from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append

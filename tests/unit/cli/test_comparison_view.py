@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from airflow_stream_provider.cli.comparison_view import comparison_view
-from airflow_stream_provider.hooks.compare import Comparison
+from airflow_stream_provider.cli.tables import comparison_view
+from airflow_stream_provider.hooks.compare import Comparison, Difference
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.releases.differences import Difference
 from tests.support.story import OLD_DEPLOYMENT, RUNNING, play
 
 HELD = play(RUNNING).deployments[OLD_DEPLOYMENT]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.cli.given import (
+from airflow_stream_provider.cli.commands import (
     given_by,
     given_folder,
     given_stream,

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from airflow_stream_provider.cli.life_table import life_table
-from airflow_stream_provider.monitoring.life_event import LifeEvent, What
+from airflow_stream_provider.cli.tables import life_table
+from airflow_stream_provider.monitoring.life import LifeEvent, What
 
 
 def shown(*events: LifeEvent) -> str:

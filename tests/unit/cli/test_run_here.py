@@ -16,9 +16,8 @@ from airflow_stream_provider.lifecycle.errors import ClusterError, HandOverFaile
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Pause
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, TaskIdentity, Wait
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import OLD_DEPLOYMENT, RUNNING, write

@@ -24,18 +24,15 @@ from airflow_stream_provider.cli.status import (
 )
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.files import FilesStore
-from airflow_stream_provider.control.sample_file import SampleFile
-from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.control.files_root import SampleFile
+from airflow_stream_provider.lag.limits import Health, LagLook, Streaks
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport
-from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetRange, QueryHealth, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.saved_state import dump
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
-from airflow_stream_provider.monitoring.life_event import What
+from airflow_stream_provider.monitoring.life import What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of

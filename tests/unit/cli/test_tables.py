@@ -10,10 +10,8 @@ from rich.console import Console, RenderableType
 
 from airflow_stream_provider.cli.status import Code, StreamStatus
 from airflow_stream_provider.cli.tables import PARTITIONS, lag_view, samples_table, status_table
-from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits, LagLook, Streaks
 from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample

@@ -37,7 +37,7 @@ def test_a_look_has_the_client_of_its_cluster_before_its_time_to_ask_begins(host
     code = (
         "import sys\n"
         "from airflow_stream_provider.clusters import ClusterConnection\n"
-        "from airflow_stream_provider.monitoring.cluster_look import ClusterLook\n"
+        "from airflow_stream_provider.monitoring.readings import ClusterLook\n"
         "ClusterLook('there', ClusterConnection(sys.argv[1]))\n"
         "print('kubernetes.client' in sys.modules)"
     )

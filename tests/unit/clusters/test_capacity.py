@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
+from airflow_stream_provider.clusters.spark_sizes import FreeResources, ResourceRequest
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 

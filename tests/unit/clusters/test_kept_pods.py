@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.clusters import kept_pods as module
+from airflow_stream_provider.clusters import pod_status as module
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi
 from airflow_stream_provider.lifecycle.errors import ClusterError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.clusters.kubernetes_room import asked_for, lacks, quantity
+from airflow_stream_provider.clusters.driver_pod import asked_for, lacks, quantity
 from airflow_stream_provider.lifecycle.errors import SpecError
 from tests.support.driver_pods import pod_of
 from tests.support.jobs import job

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.clusters import local_spark, processes
+from airflow_stream_provider.clusters import processes
+from airflow_stream_provider.clusters import processes as local_spark
 from airflow_stream_provider.clusters.local import LocalCluster
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.jobs import job

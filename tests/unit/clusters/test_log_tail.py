@@ -33,7 +33,7 @@ def test_long_lines_are_cut_at_their_beginning() -> None:
 
 def test_what_our_runtime_has_said_last_is_shown_though_others_have_written_much_since() -> None:
     """A client of Kafka writes its settings before each try."""
-    said = "2026-11-23 16:38:14 WARNING airflow_stream_provider.runtime.driver_control: It cannot be used now."
+    said = "2026-11-23 16:38:14 WARNING airflow_stream_provider.runtime.places: It cannot be used now."
     settings = "\tssl.protocol = TLSv1.3\n" * 70
     shown = tail(log=f"{said.replace('now', 'yet')}\n{settings}{said}\n{settings}").splitlines()
     assert (len(shown), shown[:2]) == (SHOWN_LINES, [f"  | {said}", "  | …"])

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf
 from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
-from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
+from airflow_stream_provider.clusters.master_api import create_submission_request, driver_conf
 from tests.support.jobs import ARGUMENTS, job
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, Job, spark_submit
+from airflow_stream_provider.clusters import ClusterConnection, Job, yarn_kerberos
+from airflow_stream_provider.clusters.job import SecretInConf
 from airflow_stream_provider.clusters.kerberos import KerberosLogin
-from airflow_stream_provider.clusters.secrets import SecretInConf
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import lives, wait_for
@@ -34,14 +34,14 @@ JOB: Job = job(log="5e6f7a8b" * 4, environment={"REGION": "eu"}, conf={"spark.ex
 # Acts as the task that submits.
 TASK = """
 import sys, time
-from airflow_stream_provider.clusters import spark_submit
+from airflow_stream_provider.clusters import yarn_kerberos as spark_submit
 from tests.unit.clusters.test_spark_submit import ID, JOB, LOGIN, SETTINGS
 spark_submit.run(JOB, SETTINGS, LOGIN, ID, time.monotonic() + 600)
 """
 
 
 def run(asked: Job = JOB, seconds: float = 600.0) -> None:
-    spark_submit.run(asked, SETTINGS, LOGIN, ID, time.monotonic() + seconds)
+    yarn_kerberos.run(asked, SETTINGS, LOGIN, ID, time.monotonic() + seconds)
 
 
 def options(argv: list[str]) -> dict[str, str]:
@@ -201,9 +201,9 @@ def test_what_this_machine_lacks_is_named(
         monkeypatch.setenv("HADOOP_CONF_DIR", "/nowhere")
     settings = YarnSettings.of(ClusterConnection("yarn", extra=extra, login="streams"))
     if not missing:
-        spark_submit.check_here(settings)
+        yarn_kerberos.check_here(settings)
         return
     with pytest.raises(ClusterError) as refused:
-        spark_submit.check_here(settings)
+        yarn_kerberos.check_here(settings)
     assert said in refused.value.message
     assert refused.value.next_step

@@ -17,7 +17,7 @@ from airflow_stream_provider.clusters import (
     Remains,
     open_cluster,
 )
-from airflow_stream_provider.clusters.rest_properties import FETCHING_CLASS, MAIN_CLASS
+from airflow_stream_provider.clusters.master_api import FETCHING_CLASS, MAIN_CLASS
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_master import APP, WHOSE, Master
 from tests.support.jobs import job

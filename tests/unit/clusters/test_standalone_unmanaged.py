@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, UnmanagedView, open_cluster
-from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
+from airflow_stream_provider.clusters.master_api import MAIN_CLASS
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_master import APP, Master
 

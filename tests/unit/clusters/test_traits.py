@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster, processes
+from airflow_stream_provider.clusters.cluster import table
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
 from airflow_stream_provider.clusters.local import LocalCluster
 from airflow_stream_provider.clusters.standalone import StandaloneCluster
-from airflow_stream_provider.clusters.traits import table
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster

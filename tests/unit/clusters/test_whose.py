@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection
-from airflow_stream_provider.clusters.rest_properties import create_submission_request
+from airflow_stream_provider.clusters.master_api import create_submission_request
 from airflow_stream_provider.clusters.whose import Whose, deployment_named, deployment_run, names_deployment
 from airflow_stream_provider.lifecycle.ids import application_name
 from tests.support.jobs import ARGUMENTS, job

@@ -20,15 +20,14 @@ from airflow_stream_provider.clusters import (
     Remains,
     SubmitUnclear,
     open_cluster,
-    spark_submit,
-    yarn_remains,
-    yarn_status,
+    yarn_applications,
+    yarn_kerberos,
 )
 from airflow_stream_provider.clusters import yarn as base
 from airflow_stream_provider.clusters.kerberos import KerberosLogin
+from airflow_stream_provider.clusters.yarn_api import COME_SECONDS, made_at, new_submission
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
-from airflow_stream_provider.clusters.yarn_submission import COME_SECONDS, made_at, new_submission
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_yarn import ID, STARTED, WHOSE, FakeYarn
 from tests.support.jobs import job
@@ -50,7 +49,7 @@ def secured_by(fake: FakeYarn) -> KerberosYarnCluster:
 
 
 def at(moment: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (yarn_status, yarn_remains):
+    for module in (yarn_applications, yarn_applications):
         monkeypatch.setattr(module.time, "time", lambda: moment)
 
 
@@ -96,7 +95,7 @@ def test_spark_submit_never_has_longer_than_its_bound_however_the_clock_is_set_m
     secured: KerberosYarnCluster, monkeypatch: pytest.MonkeyPatch, clock_set: float, longest: float
 ) -> None:
     left: list[float] = []
-    monkeypatch.setattr(spark_submit, "run", lambda *given: left.append(given[-1] - time.monotonic()))
+    monkeypatch.setattr(yarn_kerberos, "run", lambda *given: left.append(given[-1] - time.monotonic()))
     monkeypatch.setattr(secured, "_taken", lambda id: {})
     real = time.time
     id = secured.reserve(JOB)
@@ -151,7 +150,7 @@ def test_one_that_yarn_takes_its_time_for_is_unclear(
 ) -> None:
     monkeypatch.setattr(base, "TAKEN_SECONDS", 0.5)
     Pretended.install(tmp_path, monkeypatch)
-    with pytest.raises(SubmitUnclear, match="was not there for"):
+    with pytest.raises(SubmitUnclear, match="does not show it after"):
         secured.submit(JOB)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.clusters.yarn_log import without_torn_lines
+from airflow_stream_provider.clusters.yarn_applications import without_torn_lines
 from tests.support.fake_yarn import ID, STARTED, FakeYarn
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.clusters.yarn_request import _TAG
-from airflow_stream_provider.clusters.yarn_submission import (
+from airflow_stream_provider.clusters.yarn_api import (
     COME_SECONDS,
     SUBMIT_SECONDS,
     is_submission,
@@ -11,6 +10,7 @@ from airflow_stream_provider.clusters.yarn_submission import (
     may_come,
     new_submission,
 )
+from airflow_stream_provider.clusters.yarn_request import _TAG
 
 NOW = 1_764_000_000.25
 

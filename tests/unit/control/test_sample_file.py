@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control import sample_file
+from airflow_stream_provider.control import files_root
 from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.control.files_root import KEPT, MOST, NAME, PART, SampleFile
 from airflow_stream_provider.control.root import make_root
-from airflow_stream_provider.control.sample_file import KEPT, MOST, NAME, PART, SampleFile
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged
 
 
@@ -54,7 +54,7 @@ def test_a_file_that_is_too_large_is_halved_by_who_appends(folder: Path) -> None
 
 
 def test_one_that_nobody_of_us_wrote_is_cut_down(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample_file, "READ_LIMIT", MOST // 8)  # one endless line costs the square of it
+    monkeypatch.setattr(files_root, "READ_LIMIT", MOST // 8)  # one endless line costs the square of it
     (folder / NAME).touch()
     os.truncate(folder / NAME, 2**34)  # sparse
     with pytest.raises(Damaged, match="is larger than"):

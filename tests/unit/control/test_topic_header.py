@@ -11,8 +11,16 @@ import pytest
 
 from airflow_stream_provider.control.log import SAVE_EVERY
 from airflow_stream_provider.control.topic import Message
-from airflow_stream_provider.control.topic_header import INDEX, RECORDS, from_header, to_header
-from airflow_stream_provider.control.topic_index import READ_TO, Last, ReadTo, TopicIndex
+from airflow_stream_provider.control.topic_index import (
+    INDEX,
+    READ_TO,
+    RECORDS,
+    Last,
+    ReadTo,
+    TopicIndex,
+    from_header,
+    to_header,
+)
 
 DRIVER = "heartbeat/orders-1-aaaaaaaa.00000001"
 TOPIC = "a" * 32

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from airflow_stream_provider.control import topic_header, topic_index, topic_reader
+from airflow_stream_provider.control import topic_index, topic_reader
+from airflow_stream_provider.control import topic_index as topic_header
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched, Message
-from airflow_stream_provider.control.topic_header import INDEX
-from airflow_stream_provider.control.topic_index import COUNT, READ_TO, heartbeat_key
+from airflow_stream_provider.control.topic_index import COUNT, INDEX, READ_TO, heartbeat_key
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import (
     ControlUnavailable,

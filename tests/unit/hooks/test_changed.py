@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control.releases import runtime_zip
-from airflow_stream_provider.hooks.changed import refuse_unasked, unasked_release
+from airflow_stream_provider.hooks.compare import refuse_unasked, unasked_release
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.record import Record

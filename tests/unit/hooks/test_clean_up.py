@@ -16,7 +16,7 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
+from airflow_stream_provider.planning.retire import KEPT_RELEASES
 from airflow_stream_provider.releases.place import IDLE_SECONDS
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log

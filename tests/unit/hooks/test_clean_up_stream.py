@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.monitoring.readings import clean_up_stream
 from devstack.control_folder import folder_of
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import NEW_DEPLOYMENT, OLD, PREPARED, retired, write

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.hooks.driver_log import driver_log_tail, log_tail
+from airflow_stream_provider.hooks.about_drivers import driver_log_tail, log_tail
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat

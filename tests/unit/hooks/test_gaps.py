@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.hooks.gaps import gaps
+from airflow_stream_provider.hooks.about_drivers import gaps
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.snapshot import Snapshot

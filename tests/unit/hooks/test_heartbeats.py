@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.hooks.heartbeats import living_heartbeats
+from airflow_stream_provider.hooks.drivers import living_heartbeats
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.story import (

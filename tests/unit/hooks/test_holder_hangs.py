@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.hooks.holder_hangs import holder_hangs
+from airflow_stream_provider.hooks.about_drivers import holder_hangs
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lag.report import Verdict
 from airflow_stream_provider.lifecycle.errors import StreamError

@@ -9,8 +9,7 @@ from airflow_stream_provider.hooks import lag
 from airflow_stream_provider.hooks.lag import check_kafka, committed_offsets, look_at_lag
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLook, Moments
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.hooks.links import driver_links
+from airflow_stream_provider.hooks.about_drivers import driver_links
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat

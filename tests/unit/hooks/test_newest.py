@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.hooks.newest import Newest
+from airflow_stream_provider.hooks.control import Newest
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.simulation.memory_store import MemoryStore

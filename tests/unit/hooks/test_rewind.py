@@ -20,14 +20,14 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.kafka import client
 from airflow_stream_provider.kafka.answers import Answers, Problem
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import Ceilings
-from airflow_stream_provider.lag.topic_ids import note
+from airflow_stream_provider.lag.targets import note
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.waits import Needs
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
 from devstack import checkpoint_trees as trees

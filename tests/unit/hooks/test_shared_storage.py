@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
+from airflow_stream_provider.monitoring.readings import clean_up_stream
+from airflow_stream_provider.planning.retire import KEPT_RELEASES
 from airflow_stream_provider.releases.open_place import address_of
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec

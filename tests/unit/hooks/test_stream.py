@@ -15,7 +15,7 @@ from airflow_stream_provider.control import log, open_log
 from airflow_stream_provider.hooks import lag, stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogDamaged,
     ControlLogReplaced,
@@ -25,7 +25,7 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.saved_state import load
-from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.waits import Needs
 from devstack.control_folder import folder_of
 from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster

@@ -11,7 +11,6 @@ import pytest
 
 from airflow_stream_provider.clusters import FoundDrivers, Whose
 from airflow_stream_provider.control import FilesRoot, make_root
-from airflow_stream_provider.hooks.clean_up_stream import clean_up_stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import (
@@ -21,6 +20,7 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.monitoring.readings import clean_up_stream
 from airflow_stream_provider.releases.open_place import address_of
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec

@@ -10,8 +10,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from airflow_stream_provider.control.topic import Fetched
 from airflow_stream_provider.kafka import control_root, requests
-from airflow_stream_provider.kafka.control_root import TopicRoot
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 from tests.support.wire_control_topic import WireControlTopic
 from tests.support.wire_kafka import END, wait_for_it

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_stream_provider.control.topic import Fetched
-from airflow_stream_provider.kafka import control_topic, messages
+from airflow_stream_provider.kafka import control_root, records
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.kafka.control_root import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from tests.support.wire_control_topic import WireControlTopic
 from tests.support.wire_kafka import END, wait_for_it
@@ -50,9 +50,9 @@ def test_that_a_quota_throttles_for_long_is_said(
     topic: KafkaTopic, kafka: WireControlTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.topic_id()
-    monkeypatch.setattr(control_topic, "WRITE_SECONDS", 1.0)
-    monkeypatch.setattr(messages, "SLACK_SECONDS", 1.0)
-    monkeypatch.setattr(messages, "ANY_SECONDS", 1.0)
+    monkeypatch.setattr(control_root, "WRITE_SECONDS", 1.0)
+    monkeypatch.setattr(records, "SLACK_SECONDS", 1.0)
+    monkeypatch.setattr(records, "ANY_SECONDS", 1.0)
     kafka.throttles = [LONG_MS]
     says = "A quota of Kafka throttles this client: broker 1"
     for use in (lambda: topic.read(0), lambda: topic.read(0), lambda: topic.write(b"k", b"v", {})):

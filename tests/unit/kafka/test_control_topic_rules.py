@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control.topic import topic_name
-from airflow_stream_provider.kafka import control_topic_setup, messages
+from airflow_stream_provider.kafka import control_topic_setup, records
 from airflow_stream_provider.kafka.answers import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
+from airflow_stream_provider.kafka.cluster_requests import OPERATIONS
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS, NotWritable, TopicFacts, few_replicas, problem
-from airflow_stream_provider.kafka.topic_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.runtime import jvm_topic
 
@@ -150,6 +150,6 @@ def test_a_prefix_that_kafka_would_not_take_is_refused(prefix: str) -> None:
 def test_no_writer_compresses_so_a_topic_may_keep_what_it_gets() -> None:
     from kafka.record.memory_records import MemoryRecords
 
-    (batch,) = MemoryRecords(messages._batch(b"key", b"value" * 1000, {}))
+    (batch,) = MemoryRecords(records._batch(b"key", b"value" * 1000, {}))
     assert batch.compression_type == 0
     assert jvm_topic._PRODUCER["compression.type"] == "none"

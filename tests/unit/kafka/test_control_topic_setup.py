@@ -12,8 +12,8 @@ import pytest
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.answers import UNKNOWN_TOPIC_OR_PARTITION, Answers, Problem
 from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.cluster_requests import OPERATIONS
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
-from airflow_stream_provider.kafka.topic_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 
 NAME = "streams.orders"

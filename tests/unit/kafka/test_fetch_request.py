@@ -8,7 +8,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.protocol.consumer import FetchRequest
 
-from airflow_stream_provider.kafka.fetch_request import fetch_request
+from airflow_stream_provider.kafka.records import fetch_request
 
 POSITIONS = {TopicPartition("a", 0): 5, TopicPartition("b", 0): 6, TopicPartition("a", 2): 7}
 IDS = {"a": UUID(int=1), "b": UUID(int=2), "other": UUID(int=3)}

@@ -10,7 +10,7 @@ from kafka.net.manager import KafkaConnectionManager
 
 from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.reader import LagReader
 from airflow_stream_provider.lag.report import LagReport, PartitionState, QueryLag
 from airflow_stream_provider.lag.targets import LagTarget

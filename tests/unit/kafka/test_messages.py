@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.kafka.messages import _batch, _read
+from airflow_stream_provider.kafka.records import _batch, _read
 
 
 def test_a_message_comes_back_as_it_was_written() -> None:

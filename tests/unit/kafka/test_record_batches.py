@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka.record import MemoryRecordsBuilder
 
-from airflow_stream_provider.kafka.record_batches import RecordBatch, headers
+from airflow_stream_provider.kafka.records import RecordBatch, headers
 
 
 def batch(records: int, *, transactional: bool = False, magic: int = 2) -> bytes:

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_stream_provider.lag.byte_retention import CrowdedLog, SizeLimit, left_by_size, near, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.measure import measure_each
-from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, PartitionLag, PartitionState, QueryLag
 from tests.support.kafka_logs import KafkaLogs
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.lag.batched_lookup import search_together
 from airflow_stream_provider.lag.burrow import Verdict, evaluate
-from airflow_stream_provider.lag.commit_window import Window, verdicts
+from airflow_stream_provider.lag.measure import Window, verdicts
 
 
 class P(NamedTuple):

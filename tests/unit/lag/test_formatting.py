@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.lifecycle.texts import count, duration
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 
 from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.lag.committed_offsets import GroupOffsets
-from airflow_stream_provider.lag.gc_freeze import freeze_heap
-from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.measure import freeze_heap, measure
 from tests.support.kafka_logs import KafkaLogs
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits, LagLook
 from tests.support.lag_reports import partition, report
 
 

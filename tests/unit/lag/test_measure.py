@@ -9,12 +9,11 @@ import pytest
 from kafka import TopicPartition
 
 from airflow_stream_provider.kafka.answers import Problem
-from airflow_stream_provider.kafka.transactions import Transaction
+from airflow_stream_provider.kafka.coordinators import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
 from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, HeartbeatOffsets, Missing
-from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.limits import Health, LagLimits, Moments
 from airflow_stream_provider.lag.measure import measure, measure_each
-from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import (
     Alarm,
     Ceilings,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from kafka import TopicPartition
 
-from airflow_stream_provider.kafka.transactions import Transaction
-from airflow_stream_provider.lag.open_transactions import Hiding, OpenTransactions
+from airflow_stream_provider.kafka.coordinators import Transaction
+from airflow_stream_provider.lag.transactions import Hiding, OpenTransactions
 
 HERE, THERE, GONE = (TopicPartition("t", number) for number in range(3))
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
-from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.limits import Health, LagLimits, Moments
 from airflow_stream_provider.lag.measure import measure, measure_each
-from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lag.other_cluster import SourcedOffsets, refuse_others
+from airflow_stream_provider.lag.targets import SourcedOffsets, refuse_others
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from tests.support.kafka_logs import KafkaLogs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.lag.partition_lag import PartitionState
+from airflow_stream_provider.lag.report import PartitionState
 from tests.support.lag_reports import read_to
 
 

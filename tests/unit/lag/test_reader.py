@@ -15,7 +15,7 @@ from airflow_stream_provider.control.bounded import NoAnswer
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.reader import LagReader, LagUnmeasured
 from airflow_stream_provider.lag.report import LagReport, QueryLag
 from airflow_stream_provider.lag.targets import KnownOffsets, LagTarget

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lag.limits import Health, Streaks
 
 
 def test_a_bad_run_is_ended_by_a_good_look_alone() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from airflow_stream_provider.checkpoint import Owner
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, CommittedOffsets, HeartbeatOffsets, Missing
-from airflow_stream_provider.lag.other_cluster import SourcedOffsets
-from airflow_stream_provider.lag.targets import KnownOffsets, stream_sources
+from airflow_stream_provider.lag.targets import KnownOffsets, SourcedOffsets, stream_sources
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from airflow_stream_provider.lifecycle.state import Deployment, Incarnation, IncarnationState, StreamState

@@ -11,19 +11,18 @@ from uuid import UUID
 import pytest
 
 from airflow_stream_provider.control.files import FilesStore
-from airflow_stream_provider.lag import topic_ids
+from airflow_stream_provider.lag import targets
 from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, QueryLag
-from airflow_stream_provider.lag.targets import KnownOffsets, stream_sources
-from airflow_stream_provider.lag.topic_ids import KEPT, note, read, recreated
+from airflow_stream_provider.lag.targets import KEPT, KnownOffsets, note, read, recreated, stream_sources
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
 from airflow_stream_provider.lifecycle.state import Deployment, Incarnation, IncarnationState, StreamState
 from airflow_stream_provider.monitoring import samples
-from airflow_stream_provider.monitoring.stream_reading import keep
+from airflow_stream_provider.monitoring.readings import keep
 from tests.support.control_root import new_log
 from tests.support.kafka_logs import KafkaLogs
 
@@ -161,4 +160,4 @@ def test_offsets_that_are_unknown_have_no_memory() -> None:
 
     found = KnownOffsets(Unknown(), None, {"spark-1": {"t": "1"}})
     assert (found.query, found.read().noted) == ("q", {})
-    assert topic_ids.recreated({}, {}) == ()
+    assert targets.recreated({}, {}) == ()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from kafka import TopicPartition
 
-from airflow_stream_provider.kafka.record_batches import RecordBatch
+from airflow_stream_provider.kafka.records import RecordBatch
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
+from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.measure import measure_each
-from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, PartitionLag, PartitionState, QueryLag
-from airflow_stream_provider.lag.transaction_markers import FEW, may_wait_before_markers, pass_markers
+from airflow_stream_provider.lag.transactions import FEW, may_wait_before_markers, pass_markers
 from tests.support.kafka_logs import KafkaLogs
 
 

@@ -17,10 +17,11 @@ from airflow_stream_provider.lifecycle.heartbeat import (
     Commit,
     DriverPhase,
     Heartbeat,
+    OffsetRange,
     OffsetsGroupStatus,
+    QueryHealth,
     QueryProgress,
 )
-from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth
 
 OUT = QueryProgress(
     name="out",

@@ -8,8 +8,8 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.plain_text import plain, plain_within
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.texts import plain, plain_within
 
 UNDECODABLE = b"/data/\x80".decode(errors="surrogateescape")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_stream_provider.lifecycle import prune
+from airflow_stream_provider.lifecycle import saved_state
 from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.record import Record
@@ -24,8 +24,8 @@ KEPT = 5
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DEPLOYMENTS_KEPT", "INCARNATIONS_KEPT", "REQUESTS_KEPT"):
-        monkeypatch.setattr(prune, name, KEPT)
-    monkeypatch.setattr(prune, "PRUNE_EVERY", 3)
+        monkeypatch.setattr(saved_state, name, KEPT)
+    monkeypatch.setattr(saved_state, "PRUNE_EVERY", 3)
 
 
 def life(length: int) -> Iterator[Record]:
@@ -66,7 +66,7 @@ def test_no_decision_goes_by_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -
         state = fold([one.numbered(seq)], state)
         with monkeypatch.context() as everything:
             for name in ("DEPLOYMENTS_KEPT", "INCARNATIONS_KEPT", "REQUESTS_KEPT"):
-                everything.setattr(prune, name, 10**6)
+                everything.setattr(saved_state, name, 10**6)
             whole = fold([one.numbered(seq)], whole)
         assert (state.holder, state.epoch, state.phase) == (whole.holder, whole.epoch, whole.phase)
         assert (state.open_request, state.must_fence) == (whole.open_request, whole.must_fence)
@@ -120,7 +120,7 @@ def test_what_was_left_out_can_neither_be_declared_nor_asked_for_again(monkeypat
     old = next(name for name in state.forgotten if name.startswith("ask-"))
     with pytest.raises(RuleBroken, match="ask-once"):
         check(state, story.requested(old, None))
-    monkeypatch.setattr(prune, "IDS_KEPT", 3)
+    monkeypatch.setattr(saved_state, "IDS_KEPT", 3)
     later = [story.declared("later"), record("retired", deployment="later")]
     for number in range(10):
         later += [story.declared(f"more-{number}"), record("retired", deployment=f"more-{number}")]
@@ -129,9 +129,9 @@ def test_what_was_left_out_can_neither_be_declared_nor_asked_for_again(monkeypat
 
 
 def test_after_any_record_of_that_number_the_state_is_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prune, "PRUNE_EVERY", 10**6)
+    monkeypatch.setattr(saved_state, "PRUNE_EVERY", 10**6)
     state = fold([one.numbered(seq) for seq, one in enumerate(life(60), start=1)])
     assert not state.forgotten
-    monkeypatch.setattr(prune, "PRUNE_EVERY", state.seq + 1)
+    monkeypatch.setattr(saved_state, "PRUNE_EVERY", state.seq + 1)
     for last in (record("a kind of a newer version"), Record.read(b"garbage", 0), story.fenced(story.NEW)):
         assert fold([last.numbered(state.seq + 1)], state).forgotten

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import OffsetRange, QueryHealth
 
 ILL = QueryHealth(
     "retrying",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.lifecycle.record import MAX_BYTES, MAX_DEPTH, Kind, Record
+from airflow_stream_provider.lifecycle.texts import plain
 from tests.support import story
 
 texts = st.text().filter(lambda text: plain(text) == text)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from airflow_stream_provider.lifecycle.secrets import redact, redact_within
+from airflow_stream_provider.lifecycle.texts import redact, redact_within
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.monitoring import liveness
+from airflow_stream_provider.monitoring import health
 from tests.support.watched_folder import OVER, Folder
 
 
@@ -19,7 +19,7 @@ def spark_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("airflow_stream_provider.clusters.processes.marked", lambda: iter(()))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     # No driver beats between two reads of a look here.
-    monkeypatch.setattr(liveness, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(health, "AGAIN_SECONDS", 0.0)
     OVER.clear()
     yield
     OVER.set()

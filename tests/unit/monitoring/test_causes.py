@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import QueryHealth
 from airflow_stream_provider.monitoring.causes import (
     FAILING_SECONDS,
     RETURN_SECONDS,
@@ -14,7 +14,7 @@ from airflow_stream_provider.monitoring.causes import (
 )
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind
-from airflow_stream_provider.planning.query_health import IllQuery
+from airflow_stream_provider.planning.stream_health import IllQuery
 from tests.support.story import OLD, RUNNING, failed, play, released
 
 KAFKA, CLUSTER, CONTROL = IncidentKind.KAFKA, IncidentKind.CLUSTER, IncidentKind.CONTROL

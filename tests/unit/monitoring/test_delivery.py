@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.monitoring import telling
+from airflow_stream_provider.monitoring import delivery
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.delivery import DELIVERY_SECONDS, deliver, deliver_async
 from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named, recipient, takes_alerts
@@ -133,4 +133,4 @@ def test_one_that_hangs_keeps_neither_the_others_nor_the_task(
 
 def test_all_alerts_of_a_look_together_have_as_long_as_one() -> None:
     """A recipient that takes eleven seconds is told once, and not again at every look."""
-    assert telling.SECONDS == DELIVERY_SECONDS
+    assert delivery.SECONDS == DELIVERY_SECONDS

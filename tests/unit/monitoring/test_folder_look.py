@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.control.sample_file import SampleFile
-from airflow_stream_provider.monitoring import kafka_look, root_reads, telling
+from airflow_stream_provider.control.files_root import SampleFile
+from airflow_stream_provider.monitoring import delivery, folder_reading, readings
+from airflow_stream_provider.monitoring.causes import FolderMemory
 from airflow_stream_provider.monitoring.folder_look import look_at_all
-from airflow_stream_provider.monitoring.folder_memory import FolderMemory
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import read
 from devstack.control_folder import folder_of
@@ -125,7 +125,7 @@ def test_a_look_without_time_for_a_stream_says_nothing_of_it_and_the_next_begins
     folder.look(0.0)
     folder.dead = {"s0001"}
     with monkeypatch.context() as patched:
-        patched.setattr(root_reads, "READ_SECONDS", 0.0)
+        patched.setattr(folder_reading, "READ_SECONDS", 0.0)
         for after in (60.0, 120.0, 659.0):
             found = folder.look(after)
             assert (found.summary["looked"], found.summary["unanswered"], found.problem) == (0, {}, "")
@@ -143,7 +143,7 @@ def test_a_look_without_time_for_a_stream_says_nothing_of_it_and_the_next_begins
 def test_a_sample_that_there_was_no_time_to_write_is_nobodys_failure(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(root_reads, "WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(folder_reading, "WRITE_SECONDS", 0.0)
     folder.dead = {"s0001"}
     for after in (0.0, 60.0, 130.0):
         found = folder.look(after)
@@ -165,7 +165,7 @@ def test_streams_of_several_recipients_each_tell_their_own(folder: Folder) -> No
 
 
 def test_a_recipient_that_hangs_is_left_behind_and_tried_again(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_stream_provider.monitoring.telling.SECONDS", 1.0)
+    monkeypatch.setattr("airflow_stream_provider.monitoring.delivery.SECONDS", 1.0)
     folder.look(0.0)
     folder.dead = {"s0000"}
     folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
@@ -193,7 +193,7 @@ def test_what_goes_wrong_with_one_stream_in_ways_not_thought_of_is_that_streams(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = "airflow_stream_provider.monitoring.folder_look.found_symptoms"
-    from airflow_stream_provider.monitoring.watch_look import found_symptoms
+    from airflow_stream_provider.monitoring.folder_results import found_symptoms
 
     def odd(snapshot: Any, *rest: Any) -> Any:
         if snapshot.stream == "s0002":
@@ -222,7 +222,7 @@ def test_a_folder_is_cleaned_up_once_an_hour_at_its_own_moment(folder: Folder, m
 
 def test_the_stages_of_a_look_end_in_a_bit_more_than_a_minute() -> None:
     """However much hangs: the sum of what is waited for at most where something hangs in every stage."""
-    each, alerts = root_reads.EACH_SECONDS, telling.SECONDS
-    hung = root_reads.MOST_HANGING / root_reads.WIDTH * 2.0 + each
-    checkpoints = min(hung, root_reads.WRITE_SECONDS + each)
-    assert max(hung, kafka_look.CONNECT_SECONDS) + checkpoints + kafka_look.MEASURE_SECONDS + each + alerts < 75
+    each, alerts = folder_reading.EACH_SECONDS, delivery.SECONDS
+    hung = folder_reading.MOST_HANGING / folder_reading.WIDTH * 2.0 + each
+    checkpoints = min(hung, folder_reading.WRITE_SECONDS + each)
+    assert max(hung, readings.CONNECT_SECONDS) + checkpoints + readings.MEASURE_SECONDS + each + alerts < 75

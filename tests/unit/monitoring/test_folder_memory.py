@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.monitoring.folder_memory import FORGOTTEN_SECONDS, KEPT, LATELY_SECONDS, FolderMemory
+from airflow_stream_provider.monitoring.causes import FORGOTTEN_SECONDS, KEPT, LATELY_SECONDS, FolderMemory
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 
 AWAY = (IncidentKind.KAFKA, "kafka_default")

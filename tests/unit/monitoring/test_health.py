@@ -9,8 +9,7 @@ import pytest
 
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.fold import fold
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus, QueryProgress
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus, QueryHealth, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.health import ILLEGAL_SHOWN, TRANSIENT_SECONDS, illegal_records, symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom

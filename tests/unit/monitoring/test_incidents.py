@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lag.limits import Health, Streaks
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
 from airflow_stream_provider.monitoring.incidents import (
     Incident,

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_stream_provider.lag.limits import Health, LagLimits
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.limits import Health, LagLimits, LagLook
 from airflow_stream_provider.lag.report import PartitionLag
+from airflow_stream_provider.monitoring.alert import lag_alert
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind
-from airflow_stream_provider.monitoring.lag_alert import lag_alert
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
 from tests.support.lag_reports import partition, report
 

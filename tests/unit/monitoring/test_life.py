@@ -10,8 +10,7 @@ import pytest
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.life import life
-from airflow_stream_provider.monitoring.life_event import LifeEvent, What
+from airflow_stream_provider.monitoring.life import LifeEvent, What, life
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,

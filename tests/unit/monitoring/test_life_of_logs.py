@@ -7,8 +7,7 @@ import pytest
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.monitoring.life import life
-from airflow_stream_provider.monitoring.life_event import What
+from airflow_stream_provider.monitoring.life import What, life
 from tests.support.control_root import new_log
 from tests.support.simulation.memo import shared_readings
 from tests.support.simulation.memory_store import MemoryStore

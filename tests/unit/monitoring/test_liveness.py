@@ -9,7 +9,7 @@ import pytest
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.liveness import alive, doubtful, needed
+from airflow_stream_provider.monitoring.health import alive, doubtful, needed
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.snapshots import snapshot

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
+from airflow_stream_provider.control.files_root import NAME
 from airflow_stream_provider.control.root import MARKER
-from airflow_stream_provider.control.sample_file import NAME
 from airflow_stream_provider.hooks import connections
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.monitoring import folder_reading, kafka_look, root_reads
+from airflow_stream_provider.monitoring import folder_reading, readings
+from airflow_stream_provider.monitoring import folder_reading as root_reads
 from tests.support.story import failed, write
 from tests.support.watched_folder import HERE, RECEIVED, Folder, home
 
@@ -128,8 +129,8 @@ def test_checkpoints_that_hang_for_all_streams_are_told_of_once(
 
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_HERE", json.dumps({"conn_type": "kafka", "extra": {}}))
     monkeypatch.setattr(root_reads, "EACH_SECONDS", 0.5)
-    monkeypatch.setattr(kafka_look.KafkaLook, "connect", lambda mock: None)
-    monkeypatch.setattr(kafka_look.KafkaLook, "measure", mock_measure)
+    monkeypatch.setattr(readings.KafkaLook, "connect", lambda mock: None)
+    monkeypatch.setattr(readings.KafkaLook, "measure", mock_measure)
     folder = Folder(tmp_path, 3)
     folder.look(0.0)
     free = threading.Event()
@@ -216,7 +217,7 @@ def test_a_control_root_whose_connection_may_not_be_read_hides_no_other_one(
             raise AirflowSecretsBackendAccessDenied("hunter2")
         return control_root(url)
 
-    monkeypatch.setattr("airflow_stream_provider.monitoring.root_reads.control_root", denied)
+    monkeypatch.setattr("airflow_stream_provider.monitoring.folder_reading.control_root", denied)
     url = "kafka://denied/streams"
     folder.more = {"s0000": {"control": url, "storage": "file:///releases"}}
     for after in (0.0, 60.0):

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.control.root import make_root
-from airflow_stream_provider.control.sample_file import SampleFile
-from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lag.limits import Health, Streaks
 from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.monitoring import samples as samples
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState

@@ -9,8 +9,8 @@ import pytest
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.monitoring.silence import (
+from airflow_stream_provider.monitoring.folder_results import sample_of
+from airflow_stream_provider.monitoring.health import (
     SILENT,
     SignOfLife,
     moved_after,
@@ -18,7 +18,7 @@ from airflow_stream_provider.monitoring.silence import (
     sign_of_life,
     silent_since,
 )
-from airflow_stream_provider.monitoring.watch_look import sample_of
+from airflow_stream_provider.monitoring.samples import LagSample
 from tests.support.snapshots import snapshot
 from tests.support.story import OLD, REQUESTED, RUNNING, STARTED, STOPPED, failed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.tell_outcome import tell_outcome
+from airflow_stream_provider.monitoring.delivery import tell_outcome
 from tests.support.tasks import spec_in
 
 

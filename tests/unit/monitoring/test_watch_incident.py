@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.monitoring import watch_incident
+from airflow_stream_provider.monitoring import delivery
+from airflow_stream_provider.monitoring.delivery import tell_of_watch
 from airflow_stream_provider.monitoring.recipients import takes_alerts
-from airflow_stream_provider.monitoring.watch_incident import tell_of_watch
 from airflow_stream_provider.spec.stream import StreamSpec
 
 TOLD: list[Any] = []
@@ -78,7 +78,7 @@ def test_what_goes_wrong_in_telling_is_left_for_the_next_look(
     def broken(*args: Any) -> Any:
         raise RuntimeError("hunter2")
 
-    monkeypatch.setattr(watch_incident, "tell", broken)
+    monkeypatch.setattr(delivery, "tell", broken)
     assert tell("It fails.", {}, spec("a", "bob")) == {}
     assert "RuntimeError" in caplog.text
     assert "hunter2" not in caplog.text

@@ -7,16 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_stream_provider.lag.limits import Health, LagLimits
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.limits import Health, LagLimits, LagLook
 from airflow_stream_provider.lag.report import PartitionLag
 from airflow_stream_provider.lifecycle.fold import fold
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryHealth, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.monitoring.folder_results import ILLEGAL_SECONDS, found_symptoms, sample_of
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
-from airflow_stream_provider.monitoring.watch_look import ILLEGAL_SECONDS, found_symptoms, sample_of
 from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot

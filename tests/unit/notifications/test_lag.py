@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.control.sample_file import SampleFile
+from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import LagReport, Verdict

@@ -13,8 +13,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.recipients import takes_alerts
 from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
+from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
-from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import upgrade_dag
 from airflow_stream_provider.spec.stream import NotifySpec, StreamSpec
 from tests.support.tasks import spec_in

@@ -11,7 +11,7 @@ from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import acquired, ready, standby, write

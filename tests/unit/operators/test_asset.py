@@ -11,11 +11,14 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.asset import announce, event_of, hand_overs, stream_asset
-from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
-from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
-from airflow_stream_provider.operators.revive import ReviveStreamOperator
-from airflow_stream_provider.operators.start import StartStreamOperator
+from airflow_stream_provider.operators.base import announce, event_of, hand_overs, stream_asset
+from airflow_stream_provider.operators.stream import (
+    HandOverOperator,
+    ReviveStreamOperator,
+    RollBackOperator,
+    StartStreamOperator,
+)
+from airflow_stream_provider.operators.upgrade import JudgeRehearsalOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT

@@ -14,14 +14,23 @@ from airflow_stream_provider.get_provider_info import get_provider_info
 from airflow_stream_provider.lifecycle.errors import ClusterError, HandOverFailed, SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.operators.handover import HandOverOperator
-from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.operators.stream import HandOverOperator
 from airflow_stream_provider.planning.conditions import InPhase
-from airflow_stream_provider.planning.deaths import Dead
+from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.steps import (
+    Append,
+    Declare,
+    Done,
+    GiveUp,
+    Kill,
+    Skip,
+    Step,
+    Submit,
+    TaskIdentity,
+    Wait,
+)
+from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 from airflow_stream_provider.spec.stream import LOST_SECONDS, StreamSpec
 from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.operators.abort import AbortOperator
+from airflow_stream_provider.operators.adopt import operator_of
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.operators.by_hand import operator_of
-from airflow_stream_provider.operators.fence import FenceOperator
-from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
-from airflow_stream_provider.operators.start import StartStreamOperator
-from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.operators.stream import (
+    AbortOperator,
+    FenceOperator,
+    HandOverOperator,
+    RollBackOperator,
+    StartStreamOperator,
+    StopStreamOperator,
+)
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.spec.stream import StreamSpec
 

@@ -18,8 +18,7 @@ from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
-from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.requested_release import MAX_SCRIPT_BYTES, RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import checkpoint_trees as trees
 from tests.support.noting_cluster import NotingCluster

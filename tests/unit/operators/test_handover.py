@@ -9,9 +9,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator, with_gaps
+from airflow_stream_provider.operators.stream import HandOverOperator, RollBackOperator, with_gaps
 from airflow_stream_provider.planning.outcome import went
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (

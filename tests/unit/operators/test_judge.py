@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
+from airflow_stream_provider.operators.upgrade import JudgeRehearsalOperator
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.rehearsals import again, running
 from tests.support.snapshots import BOTH
@@ -122,7 +122,7 @@ def test_in_doubt_it_waits_for_a_sign_of_life(spec: StreamSpec, log: ControlLog)
 def test_neither_does_one_that_hangs(spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
     write(log, *again(9.0))
     log.beat(OLD, running(1.0, 12.0))
-    monkeypatch.setattr("airflow_stream_provider.hooks.holder_hangs.holder_hangs", lambda *_: f"{OLD} hangs.")
+    monkeypatch.setattr("airflow_stream_provider.hooks.about_drivers.holder_hangs", lambda *_: f"{OLD} hangs.")
     found = judge(spec)
     assert found["verdict"] == "pass"
     assert found["notes"][0].startswith(f"{OLD} hangs. So this does not hold the upgrade up: a: the new release is 9.0")

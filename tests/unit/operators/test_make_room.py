@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.operators.make_room import MakeRoomOperator
+from airflow_stream_provider.operators.stream import MakeRoomOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import UPGRADED

@@ -15,8 +15,8 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.operators import moved_streams
-from airflow_stream_provider.operators.moved_streams import given_up, moved, unsettled
+from airflow_stream_provider.operators import watched_files
+from airflow_stream_provider.operators.watched_files import given_up, moved, unsettled
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.story import RUNNING, STARTED, STOPPED, write
 from tests.support.watch_task import SPEC, Airflow
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_not_settled(roots: tuple[str, str], tmp_path: Pa
     old, new = roots
     (tmp_path / "old" / ".control-root").unlink()
     assert list(unsettled({"a": old}, {"a": spec("a", new)})) == ["a"]
-    assert moved_streams.unsettled({}, {}) == {}
+    assert watched_files.unsettled({}, {}) == {}
 
 
 def test_a_stream_that_moves_though_it_runs_is_told_until_that_is_settled(airflow: Airflow, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_control_root_whose_connection_may_not_be_read_is_not_settled(
             raise AirflowSecretsBackendAccessDenied("no")
         return control_root(url)
 
-    for module in ("monitoring.root_reads", "hooks.stream"):
+    for module in ("monitoring.folder_reading", "hooks.stream"):
         monkeypatch.setattr(f"airflow_stream_provider.{module}.control_root", denied)
     old, new = roots
     specs = {"a": spec("a", new), "b": spec("b", new)}

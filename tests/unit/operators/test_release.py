@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.tasks import IDENTITY, context, run

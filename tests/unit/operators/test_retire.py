@@ -7,7 +7,7 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.operators.retire import RetireOperator
+from airflow_stream_provider.operators.stream import RetireOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import BOTH, UPGRADED

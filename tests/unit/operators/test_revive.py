@@ -10,11 +10,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog, make_root
-from airflow_stream_provider.control.sample_file import SampleFile
+from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring.samples import LagSample, append
-from airflow_stream_provider.operators.revive import ReviveStreamOperator
+from airflow_stream_provider.operators.stream import ReviveStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
 from tests.support.noting_cluster import NotingCluster

@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryProgress
-from airflow_stream_provider.operators.soak import SoakOperator
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.operators.upgrade import SoakOperator
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, UPGRADED
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, write

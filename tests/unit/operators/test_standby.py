@@ -17,10 +17,9 @@ from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
-from airflow_stream_provider.planning.condition import Observations
+from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
 from airflow_stream_provider.planning.conditions import StandbyUp
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, Observations, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster

@@ -8,9 +8,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import open_log
-from airflow_stream_provider.operators.start import StartStreamOperator
+from airflow_stream_provider.operators.stream import StartStreamOperator
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, acquired, failed, ready, standby, write

@@ -12,7 +12,7 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.operators.stream import StopStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import BOTH, UPGRADED

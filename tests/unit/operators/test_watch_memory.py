@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from airflow_stream_provider.operators.watch_memory import LookMemory
+from airflow_stream_provider.operators.watched_files import LookMemory
 from airflow_stream_provider.spec.watched import hash_of
 
 

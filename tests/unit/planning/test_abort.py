@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.abort import abort
 from airflow_stream_provider.planning.conditions import RequestOver
+from airflow_stream_provider.planning.retire import abort
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Wait
 from tests.support.snapshots import BOTH, UPGRADED, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD_DEPLOYMENT, READY, RUNNING, declared, fenced, retired

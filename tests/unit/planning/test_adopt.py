@@ -12,11 +12,10 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.adopt import ENDING_SECONDS, adopt, ask_for_the_end
 from airflow_stream_provider.planning.conditions import FirstCommits, Pause, RequestOver, StandbyUp
-from airflow_stream_provider.planning.deaths import JobGone
-from airflow_stream_provider.planning.requests import STILL_SECONDS
-from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import JobGone, SignsOfLife
 from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Submit, Wait
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.take_over import STILL_SECONDS
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import ME, snapshot
 from tests.support.story import (
     OLD,

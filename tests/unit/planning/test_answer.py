@@ -11,12 +11,10 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.answer import Answered
-from airflow_stream_provider.planning.condition import Observations
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
+from airflow_stream_provider.planning.judgement import Answered
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.wait_loop import condition_from_json
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.stream_health import HeartbeatAges
+from airflow_stream_provider.planning.waits import Ended, Observations, WaitOutcome, condition_from_json
 from tests.support.snapshots import BOTH, UPGRADED, snapshot, up
 from tests.support.story import (
     NEW,
@@ -191,7 +189,7 @@ def test_nor_when_the_holder_gives_no_sign_of_life(seconds: float, driver: Drive
 def test_nor_when_the_holder_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[LagLimits] = []
     monkeypatch.setattr(
-        "airflow_stream_provider.planning.answer.hanging",
+        "airflow_stream_provider.planning.judgement.hanging",
         lambda snapshot, limits: asked.append(limits) or f"{OLD} hangs.",
     )
     found = DOUBT.check(snapshot(*BOTH), Observations())

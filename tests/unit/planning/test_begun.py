@@ -22,18 +22,16 @@ from airflow_stream_provider.planning.begun import (
     TELL_SECONDS,
     left_to_its_run,
 )
-from airflow_stream_provider.planning.recover import recover
+from airflow_stream_provider.planning.recover import recover, revival_is_due
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
-from airflow_stream_provider.planning.revival import revival_is_due
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.start import start
-from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Step, Wait
+from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Step, TaskIdentity, Wait
 from airflow_stream_provider.planning.stop import stop
 from airflow_stream_provider.planning.stream_health import judge_run
 from airflow_stream_provider.planning.take_over import take_over
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import ME, snapshot, up
 from tests.support.story import (
     FOLLOWING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import KEPT_RELEASES, Stored, expendable, settled
+from airflow_stream_provider.planning.retire import KEPT_RELEASES, Stored, expendable, settled
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.command_identity import CommandIdentity, command_identity, person
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.steps import Append
+from airflow_stream_provider.planning.steps import Append, CommandIdentity, command_identity, person
 from airflow_stream_provider.planning.stop import stop
 from tests.support.snapshots import snapshot
 from tests.support.story import (

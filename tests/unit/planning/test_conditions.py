@@ -11,7 +11,6 @@ from airflow_stream_provider.lag.report import LagReport, PartitionLag, Partitio
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Commit, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.planning.condition import Condition, Observations
 from airflow_stream_provider.planning.conditions import (
     CONDITIONS,
     FirstCommits,
@@ -21,12 +20,10 @@ from airflow_stream_provider.planning.conditions import (
     Soaked,
     StandbyUp,
 )
-from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
-from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import Dead, DriversGone, JobGone, SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits
-from airflow_stream_provider.planning.wait_loop import condition_from_json
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Condition, Ended, Observations, WaitOutcome, condition_from_json
 from tests.support.looks import Watch, driver, seen
 from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED
 from tests.support.story import (

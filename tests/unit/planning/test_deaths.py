@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
-from airflow_stream_provider.planning.condition import Observations
-from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
+from airflow_stream_provider.planning.signs_of_life import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.snapshot import DriverFacts
-from airflow_stream_provider.planning.wait_outcome import Ended
+from airflow_stream_provider.planning.stream_health import HeartbeatAges
+from airflow_stream_provider.planning.waits import Ended, Observations
 from tests.support.looks import Watch, driver, seen
 from tests.support.snapshots import BOTH, RUNNING, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, failed, fenced

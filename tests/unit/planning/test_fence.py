@@ -9,10 +9,10 @@ import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
+from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.steps import Append, Kill
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,

@@ -9,8 +9,7 @@ import pytest
 
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Ceilings, Verdict
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryHealth, QueryProgress
 from airflow_stream_provider.planning.hanging import crash_loops, hanging, needs_to_tell
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot

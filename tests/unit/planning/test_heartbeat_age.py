@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges, silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import HeartbeatAges, silence_limit
 from tests.support.snapshots import RUNNING, snapshot
 from tests.support.story import OLD
 

@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLimits, LagLook, Moments, Streaks
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
-from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.lag_conditions import (
     LAG_CONDITIONS,
@@ -18,8 +15,7 @@ from airflow_stream_provider.planning.lag_conditions import (
     Unknown,
     WithinLimits,
 )
-from airflow_stream_provider.planning.wait_loop import condition_from_json
-from airflow_stream_provider.planning.wait_outcome import Ended
+from airflow_stream_provider.planning.waits import Ended, condition_from_json
 from tests.support.lag_reports import partition, report
 
 LIMITS = LagLimits(max_records=10).to_json()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_stream_provider.planning.one_instance import job_beside, other_instances
+from airflow_stream_provider.planning.preflight import job_beside, other_instances
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,

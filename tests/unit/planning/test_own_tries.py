@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.own_tries import TRIES, end_lost, own_tries
+from airflow_stream_provider.planning.start import TRIES, end_lost, own_tries
 from airflow_stream_provider.planning.steps import Append, GiveUp
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import ME, snapshot, up
 from tests.support.story import acquired, declared, failed, fenced, ready, record, requested, retired, submitted
 

@@ -7,9 +7,15 @@ from dataclasses import replace
 import pytest
 
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
-from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth, QueryState
-from airflow_stream_provider.planning.query_health import (
+from airflow_stream_provider.lifecycle.heartbeat import (
+    Commit,
+    Heartbeat,
+    OffsetRange,
+    QueryHealth,
+    QueryProgress,
+    QueryState,
+)
+from airflow_stream_provider.planning.stream_health import (
     DESCRIBED,
     ILL_SECONDS,
     NOTED_SECONDS,

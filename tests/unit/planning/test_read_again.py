@@ -9,7 +9,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.read_again import after_fence, next_start
+from airflow_stream_provider.planning.asked import after_fence, next_start
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,

@@ -12,13 +12,12 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.begun import ADOPT_SECONDS
 from airflow_stream_provider.planning.conditions import RequestOver, StandbyUp
-from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recover import drivers_of_interest
 from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
-from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import Dead, SignsOfLife
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Submit, Wait
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.revivals import AGAIN, DOWN, ME, again, take
 from tests.support.snapshots import snapshot
 from tests.support.story import (

@@ -12,8 +12,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.recovery_decision import release_to_run
-from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Submit
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Submit, TaskIdentity
 from tests.support.revivals import AGAIN, DOWN, ME, again, failing, held, take
 from tests.support.snapshots import snapshot
 from tests.support.story import (

@@ -11,11 +11,11 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request
 from airflow_stream_provider.planning.conditions import RequestOver
-from airflow_stream_provider.planning.deaths import Dead
-from airflow_stream_provider.planning.requests import ANSWER_SECONDS, ask, follow
+from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Kill, Step, Wait
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.take_over import ANSWER_SECONDS, ask, follow
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_stream_provider.planning.deaths import DriversGone
 from airflow_stream_provider.planning.retire import leftovers, retire
-from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.signs_of_life import DriversGone
+from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, TaskIdentity, Wait
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW_DEPLOYMENT,

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.begun import ADOPT_SECONDS
-from airflow_stream_provider.planning.revival import due_beside_another, revival_is_due
+from airflow_stream_provider.planning.recover import due_beside_another, revival_is_due
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,

@@ -9,11 +9,10 @@ import pytest
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import RequestOver
-from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.roll_back import roll_back
-from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Skip, Submit, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.signs_of_life import Dead
+from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Skip, Submit, TaskIdentity, Wait
 from tests.support.snapshots import BACK, BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW,

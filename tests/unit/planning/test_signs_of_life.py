@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
-from airflow_stream_provider.planning.wait_outcome import Ended
+from airflow_stream_provider.planning.waits import Ended
 from tests.support.looks import Watch, driver, seen
 from tests.support.snapshots import BOTH
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT

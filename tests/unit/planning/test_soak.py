@@ -8,8 +8,7 @@ import pytest
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lag.report import Verdict as Burrow
-from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
-from airflow_stream_provider.lifecycle.query_health import QueryHealth
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryHealth, QueryProgress
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import (

@@ -12,7 +12,7 @@ from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.stand_by import nobody_else_submitted, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Submit, Wait
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW,

@@ -11,7 +11,7 @@ from airflow_stream_provider.planning.conditions import RequestOver, StandbyUp
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.start import start
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Submit, Wait
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import ME, snapshot, up
 from tests.support.story import (
     OLD,

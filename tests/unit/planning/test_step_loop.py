@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.conditions import Pause
-from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
+from airflow_stream_provider.planning.signs_of_life import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.step_loop import End, carry_out, has_moved_since
-from airflow_stream_provider.planning.steps import Append, Declare, EndJob, Kill, Skip, Step, Submit, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.steps import Append, Declare, EndJob, Kill, Skip, Step, Submit, TaskIdentity, Wait
+from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, declared
 

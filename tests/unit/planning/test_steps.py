@@ -8,7 +8,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.planning.conditions import StandbyUp
-from airflow_stream_provider.planning.deaths import Dead, JobGone
+from airflow_stream_provider.planning.signs_of_life import Dead, JobGone
 from airflow_stream_provider.planning.steps import (
     Append,
     Declare,

@@ -8,12 +8,11 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.deaths import DriversGone
 from airflow_stream_provider.planning.recover import recover
+from airflow_stream_provider.planning.signs_of_life import DriversGone
 from airflow_stream_provider.planning.snapshot import DriverFacts
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Wait
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, TaskIdentity, Wait
 from airflow_stream_provider.planning.stop import stop, stopped_since
-from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.snapshots import BOTH, RUNNING, snapshot, up
 from tests.support.story import (
     NEW,

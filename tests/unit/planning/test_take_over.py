@@ -6,11 +6,11 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import FirstCommits, RequestOver
-from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.retire import retire
+from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Wait
 from airflow_stream_provider.planning.take_over import take_over
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import ASKED, BOTH, ME, RELEASED, UPGRADED, snapshot, up
 from tests.support.story import (
     NEW,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import TaskIdentity
 
 ME = TaskIdentity("orders__upgrade", "manual__2025", "hand_over")
 

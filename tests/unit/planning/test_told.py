@@ -8,7 +8,7 @@ import pytest
 
 from airflow_stream_provider.planning.foreseen import Foreseen, Held
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.told import told
+from airflow_stream_provider.planning.outcome import told
 
 HELD = Held("orders-1-aaaa.00000001", "orders-1-aaaa", "1", "0123456789abcdef")
 NOBODY = "Nobody holds the stream (it is stopped)."

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
-from airflow_stream_provider.planning import wait_loop
-from airflow_stream_provider.planning.wait_loop import WaitCondition, Waited, condition_from_json, wait
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning import waits
+from airflow_stream_provider.planning.waits import Ended, WaitCondition, Waited, WaitOutcome, condition_from_json, wait
 
 log = logging.getLogger("wait")
 log.setLevel(logging.INFO)
@@ -54,7 +53,7 @@ class Seen(NumberCondition):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes in pauses only, ten seconds in each, however busy the machine is."""
-    monkeypatch.setattr(wait_loop, "time", Clock)
+    monkeypatch.setattr(waits, "time", Clock)
     monkeypatch.setattr(Clock, "now", 1000.0)
 
 
@@ -114,7 +113,7 @@ def test_what_is_so_after_the_deadline_is_reached() -> None:
 
 
 def test_a_look_that_takes_longer_than_the_deadline_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.LAST_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("airflow_stream_provider.planning.waits.LAST_LOOK_SECONDS", 0.1)
     began = time.monotonic()
     assert waited(Numbers(7, takes=60.0), 0.2).outcome.ended is Ended.TIMEOUT
     assert time.monotonic() - began < 30.0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
 
 @pytest.mark.parametrize("event", [None, {}, {"ended": "perhaps"}, {"ended": "reached"}, "reached", 1])

@@ -9,10 +9,8 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.foresee import foresee
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.roll_back import roll_back
-from airflow_stream_provider.planning.steps import Append, GiveUp
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.way_back import no_way_back
+from airflow_stream_provider.planning.roll_back import no_way_back, roll_back
+from airflow_stream_provider.planning.steps import Append, GiveUp, TaskIdentity
 from tests.support.snapshots import snapshot
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED
 

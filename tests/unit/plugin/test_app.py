@@ -22,8 +22,7 @@ from airflow_stream_provider.cli.status import read_status
 from airflow_stream_provider.control import ControlLog, bounded
 from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.plugin import app as page
-from airflow_stream_provider.plugin.looks import answer
-from airflow_stream_provider.plugin.visible import Visible
+from airflow_stream_provider.plugin.looks import Visible, answer
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log

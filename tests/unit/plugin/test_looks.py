@@ -15,7 +15,7 @@ from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.monitoring.life_event import What
+from airflow_stream_provider.monitoring.life import What
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.plugin.looks import EVENTS, RECORDS, Life, answer, look_at_life
 from airflow_stream_provider.spec.stream import StreamSpec

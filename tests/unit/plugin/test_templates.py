@@ -8,13 +8,11 @@ import pytest
 
 from airflow_stream_provider.cli.status import Code, StreamStatus
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-from airflow_stream_provider.lifecycle.query_health import OffsetRange, QueryHealth
-from airflow_stream_provider.monitoring.life_event import LifeEvent, What
+from airflow_stream_provider.lifecycle.heartbeat import OffsetRange, QueryHealth, QueryProgress
+from airflow_stream_provider.monitoring.life import LifeEvent, What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
-from airflow_stream_provider.plugin.looks import Answer, Driver, Life
+from airflow_stream_provider.plugin.looks import Answer, Driver, Life, Visible
 from airflow_stream_provider.plugin.templates import render
-from airflow_stream_provider.plugin.visible import Visible
 from airflow_stream_provider.spec.shown import Shown
 
 HOSTILE = [

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_stream_provider.plugin.visible import visible_of
+from airflow_stream_provider.plugin.looks import visible_of
 from airflow_stream_provider.runbook.dags import stream_dags
 from tests.support.spec_text import SPEC
 

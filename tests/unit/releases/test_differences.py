@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.hooks.compare import Declaration, differences
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.releases.differences import Declaration, differences
 
 RELEASE = Release("1", "a" * 64, "a.py", ("--x", "1"), ("b.py",), {"spark.cores.max": "2"}, {"TZ": "UTC"})
 OTHER = "b" * 64

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_stream_provider.control.releases import RUNTIME_ZIP, file_hashes
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.releases.manifest import check_stored, manifest_of
+from airflow_stream_provider.releases.place import check_stored, manifest_of
 from airflow_stream_provider.runtime import launcher
 from airflow_stream_provider.runtime.launcher import MANIFEST, _check_hash
 from tests.support.releases import Parts, release_of

@@ -15,13 +15,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.answer import Answered
+from airflow_stream_provider.planning.judgement import Answered
 from airflow_stream_provider.planning.steps import Append, Skip
 from airflow_stream_provider.runbook.adoption import DiscardFollowerOperator, JobEndedOperator
+from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
-from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
-from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
+from airflow_stream_provider.triggers.stream import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 from tests.support.snapshots import ME, snapshot
 from tests.support.story import ending, following, standby, submitted, write
@@ -124,7 +124,7 @@ def test_a_person_is_asked_for_an_hour_while_the_follower_lives(
     ], "before he is asked"
     assert waiting.value.timeout == timedelta(hours=1) + timedelta(seconds=TRIGGER_GRACE_SECONDS)
     path, waits = waiting.value.trigger.serialize()
-    assert path == "airflow_stream_provider.triggers.approval.ApprovalTrigger"
+    assert path == "airflow_stream_provider.triggers.stream.ApprovalTrigger"
     assert waits["condition"] == Answered(DEPLOYMENT, "").to_json()
     assert sent["body"] == "batch 7"
     broken = ended(spec.model_copy(update={"control": ""}))

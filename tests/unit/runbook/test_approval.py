@@ -15,10 +15,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
+from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
+from airflow_stream_provider.triggers.stream import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, write
 
@@ -117,7 +117,7 @@ def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monke
     assert sent["defaults"] is None
     assert waiting.timeout == timedelta(minutes=30) + timedelta(seconds=TRIGGER_GRACE_SECONDS)
     path, waits = waiting.trigger.serialize()
-    assert path == "airflow_stream_provider.triggers.approval.ApprovalTrigger"
+    assert path == "airflow_stream_provider.triggers.stream.ApprovalTrigger"
     asked_in_any_case = {"condition": "Answered", "deployment": "orders-2-1a2b", "holding": "", "limits": None}
     assert waits["condition"] == asked_in_any_case
     assert 1790 < waits["deadline"] - time.time() <= 1800

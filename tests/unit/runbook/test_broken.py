@@ -13,13 +13,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_stream_provider.control import make_root, open_log
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.runbook.broken import (
-    ReviveUnusableStreamOperator,
-    revive_unusable_dag,
-    unusable_dag,
-)
-from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
+from airflow_stream_provider.runbook.dags import ReviveUnusableStreamOperator, revive_unusable_dag, unusable_dag
+from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.spec.folder import StreamFile, read_folder
 from tests.support.control_root import new_log

@@ -13,8 +13,8 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
 
 from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
-from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.shown import read_shown
 from airflow_stream_provider.spec.stream import load_spec
 

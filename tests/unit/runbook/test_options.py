@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk.configuration import conf
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.form import DagOptions
 
 
 def test_without_any_a_dag_has_what_we_say() -> None:

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.runbook.restart import StopFirstOperator
+from airflow_stream_provider.runbook.upgrade import StopFirstOperator
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 from tests.support.control_root import new_log
 from tests.support.story import OLD, RUNNING, write

@@ -15,10 +15,10 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.operators.soak import SoakOperator
-from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
+from airflow_stream_provider.operators.upgrade import SoakOperator
+from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.later import RetireLaterOperator
-from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.spec.stream import load_spec
 from tests.support.spec_text import SPEC

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.runtime import agent_thread
-from airflow_stream_provider.runtime.agent_thread import AgentThread
+from airflow_stream_provider.runtime import agent as agent_thread
+from airflow_stream_provider.runtime.agent import AgentThread
 from devstack.drivers import wait_for
 
 

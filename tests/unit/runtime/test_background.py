@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, StreamError
-from airflow_stream_provider.runtime.background import Background
+from airflow_stream_provider.runtime.ends import Background
 from tests.support.fake_driver import FakeDriver, FakeWork
 from tests.support.story import OLD, RUNNING
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.runtime.batch_numbers import again_of, counts_once, rows_of, state_of, summary_of
+from airflow_stream_provider.runtime.spark_progress import again_of, counts_once, rows_of, state_of, summary_of
 
 PROGRESS = {
     "batchId": 7,

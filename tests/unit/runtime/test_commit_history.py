@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.lag.committed_offsets import WINDOW
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Commit, QueryProgress
-from airflow_stream_provider.runtime.commit_history import BATCHES, COMMITS, PARTITIONS, CommitHistory
+from airflow_stream_provider.runtime.heartbeat_writer import BATCHES, COMMITS, PARTITIONS, CommitHistory
 
 BEGAN = 1735689600.0  # 2025-01-01T00:00:00Z
 

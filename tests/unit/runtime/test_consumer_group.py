@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.runtime.consumer_group import ConsumerGroup, connection_options
+from airflow_stream_provider.runtime.kafka_client import ConsumerGroup, connection_options
 
 
 @pytest.mark.parametrize(

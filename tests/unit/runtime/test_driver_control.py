@@ -7,9 +7,9 @@ from pyspark import SparkContext
 
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced, ControlUnavailable
-from airflow_stream_provider.runtime import driver_control, jvm_topic
-from airflow_stream_provider.runtime.driver_control import open_control_log, within_reach
+from airflow_stream_provider.runtime import jvm_topic, places
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+from airflow_stream_provider.runtime.places import open_control_log, within_reach
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 
 
@@ -27,7 +27,7 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_control, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(places, "RETRY_SECONDS", 0.0)
 
 
 def test_a_log_that_is_out_of_reach_is_waited_for() -> None:
@@ -35,7 +35,7 @@ def test_a_log_that_is_out_of_reach_is_waited_for() -> None:
 
 
 def test_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_control, "OPEN_SECONDS", 0.0)
+    monkeypatch.setattr(places, "OPEN_SECONDS", 0.0)
     with pytest.raises(ControlUnavailable, match="It is away"):
         within_reach(Log(*[ControlUnavailable("It is away.")] * 1000).read)
 
@@ -69,7 +69,7 @@ def test_the_clients_of_a_driver_that_starts_in_an_outage_are_made_once(monkeypa
             return super().read(offset, size)
 
     monkeypatch.setattr(jvm_topic, "JvmTopic", Topic)
-    monkeypatch.setattr(driver_control, "client_settings", lambda brokers: None)
+    monkeypatch.setattr(places, "client_settings", lambda brokers: None)
     monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: None)
     log = open_control_log("kafka://kafka/streams", "orders")
     assert log.state.seq == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
-from airflow_stream_provider.runtime.engine import check_engine
+from airflow_stream_provider.runtime.refused import check_engine
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from airflow_stream_provider.runtime import executor_hosts
-from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
+from airflow_stream_provider.runtime import driver_process
+from airflow_stream_provider.runtime.driver_process import ExecutorHosts
 from devstack.drivers import wait_for
 
 
@@ -42,7 +42,7 @@ def test_a_host_that_has_had_an_executor_is_never_left_out() -> None:
 
 def test_the_thread_that_renews_the_lease_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a review: it made two calls for each executor every five seconds, also while a hand-over waited."""
-    monkeypatch.setattr(executor_hosts, "SECONDS", 0.01)
+    monkeypatch.setattr(driver_process, "SECONDS", 0.01)
     calls: list[threading.Thread] = []
     monkeypatch.setattr(SparkContext, "_active_spark_context", context("a", calls=calls))
     found = ExecutorHosts()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.runtime.gap import Gaps
+from airflow_stream_provider.runtime.query_starts import Gaps
 from devstack import checkpoint_trees as trees
 from devstack.drivers import wait_for
 

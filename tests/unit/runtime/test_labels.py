@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from airflow_stream_provider.runtime.labels import label_of
+from airflow_stream_provider.runtime.gate import label_of
 
 Query = tuple[str, str]
 

@@ -17,7 +17,7 @@ from airflow_stream_provider.control import ControlLog, FilesStore
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.runtime import driver_control, launcher
+from airflow_stream_provider.runtime import launcher, places
 from airflow_stream_provider.runtime.launcher import main, private_copy
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
@@ -89,7 +89,7 @@ def test_a_control_log_that_is_away_for_a_moment_is_waited_for(
         return there(store, *arguments)
 
     monkeypatch.setattr(FilesStore, call, fails_at_first)
-    monkeypatch.setattr(driver_control, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(places, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(launcher, "_run", lambda log, origin, *others: ran.append(origin) or 0)
     assert main(arguments(tmp_path, OLD_DEPLOYMENT), release.folder(folder_of(log))) == 0
     assert ran == [log.records()[0].nonce]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.checkpoint.step_back import stepped_back
+from airflow_stream_provider.checkpoint.rewind import stepped_back
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.runtime import log_starts
-from airflow_stream_provider.runtime.log_starts import SteppedBack, check_still_there, put_back
+from airflow_stream_provider.runtime import kafka_client
+from airflow_stream_provider.runtime.kafka_client import SteppedBack, check_still_there, put_back
 from devstack import checkpoint_trees as trees
 
 
@@ -20,7 +20,7 @@ def test_a_query_of_which_nobody_knows_the_kafka_is_refused(
     servers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relations = [SimpleNamespace(extraOptions=lambda each=each: {"kafka.bootstrap.servers": each}) for each in servers]
-    monkeypatch.setattr(log_starts, "kafka_relations", lambda query: relations)
+    monkeypatch.setattr(kafka_client, "kafka_relations", lambda query: relations)
     query: Any = SimpleNamespace(label="lines")
     with pytest.raises(StreamError, match=r"lines reads several Kafka clusters.* Nothing was read again"):
         check_still_there(query, {"orders": {0: 7}})
@@ -41,7 +41,7 @@ def test_a_batch_that_ends_before_it_begins_is_corrected_once_kafka_shows_the_wh
         asked.append((wanted, spec))
         return {("orders", 0): end}
 
-    monkeypatch.setattr(log_starts, "_ask", ask)
+    monkeypatch.setattr(kafka_client, "_ask", ask)
     query: Any = SimpleNamespace(label="lines", checkpoint=str(root))
     before = (root / "offsets" / "1").read_text()
     if end < 20:

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.runtime import other_drivers
-from airflow_stream_provider.runtime.other_drivers import OtherDrivers
+from airflow_stream_provider.runtime import ownership
+from airflow_stream_provider.runtime.ownership import OtherDrivers
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.snapshots import RUNNING
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, failed, write
@@ -48,7 +48,7 @@ def living(log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             beat = log.heartbeat(name) or Heartbeat()
             log.beat(name, Heartbeat(counter=beat.counter + 1))
 
-    monkeypatch.setattr(other_drivers, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(ownership, "time", SimpleNamespace(sleep=sleep))
     return found
 
 
@@ -102,7 +102,7 @@ def test_a_twin_whose_heartbeat_is_damaged_at_first_is_seen(log: ControlLog, mon
         if beat := next(beats):
             log.beat(OLD, beat)
 
-    monkeypatch.setattr(other_drivers, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(ownership, "time", SimpleNamespace(sleep=sleep))
     me = OtherDrivers(log, f"{OLD_DEPLOYMENT}.ffffffff")
     log.store.put_heartbeat(OLD, b"")
     assert not me.twin_lives(), "it came back before the second look"

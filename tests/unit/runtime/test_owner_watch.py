@@ -9,10 +9,9 @@ import pytest
 from airflow_stream_provider.checkpoint.owner import Owner, owner, owner_file
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from airflow_stream_provider.runtime import owner_watch
-from airflow_stream_provider.runtime.driver_control import open_owners
-from airflow_stream_provider.runtime.owner_watch import OwnerWatch
-from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime import ownership
+from airflow_stream_provider.runtime.ownership import Ownership, OwnerWatch
+from airflow_stream_provider.runtime.places import open_owners
 from devstack.drivers import wait_for
 
 
@@ -95,7 +94,7 @@ def test_a_mark_that_cannot_be_read_ends_nobody(old: Driver, checkpoint: str) ->
 def test_it_looks_again_and_again_also_after_an_error_that_nobody_expected(
     monkeypatch: pytest.MonkeyPatch, old: Driver, checkpoint: str
 ) -> None:
-    monkeypatch.setattr(owner_watch, "SECONDS", 0.01)
+    monkeypatch.setattr(ownership, "SECONDS", 0.01)
     answers = iter([ZeroDivisionError("the JVM is gone")])
 
     def holds() -> bool:

@@ -16,8 +16,8 @@ from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.owners import FileOwners
 from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
-from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime.places import open_owners
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 
 PLACE = "s3a://bucket/cp"

@@ -11,7 +11,7 @@ from airflow_stream_provider.runtime.ports import MachineClock
 WITHOUT_SPARK = """
 import sys
 sys.modules["pyspark"] = sys.modules["py4j"] = None  # importing them fails
-import airflow_stream_provider.runtime.agent_thread
+import airflow_stream_provider.runtime.agent
 """
 
 

@@ -15,8 +15,7 @@ from airflow_stream_provider import checkpoint
 from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, StreamError
-from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-from airflow_stream_provider.lifecycle.query_health import QueryHealth, QueryState
+from airflow_stream_provider.lifecycle.heartbeat import QueryHealth, QueryProgress, QueryState
 from airflow_stream_provider.runtime import query_group, query_starts
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.ports import QueryEnd

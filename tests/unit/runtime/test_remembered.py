@@ -10,8 +10,8 @@ import pytest
 
 from airflow_stream_provider.checkpoint import LogEnds, SinkLog
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
-from airflow_stream_provider.runtime import remembered as module
-from airflow_stream_provider.runtime.remembered import check_remembered, judge, remembered
+from airflow_stream_provider.runtime import compatibility as module
+from airflow_stream_provider.runtime.compatibility import check_remembered, judge, remembered
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 from devstack import checkpoint_trees as trees
 

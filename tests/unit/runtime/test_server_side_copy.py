@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
+from airflow_stream_provider.runtime.hadoop_texts import ServerSideCopy
 
 
 def test_a_thread_goes_on_when_another_one_is_refused_meanwhile_with_a_stand_in_for_s3a() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.runtime.sigterm import Sigterm
+from airflow_stream_provider.runtime.script import Sigterm
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_other_signals_and_no_handler_are_as_ever(sigterm: Sigterm) -> None:
 
 ON_YARN = """
 import multiprocessing, os, signal, sys, time
-from airflow_stream_provider.runtime.sigterm import Sigterm
+from airflow_stream_provider.runtime.script import Sigterm
 Sigterm().install()
 context = multiprocessing.get_context("fork")
 reads, writes = os.pipe()

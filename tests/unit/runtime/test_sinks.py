@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runtime import driver_folders, sinks
-from airflow_stream_provider.runtime.sinks import check_sink, check_sources
+from airflow_stream_provider.runtime import driver_folders
+from airflow_stream_provider.runtime import refused as sinks
+from airflow_stream_provider.runtime.refused import check_sink, check_sources
 from airflow_stream_provider.runtime.writer_spec import writer_spec_of
 
 

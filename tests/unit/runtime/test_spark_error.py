@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.lifecycle.query_health import RANGES, OffsetRange
+from airflow_stream_provider.lifecycle.heartbeat import RANGES, OffsetRange
 from airflow_stream_provider.runtime import spark_error
 from airflow_stream_provider.runtime.spark_error import ERROR_KEPT, failure_of, message_of
 

@@ -4,7 +4,7 @@ tests/integration/runtime/test_stale_standby.py.
 
 from __future__ import annotations
 
-from airflow_stream_provider.runtime.surroundings import changed
+from airflow_stream_provider.runtime.rehearsal import changed
 
 SEEN = {"executors": ["a:1", "b:2"], "topics and partitions of the query q": [{"orders": [0, 1]}]}
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused, SpecError, StreamError
-from airflow_stream_provider.runtime import ungated
-from airflow_stream_provider.runtime.ungated import check_jvm, install
+from airflow_stream_provider.runtime import refused as ungated
+from airflow_stream_provider.runtime.refused import check_jvm, install
 
 VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "SPARK_CONNECT_MODE")
 

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.limits import LagLimits, LagLook
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.operators.lag import KafkaLagOperator
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.sensors import lag as sensors
 from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
+from airflow_stream_provider.triggers.stream import TRIGGER_GRACE_SECONDS
 from tests.support.lag_reports import partition, report
 
 

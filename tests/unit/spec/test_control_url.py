@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.spec.control_url import TopicAddress, check_control_url
+from airflow_stream_provider.spec.fields import TopicAddress, check_control_url
 
 
 def test_a_url_in_kafka_names_a_connection_and_a_prefix() -> None:

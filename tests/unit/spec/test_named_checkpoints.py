@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.spec.named_checkpoints import named_checkpoints
+from airflow_stream_provider.spec.folder_check import named_checkpoints
 
 
 @pytest.mark.parametrize(

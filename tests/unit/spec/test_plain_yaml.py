@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.spec.plain_yaml import MAX_BYTES, MAX_DEPTH, read_text
-from airflow_stream_provider.spec.yaml_file import YamlFile
+from airflow_stream_provider.spec.yaml_file import MAX_BYTES, MAX_DEPTH, YamlFile, read_text
 
 HERE = Path("streams/a.yaml")
 

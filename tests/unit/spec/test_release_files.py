@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES, check_file, check_script
+from airflow_stream_provider.spec.requested_release import MAX_SCRIPT_BYTES, check_file, check_script
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.spec.folder import nothing_known, salvage, salvage_name
 from airflow_stream_provider.spec.requested_release import RequestedRelease
-from airflow_stream_provider.spec.salvage import nothing_known, salvage, salvage_name
 from airflow_stream_provider.spec.stream import WatchSpec
 
 GOOD = """\

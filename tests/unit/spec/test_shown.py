@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.spec.salvage import nothing_known, salvage
+from airflow_stream_provider.spec.folder import nothing_known, salvage
 from airflow_stream_provider.spec.shown import Shown, as_shown, read_shown
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.dags import stream_dags
-from airflow_stream_provider.spec.folder import load_specs
-from airflow_stream_provider.spec.salvage import salvage, salvage_name
+from airflow_stream_provider.spec.folder import load_specs, salvage, salvage_name
 from airflow_stream_provider.spec.stream import LagSpec, StreamSpec, UpgradeSpec, WatchSpec
 
 GOOD = """\

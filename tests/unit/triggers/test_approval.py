@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.planning.answer import Answered
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.triggers import approval
-from airflow_stream_provider.triggers.approval import ApprovalTrigger
+from airflow_stream_provider.planning.judgement import Answered
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
+from airflow_stream_provider.triggers import stream as approval
+from airflow_stream_provider.triggers.stream import ApprovalTrigger
 from tests.support.control_root import new_log
 from tests.support.snapshots import BOTH
 from tests.support.story import NEW_DEPLOYMENT, OLD_DEPLOYMENT, retired, write
@@ -57,7 +57,7 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_survives_the_metadata_database(tmp_path: Path) -> None:
     found = trigger(tmp_path)
     path, arguments = found.serialize()
-    assert path == "airflow_stream_provider.triggers.approval.ApprovalTrigger"
+    assert path == "airflow_stream_provider.triggers.stream.ApprovalTrigger"
     assert ApprovalTrigger(**arguments).serialize() == (path, arguments)
 
 

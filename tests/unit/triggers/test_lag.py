@@ -13,7 +13,7 @@ from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.planning.lag_conditions import CaughtUp, Measured, WithinLimits
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.triggers.lag import MISSING_LOOKS, LagTrigger
 from tests.support.watched_kafka import LIMITS, WatchedKafka, target, until
 
@@ -103,7 +103,7 @@ def test_a_deadline_ends_a_wait_for_an_answer_that_does_not_come(
         limits[0].reschedule(asyncio.get_running_loop().time())
         return await waiting
 
-    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.asyncio.timeout", limit)
+    monkeypatch.setattr("airflow_stream_provider.planning.waits.asyncio.timeout", limit)
     kafka.answers.clear()
     found = asyncio.run(waited())
     assert found.ended is Ended.TIMEOUT

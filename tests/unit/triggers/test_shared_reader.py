@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.limits import LagLook, Moments
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, ControlUnavailable
 from airflow_stream_provider.triggers import shared_reader as sharing
 from airflow_stream_provider.triggers.shared_reader import next_tick, shared_reader

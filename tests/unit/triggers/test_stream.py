@@ -12,9 +12,8 @@ import pytest
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.planning.condition import Condition, Needs
 from airflow_stream_provider.planning.conditions import InPhase, StandbyUp
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.waits import Condition, Ended, Needs, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 from tests.support.control_root import new_log
 
@@ -71,7 +70,7 @@ def test_a_look_that_hangs_is_named_and_neither_repeated_nor_in_the_way_of_other
 
     # The deadline passes once the look has begun, however long a busy machine takes until then.
     clock = SimpleNamespace(time=lambda: time.time() + 3600 * begun.is_set())
-    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.time", clock)
+    monkeypatch.setattr("airflow_stream_provider.planning.waits.time", clock)
     monkeypatch.setattr("airflow_stream_provider.triggers.stream.LOOK_SECONDS", 0.1)
     monkeypatch.setattr(InPhase, "pace", 0.05)
     monkeypatch.setattr(StreamHook, "observe", hang)
