@@ -1,1 +1,68 @@
 """The operations on a stream as Airflow tasks: each deferrable, and safe to clear or retry at any moment."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.operators.adopt import AdoptOperator as AdoptOperator
+    from airflow_stream_provider.operators.audit import KafkaTopicAuditOperator as KafkaTopicAuditOperator
+    from airflow_stream_provider.operators.check import CheckReleaseOperator as CheckReleaseOperator
+    from airflow_stream_provider.operators.lag import KafkaLagOperator as KafkaLagOperator
+    from airflow_stream_provider.operators.stream import (
+        AbortOperator as AbortOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        FenceOperator as FenceOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        HandOverOperator as HandOverOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        MakeRoomOperator as MakeRoomOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        RetireOperator as RetireOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        ReviveStreamOperator as ReviveStreamOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        RollBackOperator as RollBackOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        StartStreamOperator as StartStreamOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        StopStreamOperator as StopStreamOperator,
+    )
+    from airflow_stream_provider.operators.upgrade import (
+        JudgeRehearsalOperator as JudgeRehearsalOperator,
+    )
+    from airflow_stream_provider.operators.upgrade import (
+        SoakOperator as SoakOperator,
+    )
+    from airflow_stream_provider.operators.upgrade import (
+        SubmitStandbyOperator as SubmitStandbyOperator,
+    )
+    from airflow_stream_provider.operators.watch import WatchStreamsOperator as WatchStreamsOperator
+
+_MODULES = {
+    "adopt": "AdoptOperator",
+    "audit": "KafkaTopicAuditOperator",
+    "check": "CheckReleaseOperator",
+    "lag": "KafkaLagOperator",
+    "stream": "AbortOperator FenceOperator HandOverOperator MakeRoomOperator RetireOperator "
+    "ReviveStreamOperator RollBackOperator StartStreamOperator StopStreamOperator",
+    "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator",
+    "watch": "WatchStreamsOperator",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: a DAG file imports what it uses and no more.
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import re
 from pathlib import Path
+
+import pytest
 
 import airflow_stream_provider
 from airflow_stream_provider import stream_dags
@@ -33,6 +37,24 @@ def test_the_promised_functions_have_their_signatures() -> None:
 def test_evaluate_answers_by_burrows_rules() -> None:
     assert evaluate([(1, 0, 5), (1, 1000, 6), (1, 2000, 7)], [9], 8, 2.5) == "STALL"
     assert evaluate([(1, 0, 5)], [9], 0, 2.5) == "OK"
+
+
+@pytest.mark.parametrize("room", ["operators", "sensors", "triggers", "notifications"])
+def test_classes_for_dag_files_are_importable_from_their_room(room: str) -> None:
+    package = importlib.import_module(f"{airflow_stream_provider.__name__}.{room}")
+    suffix = re.compile(r"[A-Z]\w+(Operator|Sensor|Trigger|Notifier)")
+    bases = {"StreamOperator", "ReleaseOperator", "LagTrigger", "StreamTrigger", "ApprovalTrigger"}
+    there: dict[str, object] = {}
+    for path in Path(package.__path__[0]).glob("[a-z]*.py"):
+        module = importlib.import_module(f"{package.__name__}.{path.stem}")
+        there |= {
+            name: each for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__
+        }
+    public = {name: each for name, each in there.items() if suffix.fullmatch(name) and name not in bases}
+    assert public
+    assert {name: getattr(package, name) for name in public} == public
+    with pytest.raises(ImportError):
+        exec(f"from {package.__name__} import NoSuchOperator")
 
 
 def test_every_room_is_a_package() -> None:
