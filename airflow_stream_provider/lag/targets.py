@@ -30,7 +30,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError, Damaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource, addresses, kafka_sources
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
 from airflow_stream_provider.lifecycle.stored import parse_object
 
 if TYPE_CHECKING:
@@ -228,10 +228,20 @@ def stream_sources(
         )
         described = kafka_sources(query)
         offsets = SourcedOffsets(offsets, described) if described else offsets
-        anew = described if recorded_form(location) in elsewhere else ()
+        anew = described if recorded_form(location) in elsewhere and _is_first(holder, state) else ()
         accepted = {topic: each for source in anew for topic, each in source.topic_ids.items()}
         found.append(KnownOffsets(offsets, beat.query(name), noted, accepted))
     return found
+
+
+def _is_first(holder: Incarnation, state: StreamState) -> bool:
+    """Whether the driver is the one that a person's form was for: none of its deployment held before, nor any since.
+
+    A deployment that brings it back has a copy of the form, which says nothing of topics that were made anew later.
+    """
+    held = [each for each in state.incarnations.values() if each.epoch and each.id != holder.id]
+    again = any(each.deployment == holder.deployment or each.announced > holder.announced for each in held)
+    return not again and not state.deployments[holder.deployment].declared.get("again")
 
 
 @dataclass(frozen=True)

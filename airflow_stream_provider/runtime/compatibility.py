@@ -177,8 +177,9 @@ def _differences(old: QueryFacts, new: QueryFacts, committed: Collection[str] = 
         )
     others, unknown = _other_clusters(old, new)
     found += [(Change.SOURCE, text) for text in others]
-    # A driver that is brought back goes on where the one before was, which may have read the new log for long.
-    refused = None if old.get("same_script") else Change.SOURCE
+    # A driver that is brought back goes on where the one before was, which may have read the new log for long. After a
+    # stop a person is there, who can name the change.
+    refused = None if old.get("same_script") and not old.get("stopped") else Change.SOURCE
     anew, unsure = _topics_made_anew(old, new, committed)
     found += [(refused, text) for text in anew]
     found += [(None, text) for text in [*unknown, *unsure]]

@@ -15,7 +15,7 @@ from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlU
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
+from airflow_stream_provider.lifecycle.state import HoldEnd, Request, RequestStage, StreamState
 from airflow_stream_provider.runtime.ends import seen_before
 from airflow_stream_provider.runtime.ports import Clock
 
@@ -101,7 +101,7 @@ class ControlClient:
 
         Its `standby` record describes those that its script had started by then. Only the heartbeat has those that the
         script started later, and no more than `name`, `checkpoint` and `sink`. Where this driver has the same release,
-        each of them says so (`same_script`).
+        each of them says so (`same_script`), and then whether a person has stopped the stream since (`stopped`).
 
         :raises ControlUnavailable: the heartbeat cannot be read now.
         """
@@ -116,7 +116,8 @@ class ControlClient:
         mine, its = (state.deployments.get(name) for name in (self.deployment, former.deployment))
         if mine is None or its is None or mine.release.hash != its.release.hash:
             return [*former.queries, *names]
-        return [{**query, "same_script": True} for query in (*former.queries, *names)]
+        says = {"same_script": True, **({"stopped": True} if state.last_end is HoldEnd.STOPPED else {})}
+        return [{**query, **says} for query in (*former.queries, *names)]
 
     def progress_of_holder(self, state: StreamState) -> Sequence[QueryProgress]:
         """Return how far the queries are in another driver, which holds; nothing where that is not known.

@@ -47,8 +47,9 @@ class ExecutorHosts:
     def follow(self) -> None:
         """Begin to ask, unless that has begun; there must be a SparkContext."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._go_on, name="airflow-stream-hosts", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._go_on, name="airflow-stream-hosts", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _go_on(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, Query
 from airflow_stream_provider.lag.targets import KEPT, KnownOffsets, note, read, recreated, stream_sources
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.lifecycle.record import MAX_BYTES
+from airflow_stream_provider.lifecycle.record import MAX_BYTES, Kind, Record
 from airflow_stream_provider.lifecycle.state import Deployment, Incarnation, IncarnationState, StreamState
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.readings import keep
@@ -83,13 +84,23 @@ def test_it_ends_when_a_driver_comes_up_whose_form_names_the_source_as_changed(
     progress = QueryProgress("q", id="spark-1", batch=4, committed=({"t": {"0": 1}},))
     anything: Any = None
 
-    def recreated_in(named: str, its: UUID, now: UUID, *, watch: bool = False) -> tuple[str, ...]:
+    def recreated_in(
+        named: str,
+        its: UUID,
+        now: UUID,
+        *,
+        watch: bool = False,
+        again: bool = False,
+        others: tuple[Incarnation, ...] = (),
+    ) -> tuple[str, ...]:
         """What a look finds while a driver holds whose form names this, and that found this id in its rehearsal."""
         source = {"option": "subscribe", "topics": "t", "servers": ["b:9092"], "topic_ids": {"t": str(its)}}
         query = {"name": "q", "checkpoint": "s3a://b/q", "sources": ["kafka:subscribe=t"], "kafka_sources": [source]}
-        holder = Incarnation("o-1.1", "o-1", IncarnationState.HOLDER, (query,), epoch=1)
-        held = Deployment("o-1", anything, anything, Policy(changed_checkpoints=(named,)))
-        state = StreamState(incarnations={"o-1.1": holder}, deployments={"o-1": held}, last_holder="o-1.1")
+        holder = Incarnation("o-1.1", "o-1", IncarnationState.HOLDER, (query,), epoch=1, announced=5)
+        declared = Record(Kind.DECLARED, {"again": again})
+        held = Deployment("o-1", anything, declared, Policy(changed_checkpoints=(named,)))
+        drivers = {each.id: each for each in (holder, *others)}
+        state = StreamState(incarnations=drivers, deployments={"o-1": held}, last_holder="o-1.1")
         beats = {"o-1.1": Heartbeat(queries=(progress,))}
         sources = stream_sources("orders", "file:///control", state, beats, store)
         client: Any = KafkaLogs({0: (0, [9, 8, 7])}, topic_id=now)
@@ -103,7 +114,14 @@ def test_it_ends_when_a_driver_comes_up_whose_form_names_the_source_as_changed(
     assert recreated_in("", old, old, watch=True) == ()
     for named in ("", "s3a://b/q", "s3a://b/other: source"):
         assert recreated_in(named, NEW, NEW, watch=True) == ("t",), "a driver that was brought back is no cure"
-    assert recreated_in("s3://b/q/: source", NEW, NEW) == (), "it is enough for `check`, too"
+    named = "s3://b/q/: source"
+    assert recreated_in(named, NEW, NEW, again=True, watch=True) == ("t",), "the form is a copy"
+    before = Incarnation("o-1.0", "o-1", IncarnationState.FENCED, epoch=1, announced=3)
+    since = Incarnation("n", "n", IncarnationState.FENCED, epoch=2, announced=7)
+    for each in (before, since):
+        assert recreated_in(named, NEW, NEW, others=(each,), watch=True) == ("t",), "the form was for another hold"
+    others = (replace(since, announced=3), replace(before, epoch=0))
+    assert recreated_in(named, NEW, NEW, others=others) == (), "it is enough for `check`, too"
     assert recreated_in("s3a://b/q: source", NEW, other, watch=True) == ("t",), "made anew once more"
     assert read(store) == {"spark-1": {"t": str(NEW)}}
     assert recreated_in("", NEW, NEW) == (), "the next driver need not name it again"

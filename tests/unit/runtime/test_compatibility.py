@@ -130,6 +130,8 @@ def test_a_topic_that_was_made_anew_is_known_by_its_id() -> None:
     # A driver of the same release that is brought back goes on: the one before may have lived through it long ago.
     back = compare_queries([query(kafka_sources=[first], same_script=True)], [query(kafka_sources=[anew])], ())
     assert back == ([], [refusal])
+    stopped = query(kafka_sources=[first], same_script=True, stopped=True)
+    assert compare_queries([stopped], [query(kafka_sources=[anew])], ()) == ([refusal], [])
     moved = query(kafka_sources=[{**ONE, "cluster": "two-id"}])
     assert "from another Kafka" in compare_queries([query(kafka_sources=[first], same_script=True)], [moved], ())[0][0]
     accepted = compare_queries([query(kafka_sources=[first])], [query(kafka_sources=[anew])], ["/data/totals: source"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_stream_provider.control.log import ControlLog
@@ -11,7 +13,20 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.runtime.control_client import RETRY_SECONDS, ControlClient
 from tests.support.fake_driver import FakeClock, NotingStore
-from tests.support.story import NEW, OLD, OLD_DEPLOYMENT, PREPARED, READY, REQUESTED, RUNNING, aborted, ready, write
+from tests.support.story import (
+    NEW,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    READY,
+    REQUESTED,
+    RUNNING,
+    aborted,
+    ready,
+    released,
+    requested,
+    write,
+)
 
 
 class Back(FakeClock):
@@ -167,6 +182,16 @@ def test_the_queries_before_are_those_of_the_record_and_those_that_were_started_
     assert other.former_queries(log.state) == [{"name": "a"}, late]
     nobodys = ControlClient(ControlLog(store, "orders"), "orders-9-dddd.00000009", clock=FakeClock())
     assert nobodys.former_queries(log.state) == [{"name": "a"}, late]
+
+
+@pytest.mark.parametrize("until", [0.0, 900.0], ids=["for good", "to restart"])
+def test_the_queries_before_are_those_of_a_stream_that_a_person_stopped(
+    client: ControlClient, log: ControlLog, until: float
+) -> None:
+    more: dict[str, Any] = {"until": until} if until else {}
+    write(log, *PREPARED, requested("stop", None, **more), released(OLD, "stop", None))
+    stopped = {} if until else {"stopped": True}
+    assert client.former_queries(log.state) == [{"name": "a", "same_script": True, **stopped}]
 
 
 def test_the_queries_before_are_waited_for_and_a_damaged_heartbeat_names_none(
