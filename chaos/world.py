@@ -15,7 +15,7 @@ from airflow_stream_provider.control import ControlLog, FilesRoot, FilesStore
 from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
-from airflow_stream_provider.releases.place import StorageAddress
+from airflow_stream_provider.releases.address import StorageAddress
 from chaos.clock import Clocks
 from chaos.folder_log import FolderLog
 from chaos.plan import FILES

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_stream_provider.hooks.old_job import is_to_end, runs_on
 from airflow_stream_provider.hooks.stream import StreamHook
@@ -28,9 +28,6 @@ from airflow_stream_provider.planning.step_loop import carry_out, has_moved_sinc
 from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip, TaskIdentity
 from airflow_stream_provider.planning.waits import Condition, Ended, Looks, Observations, WaitOutcome, wait
 from airflow_stream_provider.spec.stream import StreamSpec
-
-if TYPE_CHECKING:
-    from airflow_stream_provider.planning.snapshot import Snapshot
 
 # A line of a wait that goes on comes so often, in seconds.
 EVERY_SECONDS = 15.0

@@ -1,7 +1,7 @@
 """The job that a cluster is asked to run, one driver, without secrets in what people can read of it.
 
-The first three are stored in the control log and shown by the cluster, so they are checked before anything is published
-or declared. `lifecycle/secrets.py` recognizes secrets.
+Conf, arguments and environment are stored in the control log and shown by the cluster, so they are checked before
+anything is published or declared. `lifecycle/texts.py` recognizes secrets.
 """
 
 from __future__ import annotations

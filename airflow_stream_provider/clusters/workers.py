@@ -1,8 +1,6 @@
 """Ask the workers of a standalone cluster for what its master does not know, also of jobs of others.
 
 These are the owner of a driver, the executors that are alive, and the application that takes all cores.
-
-driver runs elsewhere (client mode).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """HTTP calls to YARN's ResourceManagers and NodeManagers, with Kerberos or, where users are believed, by a name.
 
-Spark's own client asks YARN for the application's id, and sends it on, in one go. So what is written down before is an
-id of ours. It says when it was made: one program at most is ever started with it, within a bound that counts from then
-(docs/clusters.md#kerberos). After the bound it cannot be sent any more, and an application that is not there then never
-comes.
+With Kerberos, Spark's own client asks YARN for the application's id, and sends it on, in one go. So what is written
+down before is an id of ours. It says when it was made: one program at most is ever started with it, within a bound that
+counts from then (docs/clusters.md#kerberos). After the bound it cannot be sent any more, and an application that is not
+there then never comes.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def application(manager: Manager, id: str) -> dict[str, Any] | None:
 def driver(manager: Manager, submission: str) -> dict[str, Any] | None:
     """Return what the ResourceManager says of the application of a submission; None: it knows none.
 
-    :param submission: an application's id, or the tag that stands for one that is not known (`yarn_submission`).
+    :param submission: an application's id, or the tag that stands for one that is not known (`new_submission`).
     :raises ClusterError: it does not answer, or refuses.
     """
     if not is_submission(submission):

@@ -1,7 +1,7 @@
 """Run drivers on a YARN with Kerberos: asked by SPNEGO, and submitted by spark-submit, which gets delegation tokens.
 
 Spark's client takes the application's id itself, so the id that is written down before is a tag of ours
-(`yarn_submission`). A tag is sent once, by the process that has made it. Another process that finds one in the log
+(`yarn_api`). A tag is sent once, by the process that has made it. Another process that finds one in the log
 waits until its application is there, or can come no more: then the deployment has failed, and a new run begins.
 """
 

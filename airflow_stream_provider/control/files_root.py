@@ -1,7 +1,8 @@
 """The control root in a folder that Airflow and the drivers mount.
 
-A line that a killed writer, a full disk or a power cut has left torn is skipped by every reader, and so is an empty
-one: each writer begins a line of its own. Nothing is synced: what a power cut takes counts as not looked at.
+In the file of samples, `lag.jsonl`, a line that a killed writer, a full disk or a power cut has left torn is skipped by
+every reader, and so is an empty one: each writer begins a line of its own. Nothing is synced: what a power cut takes
+counts as not looked at.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Store(Protocol):
         """Return the saved state, or None if there is none yet."""
 
     def put_topic_ids(self, data: bytes) -> None:
-        """Replace the ids of the topics that are read (see `lag.topic_ids`) atomically."""
+        """Replace the ids of the topics that are read (see `lag.targets`) atomically."""
 
     def topic_ids(self) -> bytes | None:
         """Return the ids of the topics that are read, or None if none were noted yet."""

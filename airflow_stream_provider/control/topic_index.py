@@ -116,7 +116,7 @@ class Last:
 
 @dataclass
 class TopicIndex:
-    """The content of one topic: all of it, or the part for a reader that opened it from its end (`topic_header`).
+    """The content of one topic: all of it, or the part for a reader that opened it from its end.
 
     :param next_offset: where to read on.
     :param offsets: the offset of each record that counts, by number: of all, or of the last ones.

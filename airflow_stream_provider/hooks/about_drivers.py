@@ -19,7 +19,6 @@ from airflow_stream_provider.releases.open_place import address_of
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
-    from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.spec.stream import StreamSpec
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.planning.descent import asked_for_last
 from airflow_stream_provider.planning.stop import stopped_by_another
-from airflow_stream_provider.releases.place import StorageAddress
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 

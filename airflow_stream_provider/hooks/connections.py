@@ -1,19 +1,18 @@
-"""Read Airflow connections as plain values for `clusters` and `kafka`, and fail without retries where none can help.
+"""Read Airflow connections, and return them as the plain values that `clusters` and `kafka` take.
 
 Functions that begin with `a` are for triggers: the threads of a triggerer cannot read connections.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException
 
-from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -167,12 +166,3 @@ def _of(cluster: Connection, kafka: Connection | None, kubernetes: Connection | 
         password=cluster.password or "",
         kubernetes=kubernetes.extra_dejson if kubernetes else None,
     )
-
-
-@contextlib.contextmanager
-def failing_without_retry() -> Iterator[None]:
-    """Fail the task without its retries on a SpecError: a person has to change something first."""
-    try:
-        yield
-    except SpecError as error:
-        raise AirflowFailException(str(error)) from error

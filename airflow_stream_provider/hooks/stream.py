@@ -33,8 +33,8 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.waits import Needs
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of
-from airflow_stream_provider.releases.place import StorageAddress
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job

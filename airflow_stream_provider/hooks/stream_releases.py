@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.connections import storage_connection
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import open_place
-from airflow_stream_provider.releases.place import ReleasePlace, StorageAddress
+from airflow_stream_provider.releases.place import ReleasePlace
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.requested_release import RequestedRelease

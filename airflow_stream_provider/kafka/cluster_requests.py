@@ -12,7 +12,6 @@ from airflow_stream_provider.kafka.requests import Requests, topics_request
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
-    from airflow_stream_provider.kafka.requests import Requests
 
 METADATA_TOPIC = "__cluster_metadata"
 

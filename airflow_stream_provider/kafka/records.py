@@ -1,7 +1,7 @@
 """Write and read records of a partition, and the headers of their batches, one request each.
 
-ListOffsets does not tell them apart. The request is Kafka's Fetch, which needs READ on the topic; only the headers of
-what it returns are looked at.
+Headers tell offsets of records from markers of transactions; ListOffsets does not. The request is Kafka's Fetch, which
+needs READ on the topic; only the headers of what it returns are looked at.
 
 kafka-python's own producer and consumer are not used: each has a thread, connections and buffers of its own for what is
 one request a second, and a watch looks at a thousand topics in one task.

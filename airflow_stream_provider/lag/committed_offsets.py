@@ -46,7 +46,7 @@ class Committed:
     :param after_records: the offsets may be those after the last record, before the marker that ends its transaction.
     :param uncommitted: topics that are read with the other isolation level all the same.
     :param id: Spark's id of the query, which its checkpoint keeps; empty when unknown.
-    :param noted: topic ids by topic that were noted for this query before; see `lag.topic_ids`.
+    :param noted: topic ids by topic that were noted for this query before; see `lag.targets`.
     :param accepted: those of them that are to be noted instead of what was.
     :param quiet_until: until when it may commit nothing more by its own promise, seconds since 1970; None = not known.
     :param servers: the bootstrap servers of each source, as ``host:port``; empty when unknown.

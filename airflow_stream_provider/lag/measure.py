@@ -121,7 +121,6 @@ if TYPE_CHECKING:
     from kafka import TopicPartition
 
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.lag.batched_lookup import OffsetSearch
 
     # By number of the query, and partition; grouped by query and retention.
     _Key = tuple[int, TopicPartition]

@@ -1,8 +1,8 @@
 """Name whose lag is measured and where it reports its offsets, and check that it reads this Kafka.
 
 Kafka gives each topic an id of its own. Once the new log has passed the old offset, nothing else shows that records
-were skipped. The memory belongs to Spark's id of the query, which a checkpoint keeps: it survives drivers, and a query
-with a new checkpoint begins anew.
+were skipped. The memory of topic ids belongs to Spark's id of the query, which a checkpoint keeps: it survives drivers,
+and a query with a new checkpoint begins anew.
 """
 
 from __future__ import annotations

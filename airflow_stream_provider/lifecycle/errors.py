@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.texts import plain, redact
 
 
 class StreamError(Exception):
-    """Base of every error that this package raises; its text is redacted and plain (`secrets`, `plain_text`).
+    """Base of every error that this package raises; its text is redacted and plain (`texts`).
 
     :param message: what was found and what was expected, for a person.
     :param next_step: what that person should do; it ends the error's text.

@@ -99,7 +99,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: bytes, seq: int) -> Record:
-        """Parse a stored record; its texts are made plain (`plain_text.plain`), but for those of a release.
+        """Parse a stored record; its texts are made plain (`texts.plain`), but for those of a release.
 
         :raises StreamError: it is not a record; the message names its number.
         """

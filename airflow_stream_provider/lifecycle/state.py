@@ -252,7 +252,7 @@ class IllegalRecord:
 
 @dataclass(frozen=True)
 class StreamState:
-    """The state of one stream by its log. Deployments that ended long ago are left out: see `lifecycle/prune.py`.
+    """The state of one stream by its log. Deployments that ended long ago are left out: see `lifecycle/saved_state.py`.
 
     :param seq: number of the last record.
     :param nonce: of the last record.

@@ -15,7 +15,7 @@ _KINDS: Mapping[str, Any] = {"int": int, "float": (int, float), "str": str, "tup
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in these bytes; its texts are made plain (`plain_text.plain`).
+    """Return the JSON object in these bytes; its texts are made plain (`texts.plain`).
 
     :raises ValueError: there is none: not JSON, not UTF-8, nested too deeply, or something else than an object.
     """

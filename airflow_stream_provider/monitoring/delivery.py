@@ -167,7 +167,6 @@ def _prepared(notifier: BaseNotifier, alert: Alert, context: Mapping[str, Any]) 
 
 
 # Seconds for all of it. A recipient that hangs is left behind, and is tried again at the next look.
-SECONDS = DELIVERY_SECONDS
 
 
 @dataclass
@@ -210,7 +209,7 @@ def tell(
         Letter(alert, {name: told.recipients[name] for name in names})
         for (told, _, names), alert in zip(due, complete([alert for _, alert, _ in due]), strict=True)
     ]
-    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, SECONDS), strict=True):
+    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, DELIVERY_SECONDS), strict=True):
         told.acknowledge(alert, delivered)
 
 

@@ -65,7 +65,8 @@ class LifeEvent:
     :param release: hash of its release.
     :param before: of a change of holder, the driver that held before; else empty.
     :param free_seconds: of a change of holder, the time without a holder, by the clocks of the two drivers.
-    :param gap_seconds: of a change of holder, the gap of each query (`hooks.gaps`), as far as it can still be told.
+    :param gap_seconds: of a change of holder, the gap of each query (`hooks.about_drivers.gaps`), as far as it can
+        still be told.
     :param evidence: of a fence, what was found; of an adoption, by what the old job was gone, and of its end, which
         one it is (`job` is its id on the cluster). `person` is who confirmed it.
     """

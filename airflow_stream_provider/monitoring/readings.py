@@ -29,7 +29,6 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.kafka.client import KafkaClient
 
 logger = logging.getLogger(__name__)

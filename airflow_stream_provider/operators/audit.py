@@ -10,7 +10,8 @@ from airflow.sdk import BaseOperator, Context
 
 from airflow_stream_provider.audit import AuditReport, Requirements, Severity, Waiver, audit, tool_arguments
 from airflow_stream_provider.audit.recorded import RecordedClients, recorded_clients
-from airflow_stream_provider.hooks.connections import failing_without_retry, kafka_extra
+from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 
 if TYPE_CHECKING:

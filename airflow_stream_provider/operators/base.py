@@ -19,7 +19,7 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.triggers.stream import beyond
+from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
@@ -190,7 +190,7 @@ class StreamOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Carry out what is left to do, or defer."""
-        from airflow_stream_provider.hooks.connections import failing_without_retry
+        from airflow_stream_provider.hooks.failing import failing_without_retry
 
         with failing_without_retry():
             self.begin(context)
@@ -198,7 +198,7 @@ class StreamOperator(BaseOperator):
 
     def resume(self, context: Context, event: Any = None) -> Any:
         """Continue after a wait; fail when it timed out."""
-        from airflow_stream_provider.hooks.connections import failing_without_retry
+        from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
         outcome = WaitOutcome.from_event(event)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context
 
-from airflow_stream_provider.hooks.connections import failing_without_retry, kafka_extra
+from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lag.reader import measure_lag
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
@@ -17,8 +18,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.lag_conditions import Measured
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.lag_target import lag_target, own_limits
+from airflow_stream_provider.triggers.grace import beyond
 from airflow_stream_provider.triggers.lag import LagTrigger
-from airflow_stream_provider.triggers.stream import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec

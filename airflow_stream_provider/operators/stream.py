@@ -301,7 +301,6 @@ class StartStreamOperator(ReleaseOperator):
 
     @override
     def begin(self, context: Context) -> None:
-        from airflow_stream_provider.planning.operation import Operation
 
         super().begin(context)
         self.say_first(Operation.START, self.requested)

@@ -1,6 +1,6 @@
 """Give the stream back to the release that held it before.
 
-Decide in one place whether a stream can be rolled back, for the plan of a roll-back, the command line and the form.
+`no_way_back` decides whether it can be, for the plan of a roll-back, the command line and the form.
 """
 
 from __future__ import annotations

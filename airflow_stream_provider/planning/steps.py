@@ -155,7 +155,7 @@ class TaskIdentity:
     def deployment(self, stream: str, version: str, lost: int = 0) -> str:
         """Return the id of the deployment that this task declares for a release of this version.
 
-        :param lost: how many it has declared before that were lost; see `planning.own_tries`.
+        :param lost: how many it has declared before that were lost; see `planning.start.own_tries`.
         """
         more = (lost,) if lost else ()
         return deployment_id(stream, version, self.dag_id, self.run_id, self.task_id, self.map_index, *more)

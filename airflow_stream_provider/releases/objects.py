@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.releases.place import (
-    IDLE_SECONDS,
-    Decide,
-    StorageAddress,
-    StorageConnection,
-    check_stored,
-    manifest_of,
-)
+from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.releases.place import IDLE_SECONDS, Decide, StorageConnection, check_stored, manifest_of
 from airflow_stream_provider.runtime.launcher import MANIFEST
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from pathlib import Path
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id, check_stream_name
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.folder import FolderPlace
 from airflow_stream_provider.releases.objects import open_objects
-from airflow_stream_provider.releases.place import ReleasePlace, StorageAddress, StorageConnection
+from airflow_stream_provider.releases.place import ReleasePlace, StorageConnection
 from airflow_stream_provider.releases.webhdfs import open_hdfs
 
 

@@ -131,7 +131,7 @@ class JobEndedOperator(QuestionOperator):
     @override
     def execute(self, context: Context) -> Any:
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
-        from airflow_stream_provider.hooks.connections import failing_without_retry
+        from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.hooks.old_job import is_to_end
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.judgement import Answered

@@ -64,7 +64,7 @@ class LookAheadOperator(BaseOperator):
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_stream_provider.hooks.connections import failing_without_retry
+        from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.hooks.look_ahead import look_ahead
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.operators.release import bundle_of

@@ -68,7 +68,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     ) as dag:
         confirm = LookAheadOperator(
             **task(OPERATE, "look"),
-            # For the page, whose process has neither the YAML nor this object: see `plugin/visible.py`.
+            # For the page, whose process has neither the YAML nor this object: see `plugin/looks.py`.
             doc_json=as_shown(spec),
             stream=spec,
             operation=said("operation"),

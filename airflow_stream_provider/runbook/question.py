@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.triggers.stream import beyond
+from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
@@ -150,7 +150,7 @@ class ApproveUpgradeOperator(QuestionOperator):
     @override
     def execute(self, context: Context) -> Any:
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
-        from airflow_stream_provider.hooks.connections import failing_without_retry
+        from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.judgement import Answered
         from airflow_stream_provider.planning.rewind import read_again

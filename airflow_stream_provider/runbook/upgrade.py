@@ -11,7 +11,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
-from airflow_stream_provider.hooks.connections import failing_without_retry
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import VERSION
 from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier

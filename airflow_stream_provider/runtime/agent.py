@@ -1,7 +1,7 @@
 """The agent: renews the lease, reads the control log, decides what this driver does next, and lets it be done.
 
 It has no thread of its own and knows neither Spark nor the operating system: `ports.py` says what it needs. A driver
-runs it in the threads of `agent_thread.py`, the model check in a simulation.
+runs it in the threads of `AgentThread`, below, the model check in a simulation.
 """
 
 from __future__ import annotations

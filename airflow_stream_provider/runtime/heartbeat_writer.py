@@ -1,7 +1,7 @@
 """Composes this driver's heartbeats.
 
-Without access to a query's checkpoint, the lag goes by its commits; the judgement of a release compares its batches.
-They must stay small, because a heartbeat is replaced once a second.
+Without access to a query's checkpoint, the lag goes by the commits here; the judgement of a release compares the
+batches. Both stay few, because a heartbeat is replaced once a second.
 """
 
 from __future__ import annotations

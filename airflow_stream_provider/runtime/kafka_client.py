@@ -161,7 +161,7 @@ def check_still_there(query: ManagedQuery, wanted: Offsets) -> None:
 def put_back(query: ManagedQuery) -> str:
     """Let the planned batch of a query be read that ends before it begins, once Kafka shows the whole logs again.
 
-    See `checkpoint.step_back`. The query must not run meanwhile.
+    See `checkpoint.rewind`. The query must not run meanwhile.
 
     :return: what was done, and what may be wrong, for people; empty: the batch needs nothing of this.
     :raises SteppedBack: Kafka does not show them yet.

@@ -51,7 +51,6 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
     parts = urlsplit(control)
     if parts.scheme != "kafka":
         return open_log(control, stream)
-    from pyspark import SparkContext
 
     from airflow_stream_provider.control.topic import topic_name
     from airflow_stream_provider.control.topic_store import TopicStore

@@ -1,7 +1,7 @@
 """Runs the user's script unmodified, and sees how it ends, whichever of its threads or signals ends it.
 
-The JVM has a hook of its own. But a host that shuts down sends SIGTERM to both processes, and a person may send it to
-Python alone: a script then stops its queries and ends, and must not be taken for one whose work is done.
+SIGTERM: the JVM has a hook of its own. But a host that shuts down sends SIGTERM to both processes, and a person may
+send it to Python alone: a script then stops its queries and ends, and must not be taken for one whose work is done.
 
 YARN sends it to all processes of a container, and SIGKILL 250 ms later, or whatever its administrator has set. A Python
 that ended at once could not release the stream in that time, so there it goes on unless the script has a handler.

@@ -36,7 +36,7 @@ _LEAF = re.compile(r"\s{0,9}['~!]{0,2}\w*Relation(?:V2)?(?:[ (\[]|\Z)")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a query has failed, without secrets; see `lifecycle.query_health.QueryHealth` for the fields."""
+    """Why a query has failed, without secrets; see `lifecycle.heartbeat.QueryHealth` for the fields."""
 
     error: str
     cause: str = ""

@@ -12,7 +12,7 @@ from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
-from airflow_stream_provider.hooks.connections import failing_without_retry
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.lag.limits import LagLimits, Streaks
 from airflow_stream_provider.lag.report import Alarm, Verdict
@@ -21,8 +21,8 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Unknown, WithinLimits
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.lag_target import lag_target, own_limits
+from airflow_stream_provider.triggers.grace import beyond
 from airflow_stream_provider.triggers.lag import LagTrigger
-from airflow_stream_provider.triggers.stream import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec

@@ -14,7 +14,8 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.conditions import InPhase
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from airflow_stream_provider.triggers.stream import StreamTrigger, beyond
+from airflow_stream_provider.triggers.grace import beyond
+from airflow_stream_provider.triggers.stream import StreamTrigger
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook

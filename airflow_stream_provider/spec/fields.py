@@ -16,7 +16,7 @@ from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.control.topic import check_prefix
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_stream_name, check_version
-from airflow_stream_provider.releases.place import StorageAddress
+from airflow_stream_provider.releases.address import StorageAddress
 
 # An Airflow connection whose id can stand in a URL as it is.
 _CONNECTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")

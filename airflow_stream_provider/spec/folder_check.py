@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from airflow_stream_provider.checkpoint.location import normal_form
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.releases.place import StorageAddress, manifest_of
+from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.releases.place import manifest_of
 from airflow_stream_provider.spec.fields import PACKAGE, packages_in
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.requested_release import RequestedRelease, check_file, check_script

@@ -28,7 +28,7 @@ from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.releases.place import StorageAddress
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.fields import (
     ConnectionId,
     ControlUrl,
@@ -248,8 +248,8 @@ class StreamSpec(_Part):
 
     @property
     def problem(self) -> str:
-        """Why the YAML cannot be used: this is then what is known of the stream all the same (`spec.salvage`), and no
-        release can be made of it. Empty: it can.
+        """Why the YAML cannot be used: this is then what is known of the stream all the same (`spec.folder.salvage`),
+        and no release can be made of it. Empty: it can.
         """
         return self._problem
 

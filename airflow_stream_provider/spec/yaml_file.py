@@ -122,7 +122,7 @@ class YamlFile:
     def read(cls, path: Path) -> YamlFile:
         """Read a file.
 
-        :raises SpecError: it cannot be read, is not plain YAML within the limits (`plain_yaml`), or is not a mapping.
+        :raises SpecError: it cannot be read, is not plain YAML within the limits (`check_plain`), or is not a mapping.
         """
         return cls.parse(path, read_text(path))
 

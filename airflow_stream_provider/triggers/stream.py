@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
@@ -164,12 +163,3 @@ class ApprovalTrigger(StreamTrigger):
                     self.log.warning("Whether somebody has answered cannot be seen now: %s", error)
                 said = True
             await asyncio.sleep(ASK_SECONDS)
-
-
-# The triggers keep the deadline themselves. Airflow ends a wait this much later, when no triggerer runs or it hangs.
-TRIGGER_GRACE_SECONDS = 600.0
-
-
-def beyond(seconds: float) -> timedelta:
-    """Return the timeout of a deferral whose trigger ends the wait after so many seconds."""
-    return timedelta(seconds=max(0.0, seconds) + TRIGGER_GRACE_SECONDS)

@@ -24,7 +24,8 @@ RUNBOOK = """
 import sys
 from airflow_stream_provider import stream_dags
 stream_dags("dags/streams")
-ours = {"airflow_stream_provider.checkpoint", "airflow_stream_provider.monitoring.recipients"}
+rooms = ("checkpoint", "monitoring.recipients", "planning.conditions", "hooks.connections")
+ours = {f"airflow_stream_provider.{each}" for each in rooms}
 print(sorted(ours & set(sys.modules)))
 """
 

@@ -23,8 +23,8 @@ from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.planning.retire import settled
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
-from airflow_stream_provider.releases.place import StorageAddress
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from devstack.jars import fetch, spark_s3a

@@ -21,8 +21,9 @@ from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
-from airflow_stream_provider.releases.place import StorageAddress, StorageConnection
+from airflow_stream_provider.releases.place import StorageConnection
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs

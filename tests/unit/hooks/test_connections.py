@@ -16,10 +16,10 @@ from airflow_stream_provider.hooks.connections import (
     akafka_extra,
     cluster_connection,
     connect,
-    failing_without_retry,
     kafka_extra,
     storage_connection,
 )
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError
 
 NOT_THERE = "The Airflow connection 'gone' cannot be read: it is not defined, or what keeps it .* does not answer"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_stream_provider.hooks.connections import failing_without_retry
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 
 

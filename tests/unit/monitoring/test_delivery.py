@@ -11,9 +11,8 @@ from typing import Any, ClassVar, cast
 import pytest
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.monitoring import delivery
 from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.delivery import DELIVERY_SECONDS, deliver, deliver_async
+from airflow_stream_provider.monitoring.delivery import deliver, deliver_async
 from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named, recipient, takes_alerts
 from tests.support.more_time import in_time
 
@@ -129,8 +128,3 @@ def test_one_that_hangs_keeps_neither_the_others_nor_the_task(
     in_time(delivered)
     assert Letter.sent == ["orders-down-1 "]
     assert caplog.text.count("could not be delivered to hanging: TimeoutError.") == 1
-
-
-def test_all_alerts_of_a_look_together_have_as_long_as_one() -> None:
-    """A recipient that takes eleven seconds is told once, and not again at every look."""
-    assert delivery.SECONDS == DELIVERY_SECONDS

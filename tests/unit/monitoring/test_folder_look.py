@@ -165,7 +165,7 @@ def test_streams_of_several_recipients_each_tell_their_own(folder: Folder) -> No
 
 
 def test_a_recipient_that_hangs_is_left_behind_and_tried_again(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_stream_provider.monitoring.delivery.SECONDS", 1.0)
+    monkeypatch.setattr("airflow_stream_provider.monitoring.delivery.DELIVERY_SECONDS", 1.0)
     folder.look(0.0)
     folder.dead = {"s0000"}
     folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
@@ -222,7 +222,7 @@ def test_a_folder_is_cleaned_up_once_an_hour_at_its_own_moment(folder: Folder, m
 
 def test_the_stages_of_a_look_end_in_a_bit_more_than_a_minute() -> None:
     """However much hangs: the sum of what is waited for at most where something hangs in every stage."""
-    each, alerts = folder_reading.EACH_SECONDS, delivery.SECONDS
+    each, alerts = folder_reading.EACH_SECONDS, delivery.DELIVERY_SECONDS
     hung = folder_reading.MOST_HANGING / folder_reading.WIDTH * 2.0 + each
     checkpoints = min(hung, folder_reading.WRITE_SECONDS + each)
     assert max(hung, readings.CONNECT_SECONDS) + checkpoints + readings.MEASURE_SECONDS + each + alerts < 75

@@ -10,8 +10,8 @@ import pytest
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import STREAM
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
-from airflow_stream_provider.releases.place import StorageAddress
 from airflow_stream_provider.spec.stream import load_spec
 
 GOOD = """\

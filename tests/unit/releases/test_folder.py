@@ -11,8 +11,8 @@ import pytest
 from airflow_stream_provider.control.releases import file_hashes, make_release, publish
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
-from airflow_stream_provider.releases.place import StorageAddress
 
 
 @pytest.fixture

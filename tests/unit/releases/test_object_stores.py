@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.objects import ObjectPlace, _fields, open_objects
-from airflow_stream_provider.releases.place import StorageAddress, StorageConnection
+from airflow_stream_provider.releases.place import StorageConnection
 from airflow_stream_provider.runtime.launcher import MANIFEST
 from tests.support.locked_bucket import BUCKET, locked_bucket
 from tests.support.releases import connection_of, release_of

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
-from airflow_stream_provider.releases.place import StorageAddress, StorageConnection
+from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.releases.place import StorageConnection
 from airflow_stream_provider.releases.webhdfs import open_hdfs
 from airflow_stream_provider.runtime.launcher import MANIFEST
 from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs

@@ -21,7 +21,7 @@ from airflow_stream_provider.runbook.adoption import DiscardFollowerOperator, Jo
 from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
-from airflow_stream_provider.triggers.stream import TRIGGER_GRACE_SECONDS
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 from tests.support.snapshots import ME, snapshot
 from tests.support.story import ending, following, standby, submitted, write

@@ -18,7 +18,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, Query
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.triggers.stream import TRIGGER_GRACE_SECONDS
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, write
 

@@ -17,7 +17,7 @@ from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.sensors import lag as sensors
 from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.triggers.stream import TRIGGER_GRACE_SECONDS
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.lag_reports import partition, report
 
 

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.sensors.stream import StreamSensor
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.triggers.stream import TRIGGER_GRACE_SECONDS
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 from tests.support.snapshots import RUNNING
 
