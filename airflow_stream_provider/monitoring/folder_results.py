@@ -197,6 +197,6 @@ class FolderAlerts:
             }
             for name, error in root.each(stored).items():
                 if isinstance(error, Exception):
-                    log.error("Who was told of %s cannot be kept; they are told again: %s", name, says(error))
+                    log.error("The list of those told of %s cannot be kept; they are told again: %s", name, says(error))
 
         self._reading.in_roots(write)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider import lazily
 
 if TYPE_CHECKING:
     from airflow_stream_provider.notifications.lag import LagNotifier as LagNotifier
     from airflow_stream_provider.notifications.upgrade import ApprovalNotifier as ApprovalNotifier
     from airflow_stream_provider.notifications.upgrade import UpgradeNotifier as UpgradeNotifier
 
-_MODULES = {
-    "lag": "LagNotifier",
-    "upgrade": "ApprovalNotifier UpgradeNotifier",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy: a DAG file imports what it uses and no more.
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# A DAG file imports what it uses and no more.
+__getattr__ = lazily(
+    __name__,
+    {
+        "lag": "LagNotifier",
+        "upgrade": "ApprovalNotifier UpgradeNotifier",
+    },
+)

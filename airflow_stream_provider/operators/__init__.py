@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider import lazily
 
 if TYPE_CHECKING:
     from airflow_stream_provider.operators.adopt import AdoptOperator as AdoptOperator
@@ -48,21 +49,17 @@ if TYPE_CHECKING:
     )
     from airflow_stream_provider.operators.watch import WatchStreamsOperator as WatchStreamsOperator
 
-_MODULES = {
-    "adopt": "AdoptOperator",
-    "audit": "KafkaTopicAuditOperator",
-    "check": "CheckReleaseOperator",
-    "lag": "KafkaLagOperator",
-    "stream": "AbortOperator FenceOperator HandOverOperator MakeRoomOperator RetireOperator "
-    "ReviveStreamOperator RollBackOperator StartStreamOperator StopStreamOperator",
-    "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator",
-    "watch": "WatchStreamsOperator",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy: a DAG file imports what it uses and no more.
-    for module, names in _MODULES.items():
-        if name in names.split():
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# A DAG file imports what it uses and no more.
+__getattr__ = lazily(
+    __name__,
+    {
+        "adopt": "AdoptOperator",
+        "audit": "KafkaTopicAuditOperator",
+        "check": "CheckReleaseOperator",
+        "lag": "KafkaLagOperator",
+        "stream": "AbortOperator FenceOperator HandOverOperator MakeRoomOperator RetireOperator "
+        "ReviveStreamOperator RollBackOperator StartStreamOperator StopStreamOperator",
+        "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator",
+        "watch": "WatchStreamsOperator",
+    },
+)
