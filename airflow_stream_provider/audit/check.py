@@ -1,4 +1,4 @@
-"""A check: name, severity, what is wanted and why, the command that fixes it, and a pure function of the facts.
+"""A check is a row: name, severity, what is wanted and why, the command that fixes it, and a function of the facts.
 
 The names in braces in a template are replaced by values quoted for a POSIX shell. `{server}` stands for the arguments
 with which Kafka's tools reach the cluster, `{cluster}` for the same arguments as `kafka-cluster.sh` names them.
@@ -146,6 +146,11 @@ class Broken:
     fix: str = ""
 
 
+def broken_if(bad: object, found: str, fix: str = "", **values: object) -> Broken | None:
+    """Return the fault, or None if the check holds; see `Broken`."""
+    return Broken(found, values, fix) if bad else None
+
+
 class Subject(Protocol):
     """The object of a check: a topic, a broker, the cluster or the clients."""
 
@@ -155,16 +160,13 @@ class Subject(Protocol):
 
 
 S = TypeVar("S", bound=Subject)
+Scope = Callable[[Facts, Requirements], Iterable[S]]
+Look = Callable[[S, Facts, Requirements], Broken | None]
 
 
-@dataclass(frozen=True)
-class Scope(Generic[S]):
-    """The subjects of a check.
-
-    :param subjects: returns them from the facts and the requirements. The check runs once for each.
-    """
-
-    subjects: Callable[[Facts, Requirements], Iterable[S]]
+def flag_off(key: str) -> Look[Any]:
+    """Return a look at a setting of a topic or a broker that must not be ``true``."""
+    return lambda subject, *_: broken_if(subject.settings.flag(key), f"{key} is true")
 
 
 def _known(topics: Iterable[Topic]) -> Iterable[Topic]:
@@ -172,15 +174,15 @@ def _known(topics: Iterable[Topic]) -> Iterable[Topic]:
     return (topic for topic in topics if not topic.problem)
 
 
-TOPICS: Scope[Topic] = Scope(lambda facts, _: _known(facts.topics))
+TOPICS: Scope[Topic] = lambda facts, _: _known(facts.topics)  # noqa: E731 - a value of the column
 """The audited topics."""
-ALL_TOPICS: Scope[Topic] = Scope(lambda facts, _: _known((*facts.topics, *facts.internal)))
+ALL_TOPICS: Scope[Topic] = lambda facts, _: _known((*facts.topics, *facts.internal))  # noqa: E731
 """The audited topics, and `__consumer_offsets` and `__transaction_state`, on which all streams depend."""
-NAMED_TOPICS: Scope[Topic] = Scope(lambda facts, _: (*facts.topics, *(t for t in facts.internal if not t.missing)))
+NAMED_TOPICS: Scope[Topic] = lambda facts, _: (*facts.topics, *(t for t in facts.internal if not t.missing))  # noqa: E731
 """`ALL_TOPICS` and the topics that cannot be read. An internal topic is left out until Kafka has created it."""
-BROKERS: Scope[BrokerFacts] = Scope(lambda facts, _: facts.live)
-CLUSTER: Scope[Facts] = Scope(lambda facts, _: (facts,))
-CLIENTS: Scope[Requirements] = Scope(lambda _, requirements: (requirements,))
+BROKERS: Scope[BrokerFacts] = lambda facts, _: facts.live  # noqa: E731
+CLUSTER: Scope[Facts] = lambda facts, _: (facts,)  # noqa: E731
+CLIENTS: Scope[Requirements] = lambda _, requirements: (requirements,)  # noqa: E731
 
 
 @dataclass(frozen=True)
@@ -224,14 +226,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check(Generic[S]):
-    """A named check.
+    """A row in the table of checks.
 
     :param name: the check's name in reports.
     :param severity: how bad it is if the check does not hold.
-    :param scope: what it examines.
+    :param scope: returns what it examines; it looks at each.
     :param wanted: what it wants, for the report.
     :param why: why that matters.
-    :param fix: template of the command that fixes it; see `audit.fix`.
+    :param fix: template of the command that fixes it; see `fill_template`.
     :param look: returns what is wrong with a subject, or None if the check holds. Raises NotRead or NotVerifiable if
         that cannot be decided.
     """
@@ -242,35 +244,31 @@ class Check(Generic[S]):
     wanted: str
     why: str
     fix: str
-    look: Callable[[S, Facts, Requirements], Broken | None]
+    look: Look[S]
 
-    def findings(self, facts: Facts, requirements: Requirements, held: Counter[str]) -> Iterator[Finding]:
-        """Yield a finding for each subject for which the check does not hold or cannot be decided.
 
-        :param held: counts, by name of the check, the subjects for which it holds; updated here.
-        """
-        for subject in self.scope.subjects(facts, requirements):
-            fix, values = self.fix, _names(subject)
+def findings(
+    checks: Iterable[Check[Any]], facts: Facts, requirements: Requirements, held: Counter[str]
+) -> Iterator[Finding]:
+    """Yield a finding for each subject for which a check does not hold or cannot be decided.
+
+    :param held: counts, by name of the check, the subjects for which it holds; updated here.
+    """
+    for check in checks:
+        for subject in check.scope(facts, requirements):
+            fix = ""
             try:
-                broken = self.look(subject, facts, requirements)
+                broken = check.look(subject, facts, requirements)
                 if broken is None:
-                    held[self.name] += 1
+                    held[check.name] += 1
                     continue
                 result, found = CheckResult.BROKEN, broken.found
-                fix, values = broken.fix or fix, {**values, **broken.values}
-                fix = fill_template(fix, facts.server, values)
+                fix = fill_template(broken.fix or check.fix, facts.server, {**_names(subject), **broken.values})
             except NotRead as error:
-                result, found, fix = CheckResult.UNREAD, str(error), ""
+                result, found = CheckResult.UNREAD, str(error)
             except NotVerifiable as error:
-                result, found, fix = CheckResult.UNVERIFIABLE, str(error), ""
-            yield Finding(self.name, self.severity, result, subject.title, found, self.wanted, self.why, fix)
-
-
-def check(
-    name: str, severity: Severity, scope: Scope[S], *, wanted: str, why: str, fix: str
-) -> Callable[[Callable[[S, Facts, Requirements], Broken | None]], Check[S]]:
-    """Decorate a check's `look` function to make it a `Check`; see there for the parameters."""
-    return lambda look: Check(name, severity, scope, wanted, why, fix, look)
+                result, found = CheckResult.UNVERIFIABLE, str(error)
+            yield Finding(check.name, check.severity, result, subject.title, found, check.wanted, check.why, fix)
 
 
 def _names(subject: Any) -> dict[str, object]:

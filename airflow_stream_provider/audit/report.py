@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from airflow_stream_provider.audit.check import CheckResult, Finding, Severity, template_for_docs
+from airflow_stream_provider.audit.check import CheckResult, Finding, Severity, findings, template_for_docs
 from airflow_stream_provider.audit.checks import CHECKS
 from airflow_stream_provider.audit.facts import Facts, Requirements
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -123,11 +123,13 @@ def judge(facts: Facts, requirements: Requirements, waivers: Sequence[Waiver] = 
     :param waivers: the findings that are accepted; default none.
     """
     held: Counter[str] = Counter()
-    found = (finding for check in CHECKS for finding in check.findings(facts, requirements, held))
-    findings = list(_together(_waived(found, waivers, facts.at), {broker.title for broker in facts.brokers}))
-    findings.sort(key=lambda finding: (-finding.severity, list(CheckResult).index(finding.result)))
+    waived = _waived(findings(CHECKS, facts, requirements, held), waivers, facts.at)
+    found = sorted(
+        _together(waived, {broker.title for broker in facts.brokers}),
+        key=lambda finding: (-finding.severity, list(CheckResult).index(finding.result)),
+    )
     expired = tuple(waiver for waiver in waivers if waiver.expired(facts.at))
-    return AuditReport(facts.at, tuple(topic.name for topic in facts.topics), tuple(findings), dict(held), expired)
+    return AuditReport(facts.at, tuple(topic.name for topic in facts.topics), tuple(found), dict(held), expired)
 
 
 def _waived(findings: Iterable[Finding], waivers: Sequence[Waiver], at: float) -> Iterator[Finding]:

@@ -24,7 +24,8 @@ from airflow_stream_provider.audit import (
     checks,
     read,
 )
-from airflow_stream_provider.audit.checks import CHECKS, clients
+from airflow_stream_provider.audit.check import CLIENTS as OF_CLIENTS
+from airflow_stream_provider.audit.checks import CHECKS
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.settings import client_settings
@@ -46,7 +47,7 @@ REPLICAS = {"topic-readable", "single-replica", "replication-factor", "replica-r
     *("under-replicated", "offline-replicas", "eligible-leaders", "enough-brokers", "fenced-brokers"),
     *("open-transactions", "broker-racks", "offsets-retention"),
 }
-CLIENTS = {check.name for check in clients.CHECKS}
+CLIENTS = {check.name for check in CHECKS if check.scope is OF_CLIENTS}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> KafkaTools:
 @pytest.fixture(autouse=True)
 def _any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge no disk of the machine that runs the tests: a full one would be found in every report."""
-    monkeypatch.setattr(checks.state, "USABLE_SHARE", 0.0)
+    monkeypatch.setattr(checks.replicas, "USABLE_SHARE", 0.0)
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_a_log_folder_without_room_is_found(
 ) -> None:
     create(admin, "roomy")
     disk = shutil.disk_usage(tmp_path_factory.getbasetemp())
-    monkeypatch.setattr(checks.state, "USABLE_SHARE", min(1.0, disk.free / disk.total + 0.1))
+    monkeypatch.setattr(checks.replicas, "USABLE_SHARE", min(1.0, disk.free / disk.total + 0.1))
     (finding,) = [each for each in look(cluster, "roomy").findings if each.check == "disk-headroom"][:1]
     assert finding.result is CheckResult.BROKEN
     assert f"of {disk.total / 2**30:.3g} GiB usable" in finding.found
