@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.kafka.requests import TOPIC
+from airflow_stream_provider.kafka.requests import TOPIC, Requests
 from devstack.drivers import wait_for
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def alter_topic(client: KafkaClient, topic: str, settings: Mapping[str, str]) ->
     asks = DescribeConfigsRequest(resources=[(TOPIC, topic, list(settings))])
 
     def known() -> bool:
-        answers = client._run("for configs", client._requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
+        answers = client._run("for configs", Requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
         told = [{each.name: each.value for each in answer.results[0].configs} for answer in answers.values()]
         return bool(told) and all(each == settings for each in told)
 

@@ -42,6 +42,10 @@ class Answers(dict[K, V], Generic[K, V]):
         super().__init__()
         self.problems: dict[K, Problem] = {}
 
+    def refuse(self, key: K, code: int, what: str) -> None:
+        """Note that Kafka has answered with an error code; `what`: see `error_sentence`."""
+        self.problems[key] = Problem(code, error_sentence(code, what))
+
 
 def take(
     leader: int,
@@ -62,7 +66,7 @@ def take(
         if error_code == 0:
             found[partition] = value
             continue
-        found.problems[partition] = Problem(error_code, error_sentence(error_code, named(topic, number)))
+        found.refuse(partition, error_code, named(topic, number))
         if issubclass(for_code(error_code), RetriableError):
             again[partition] = asked[partition]
     # A Fetch that a quota throttles is answered without an error, and without partitions.

@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control.topic import Fetched
+from airflow_stream_provider.kafka import cluster_requests
 from airflow_stream_provider.kafka.answers import Answers, Problem
-from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum, TopicRequests
+from airflow_stream_provider.kafka.cluster_requests import LogFolder, Quorum
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, KafkaThrottled, connect, stream_error
-from airflow_stream_provider.kafka.coordinators import GroupRequests, Transaction, open_transactions
+from airflow_stream_provider.kafka.coordinators import Transaction, group_offsets, open_transactions
 from airflow_stream_provider.kafka.internals import Internals
-from airflow_stream_provider.kafka.list_offsets import (
-    PackedListOffsetsRequest,
-    PackedListOffsetsResponse,
-    PartitionOffset,
-)
+from airflow_stream_provider.kafka.list_offsets import PackedListOffsetsRequest
 from airflow_stream_provider.kafka.records import RecordBatch, fetch, fetch_batches, fetch_request, produce
 from airflow_stream_provider.kafka.requests import Requests
 from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES, with_ports
@@ -64,9 +61,6 @@ class KafkaClient:
         self._other_addresses = str(extra.get(OTHER_ADDRESSES, ""))
         self._kafka = Internals(self._admin)
         self._requests = Requests(self._kafka)
-        self._groups = GroupRequests(self._kafka, self._requests)
-        self._cluster = ClusterRequests(self._requests)
-        self._topics = TopicRequests(self._requests, self._cluster)
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -95,7 +89,7 @@ class KafkaClient:
         :return: `topic_id` and `partitions` of each topic, with their leaders and replicas. The id is None where topics
             have none: before Kafka 2.8, or while its brokers speak to each other as before.
         """
-        return self._run("to describe topics", self._requests.topics, None if names is None else sorted(set(names)))
+        return self._run("to describe topics", Requests.topics, None if names is None else sorted(set(names)))
 
     def offsets(
         self, specs: Mapping[TopicPartition, int], read_committed: bool = False
@@ -107,14 +101,13 @@ class KafkaClient:
             offset -1 if there is none.
         :param read_committed: return the last stable offset as the end of the log; default False.
         """
-
-        def request(wanted: Mapping[TopicPartition, int]) -> PackedListOffsetsRequest:
-            return PackedListOffsetsRequest(wanted, read_committed)
-
-        def answers(response: PackedListOffsetsResponse) -> Sequence[PartitionOffset]:
-            return response.found
-
-        return self._run("for offsets", self._requests.ask_leaders, dict(specs), request, answers)
+        return self._run(
+            "for offsets",
+            Requests.ask_leaders,
+            dict(specs),
+            lambda wanted: PackedListOffsetsRequest(wanted, read_committed),
+            lambda response: response.found,
+        )
 
     def batches(self, positions: Mapping[TopicPartition, int]) -> Answers[TopicPartition, tuple[RecordBatch, ...]]:
         """Return the first batches of records from an offset on. All leaders are asked at the same time.
@@ -124,7 +117,7 @@ class KafkaClient:
 
         :param positions: an offset by partition, which may lie within the first batch.
         """
-        return self._run("for records", fetch_batches, self._requests, positions)
+        return self._run("for records", fetch_batches, positions)
 
     def read(
         self,
@@ -143,7 +136,7 @@ class KafkaClient:
         :param ids: of the topics, from `topics`. One that was made anew since is not read: UNKNOWN_TOPIC_ID.
         :param partition_bytes: that a partition may send; a larger message comes alone. Default 1 MiB.
         """
-        return self._run("for messages", fetch, self._requests, positions, ids, partition_bytes)
+        return self._run("for messages", fetch, positions, ids, partition_bytes)
 
     def version_without_ids(self) -> str:
         """Return the version of a Kafka that cannot `read`, such as ``3.0``: before 3.1; empty if it can."""
@@ -159,7 +152,7 @@ class KafkaClient:
 
         :param seconds: that the leader waits for the replicas.
         """
-        return self._run("to write", produce, self._requests, partition, key, value, headers, round(seconds * 1000))
+        return self._run("to write", produce, partition, key, value, headers, round(seconds * 1000))
 
     def create_topic(self, name: str, replicas: int, settings: Mapping[str, str]) -> Problem | None:
         """Make a topic with one partition, and return why that did not succeed; None: it was made.
@@ -168,22 +161,22 @@ class KafkaClient:
 
         :param settings: the topic's own settings, by Kafka's names.
         """
-        return self._run("to make a topic", self._topics.create, name, replicas, settings)
+        return self._run("to make a topic", cluster_requests.create_topic, name, replicas, settings)
 
     def is_known(self, name: str, replicas: int) -> bool:
         """Return whether every broker that answers knows the leaders of a topic, and so many replicas in sync."""
-        return self._run("to describe topics", self._topics.is_known, name, replicas)
+        return self._run("to describe topics", cluster_requests.is_known, name, replicas)
 
     def allowed(self, names: Iterable[str]) -> Answers[str, frozenset[str]]:
         """Return what the connection's user may do with topics, of READ, WRITE, DESCRIBE and DESCRIBE_CONFIGS."""
-        return self._run("for its rights", self._topics.operations, sorted(set(names)))
+        return self._run("for its rights", cluster_requests.operations, sorted(set(names)))
 
     def transactions(self) -> Answers[int, tuple[Transaction, ...]]:
         """Return the open transactions of all brokers, by their coordinator's id.
 
         Kafka silently leaves out those whose transactional id the user may not describe.
         """
-        return self._run("for open transactions", open_transactions, self._requests)
+        return self._run("for open transactions", open_transactions)
 
     def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
         """Return the committed offsets of several consumer groups, with two requests to each coordinator.
@@ -193,7 +186,7 @@ class KafkaClient:
         members, or with members of the protocol of KIP-848.
         """
         wanted = sorted(set(groups))
-        return self._run("to describe groups", self._groups.offsets, wanted) if wanted else Answers()
+        return self._run("to describe groups", group_offsets, wanted) if wanted else Answers()
 
     def configs(
         self, *, topics: Iterable[str] = (), brokers: Iterable[int] = (), keys: Iterable[str] | None = None
@@ -205,14 +198,14 @@ class KafkaClient:
         :param keys: names of the settings to return; default all.
         """
         wanted = None if keys is None else sorted(keys)
-        return self._run("for configs", self._requests.configs, sorted(set(topics)), sorted(set(brokers)), wanted)
+        return self._run("for configs", Requests.configs, sorted(set(topics)), sorted(set(brokers)), wanted)
 
     def describe_cluster(self) -> dict[str, Any]:
         """Return `cluster_id`, `controller_id` and `brokers`, each with `broker_id`, `host`, `port` and `rack`.
 
         Brokers since Kafka 4.0 also list those that are fenced, and give each one `is_fenced`.
         """
-        return self._run("to describe the cluster", self._cluster.describe)
+        return self._run("to describe the cluster", cluster_requests.describe_cluster)
 
     def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
         """Return each partition's eligible leader replicas: out of sync, but able to lead without loss (KIP-966).
@@ -221,11 +214,12 @@ class KafkaClient:
         """
         from kafka import TopicPartition
 
-        describe, names = self._kafka.describe_partitions, sorted(set(topics))
+        names = sorted(set(topics))
         found: dict[TopicPartition, tuple[int, ...]] = {}
         cursor: dict[str, Any] | None = None
         while names:
-            page = self._run("to describe partitions", describe, names, 2000, cursor)
+            with self._asking("to describe partitions"):
+                page = self._admin.describe_topic_partitions(names, cursor=cursor)
             for topic in page["topics"]:
                 for each in topic["partitions"]:
                     brokers = {*(each["eligible_leader_replicas"] or ()), *(each["last_known_elr"] or ())}
@@ -243,14 +237,15 @@ class KafkaClient:
         :param partitions: the partitions whose sizes are returned.
         :param brokers: ids of the brokers.
         """
-        return self._run("to describe log folders", self._cluster.log_folders, list(partitions), sorted(set(brokers)))
+        wanted = list(partitions), sorted(set(brokers))
+        return self._run("to describe log folders", cluster_requests.log_folders, *wanted)
 
     def quorum(self) -> Quorum | None:
         """Return the quorum of controllers; None if the cluster uses ZooKeeper, or is older than Kafka 3.3.
 
         :raises KafkaDenied: the user lacks DESCRIBE on the cluster.
         """
-        return self._run("to describe the quorum", self._cluster.quorum)
+        return self._run("to describe the quorum", cluster_requests.quorum)
 
     @contextlib.contextmanager
     def _asking(self, what: str) -> Iterator[None]:
@@ -275,4 +270,4 @@ class KafkaClient:
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):
-            return self._kafka.run(call, *args)
+            return self._kafka.run(call, self._requests, *args)

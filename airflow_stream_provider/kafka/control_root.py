@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -19,6 +19,7 @@ from airflow_stream_provider.kafka.answers import (
     TOPIC_DENIED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
+    Answers,
     Problem,
 )
 from airflow_stream_provider.kafka.client import KafkaClient
@@ -32,6 +33,10 @@ from airflow_stream_provider.lifecycle.errors import (
     StreamError,
 )
 from airflow_stream_provider.lifecycle.ids import STREAM, check_stream_name
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
 
 # Seconds that a leader waits for the replicas in sync.
 WRITE_SECONDS = 5.0
@@ -67,49 +72,43 @@ class KafkaTopic:
 
     def write(self, key: bytes, value: bytes | None, headers: Mapping[str, bytes]) -> int:
         """Write one message; see `Topic.write`. Named by its name, it may go to a topic made anew: `read` notices."""
-        try:
-            answers = self._client().write(self._partition, key, value, headers, WRITE_SECONDS)
-        except StreamError as error:
-            raise self._failed(error) from error
-        if self._partition not in answers:
-            raise self._problem(answers.problems[self._partition])
-        return answers[self._partition]
+        written = self._asked(lambda client: client.write(self._partition, key, value, headers, WRITE_SECONDS))
+        return self._answer(written, self._partition)
 
     def read(self, offset: int, size: int = READ_BYTES) -> Fetched:
         """Return the messages from an offset on; see `Topic.read`."""
         ids = {self._partition.topic: self._uuid()}
-        try:
-            answers = self._client().read({self._partition: offset}, ids, partition_bytes=size)
-        except StreamError as error:
-            raise self._failed(error) from error
-        if self._partition not in answers:
-            problem = answers.problems[self._partition]
-            raise self._out_of_reach(offset) if problem.code == OFFSET_OUT_OF_RANGE else self._problem(problem)
-        return answers[self._partition]
+        fetched = self._asked(lambda client: client.read({self._partition: offset}, ids, partition_bytes=size))
+        if self._partition in fetched.problems and fetched.problems[self._partition].code == OFFSET_OUT_OF_RANGE:
+            raise self._out_of_reach(offset)
+        return self._answer(fetched, self._partition)
 
     def check_same(self) -> None:
         """See `Topic.check_same`. Nothing to do: Kafka was asked for this topic by its id."""
 
     def _uuid(self) -> UUID:
         if self._id is None:
-            try:
-                described = self._client().topics([self._partition.topic])
-            except StreamError as error:
-                raise self._failed(error) from error
-            if self._partition.topic not in described:
-                raise self._problem(described.problems[self._partition.topic])
-            topic_id: UUID | None = described[self._partition.topic]["topic_id"]
+            name = self._partition.topic
+            topic_id: UUID | None = self._answer(self._asked(lambda client: client.topics([name])), name)["topic_id"]
             if topic_id is None:
                 raise without_id(self.name)
             self._id = topic_id
         return self._id
 
-    def _failed(self, error: StreamError) -> ControlUnavailable:
-        if isinstance(error, KafkaDenied):
-            return self._unavailable(error.message, RIGHTS)
-        if isinstance(error, KafkaThrottled):
-            return self._unavailable(error.message, error.next_step)
-        return error if isinstance(error, ControlUnavailable) else self._unavailable(error.message)
+    def _asked(self, call: Callable[[KafkaClient], T]) -> T:
+        try:
+            return call(self._client())
+        except ControlUnavailable:
+            raise
+        except StreamError as error:
+            denied, throttled = isinstance(error, KafkaDenied), isinstance(error, KafkaThrottled)
+            next_step = RIGHTS if denied else error.next_step if throttled else ""
+            raise self._unavailable(error.message, next_step) from error
+
+    def _answer(self, answers: Answers[K, V], key: K) -> V:
+        if key not in answers:
+            raise self._problem(answers.problems[key])
+        return answers[key]
 
     def _unavailable(self, reason: str, next_step: str = "") -> ControlUnavailable:
         return ControlUnavailable(

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.kafka.answers import Answers, Problem, error_sentence, no_answer
+from airflow_stream_provider.kafka.answers import Answers, no_answer
 from airflow_stream_provider.kafka.requests import PAUSES, Requests
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
-
-    from airflow_stream_provider.kafka.internals import Internals
 
 # Longer pauses than for topics: the first group of a cluster makes Kafka create __consumer_offsets.
 COORDINATOR_PAUSES = (*PAUSES, 2.0, 4.0)
@@ -25,85 +23,91 @@ GROUP = 0  # Kafka's key type of a group coordinator, as opposed to a transactio
 log = logging.getLogger(__name__)
 
 
-class GroupRequests:
-    """Requests to group coordinators, as coroutines of the client's thread.
+async def group_offsets(requests: Requests, groups: list[str]) -> Answers[str, dict[TopicPartition, int]]:
+    """Return the committed offsets of each group; see `KafkaClient.groups_offsets`.
 
     Needs Kafka 3.0 or later, for several groups in one request (KIP-699, KIP-709).
     """
+    from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, RetriableError, for_code
 
-    def __init__(self, internals: Internals, requests: Requests) -> None:
-        self._kafka = internals
-        self._requests = requests
+    found: Answers[str, dict[TopicPartition, int]] = Answers()
+    kafka = requests.kafka
+    left = groups
+    silent: set[int] = set()
+    for pause in (*COORDINATOR_PAUSES, None):
+        again: list[str] = []
+        sent: list[tuple[int, list[str], Awaitable[Any], Awaitable[Any]]] = [
+            (
+                node,
+                asked,
+                kafka.soon(kafka.send, _offsets_request(asked), node),
+                kafka.soon(kafka.send, _members_request(asked), node),
+            )
+            for node, asked in (await _coordinators(requests, left, found)).items()
+            if node not in silent
+        ]
+        for node, asked, offsets, members in sent:
+            try:
+                response, described = await offsets, await members
+            except (KafkaError, OSError) as error:
+                found.problems.update(dict.fromkeys(asked, no_answer(node, error)))
+                # Kafka names another coordinator once it has noticed that this one is silent.
+                silent.update([node] if isinstance(error, (RequestTimedOutError, KafkaTimeoutError)) else ())
+                again += asked
+                continue
+            of = {group.group_id: group for group in described.groups}
+            for group in response.groups:
+                _read(group, of[group.group_id], found)
+        again += [g for g, problem in found.problems.items() if issubclass(for_code(problem.code), RetriableError)]
+        if not again or pause is None:
+            break
+        left = again
+        await kafka.sleep(pause)
+    return found
 
-    async def offsets(self, groups: list[str]) -> Answers[str, dict[TopicPartition, int]]:
-        """Return the committed offsets of each group; see `KafkaClient.groups_offsets`."""
-        from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, RetriableError, for_code
 
-        found: Answers[str, dict[TopicPartition, int]] = Answers()
-        left = groups
-        silent: set[int] = set()
-        for pause in (*COORDINATOR_PAUSES, None):
-            again: list[str] = []
-            sent: list[tuple[int, list[str], Awaitable[Any], Awaitable[Any]]] = [
-                (
-                    node,
-                    asked,
-                    self._kafka.soon(self._kafka.send, self._kafka.group_offsets_request(asked), node),
-                    self._kafka.soon(self._kafka.send, _members_request(asked), node),
-                )
-                for node, asked in (await self._coordinators(left, found.problems)).items()
-                if node not in silent
-            ]
-            for node, asked, offsets, members in sent:
-                try:
-                    response, described = await offsets, await members
-                except (KafkaError, OSError) as error:
-                    found.problems.update(dict.fromkeys(asked, no_answer(node, error)))
-                    # Kafka names another coordinator once it has noticed that this one is silent.
-                    silent.update([node] if isinstance(error, (RequestTimedOutError, KafkaTimeoutError)) else ())
-                    again += asked
-                    continue
-                of = {group.group_id: group for group in described.groups}
-                for group in response.groups:
-                    self._read(group, of[group.group_id], found)
-            again += [g for g, problem in found.problems.items() if issubclass(for_code(problem.code), RetriableError)]
-            if not again or pause is None:
-                break
-            left = again
-            await self._kafka.sleep(pause)
-        return found
+async def _coordinators(
+    requests: Requests, groups: list[str], found: Answers[str, dict[TopicPartition, int]]
+) -> dict[int, list[str]]:
+    """Return the groups by coordinator. Always asks: kafka-python's cache keeps coordinators that have moved."""
+    from kafka.protocol.metadata import FindCoordinatorRequest
 
-    async def _coordinators(self, groups: list[str], problems: dict[str, Problem]) -> dict[int, list[str]]:
-        """Return the groups by coordinator. Always asks: kafka-python's cache keeps coordinators that have moved."""
-        from kafka.protocol.metadata import FindCoordinatorRequest
+    def request() -> Any:
+        return FindCoordinatorRequest(key_type=GROUP, coordinator_keys=groups, min_version=4)
 
-        def request() -> Any:
-            return FindCoordinatorRequest(key_type=GROUP, coordinator_keys=groups, min_version=4)
+    by_node: dict[int, list[str]] = {}
+    for each in (await requests.send(request)).coordinators:
+        if each.error_code:
+            found.refuse(each.key, each.error_code, f"group {each.key}")
+        else:
+            by_node.setdefault(each.node_id, []).append(each.key)
+    return by_node
 
-        by_node: dict[int, list[str]] = {}
-        for each in (await self._requests.send(request)).coordinators:
-            if each.error_code:
-                problems[each.key] = Problem(each.error_code, error_sentence(each.error_code, f"group {each.key}"))
-            else:
-                by_node.setdefault(each.node_id, []).append(each.key)
-        return by_node
 
-    def _read(self, group: Any, described: Any, found: Answers[str, dict[TopicPartition, int]]) -> None:
-        from kafka import TopicPartition
+def _read(group: Any, described: Any, found: Answers[str, dict[TopicPartition, int]]) -> None:
+    from kafka import TopicPartition
 
-        rows = [(topic.name, each) for topic in group.topics for each in topic.partitions]
-        errors = (group.error_code, *(each.error_code for _, each in rows), described.error_code)
-        code = next((each for each in errors if each), 0)
-        if code:
-            found.problems[group.group_id] = Problem(code, error_sentence(code, f"group {group.group_id}"))
-            return
-        found.problems.pop(group.group_id, None)
-        committed = {
-            TopicPartition(topic, each.partition_index): each.committed_offset
-            for topic, each in rows
-            if each.committed_offset >= 0
-        }
-        found[group.group_id] = {**dict.fromkeys(_assigned(described), NO_COMMIT), **committed}
+    rows = [(topic.name, each) for topic in group.topics for each in topic.partitions]
+    errors = (group.error_code, *(each.error_code for _, each in rows), described.error_code)
+    code = next((each for each in errors if each), 0)
+    if code:
+        found.refuse(group.group_id, code, f"group {group.group_id}")
+        return
+    found.problems.pop(group.group_id, None)
+    committed = {
+        TopicPartition(topic, each.partition_index): each.committed_offset
+        for topic, each in rows
+        if each.committed_offset >= 0
+    }
+    found[group.group_id] = {**dict.fromkeys(_assigned(described), NO_COMMIT), **committed}
+
+
+def _offsets_request(groups: list[str]) -> Any:
+    from kafka.protocol.consumer import OffsetFetchRequest
+
+    wanted = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
+    # The first version for several groups, and the last without the ids of members.
+    return OffsetFetchRequest(groups=wanted, min_version=8, max_version=8)
 
 
 def _members_request(groups: list[str]) -> Any:
@@ -165,7 +169,7 @@ async def open_transactions(requests: Requests) -> Answers[int, tuple[Transactio
         return ListTransactionsRequest(state_filters=STATES, producer_id_filters=[], min_version=0)
 
     found: Answers[int, tuple[Transaction, ...]] = Answers()
-    asked = await requests.ask_brokers(requests.brokers(), list_them)
+    asked = await requests.ask_brokers(requests.kafka.brokers(), list_them)
     found.problems.update(asked.problems)
     for node, listed in asked.items():
         ids = [each.transactional_id for each in listed.transaction_states]

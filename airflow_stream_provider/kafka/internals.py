@@ -7,7 +7,7 @@ opened, in `kafka.connect`, replaces two of kafka-python's classes; test_client.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -97,13 +97,3 @@ class Internals:
     def seconds(self) -> float:
         """The time after which a broker has not answered, by the connection's settings."""
         return float(self._admin.config["request_timeout_ms"]) / 1000
-
-    def describe_partitions(self, topics: Sequence[str], limit: int, cursor: Any) -> Awaitable[Any]:
-        """Return one page of the partitions of topics, with their eligible leaders."""
-        found: Awaitable[Any] = self._admin._async_describe_topic_partitions(topics, limit, cursor)
-        return found
-
-    def group_offsets_request(self, groups: Iterable[str]) -> Any:
-        """Return the request for the committed offsets of groups of one coordinator."""
-        ((_, request),) = self._admin._list_group_offsets_requests(dict.fromkeys(groups))
-        return request

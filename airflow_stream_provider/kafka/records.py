@@ -97,12 +97,12 @@ async def fetch_batches(
         for found in response.responses:
             for each in found.partitions:
                 code = response.error_code or each.error_code
-                yield found.topic, each.partition_index, code, tuple(headers(each.records or b""))
+                yield found.topic, each.partition_index, code, tuple(batches(each.records or b""))
 
     return await requests.ask_leaders(dict(positions), request, answers)
 
 
-def headers(records: Any) -> Iterator[RecordBatch]:
+def batches(records: Any) -> Iterator[RecordBatch]:
     """Read the headers of batches; ends at a batch that is cut off, and at one of before Kafka 0.11 or of none."""
     data, at = bytes(records), 0
     while at + _HEADER.size <= len(data):

@@ -18,8 +18,6 @@ from airflow_stream_provider.kafka.answers import (
     THROTTLED,
     UNKNOWN_TOPIC_OR_PARTITION,
     Answers,
-    Problem,
-    error_sentence,
     named,
     no_answer,
     take,
@@ -53,7 +51,7 @@ class Requests:
     """
 
     def __init__(self, internals: Internals) -> None:
-        self._kafka = internals
+        self.kafka = internals
         self._silent: dict[int, float] = {}
         self._leaders: dict[str, dict[int, int]] = {}
 
@@ -69,13 +67,13 @@ class Requests:
         for pause in (*PAUSES, None):
             asked = self._any() if node is None else node
             try:
-                return await self._kafka.send(
-                    request(), asked, min(ANY_SECONDS, self._kafka.seconds) if node is None else None
+                return await self.kafka.send(
+                    request(), asked, min(ANY_SECONDS, self.kafka.seconds) if node is None else None
                 )
             except (NodeNotReadyError, KafkaConnectionError):
                 if pause is None:
                     raise
-                await self._kafka.sleep(pause)
+                await self.kafka.sleep(pause)
             except (RequestTimedOutError, KafkaTimeoutError):
                 if pause is None or node is not None:
                     raise
@@ -87,32 +85,22 @@ class Requests:
         """Return a broker that has not been silent lately; if all have been, any."""
         now = time.monotonic()
         self._silent = {node: until for node, until in self._silent.items() if until > now}
-        first = self._kafka.any_broker()
+        first = self.kafka.any_broker()
         if first not in self._silent:
             return first
-        others = [node for node in self._kafka.brokers() if node not in self._silent]
+        others = [node for node in self.kafka.brokers() if node not in self._silent]
         return random.choice(others) if others else first
-
-    def soon(self, request: Callable[[], Any], node: int) -> Awaitable[Any]:
-        """Start `send`, to wait for its answer later."""
-        return self._kafka.soon(self.send, request, node)
-
-    def brokers(self) -> list[int]:
-        """Return the ids of all brokers."""
-        return self._kafka.brokers()
 
     async def topics(self, names: list[str] | None) -> Answers[str, dict[str, Any]]:
         """Describe topics; see `KafkaClient.topics`. Also caches their leaders."""
         found: Answers[str, dict[str, Any]] = Answers()
         response = await self.send(lambda: topics_request(names))
-        if {broker.node_id for broker in response.brokers} - set(self._kafka.brokers()):
-            await self._kafka.refresh_brokers()
+        if {broker.node_id for broker in response.brokers} - set(self.kafka.brokers()):
+            await self.kafka.refresh_brokers()
         for each in response.topics:
             if each.error_code:
                 self._leaders.pop(each.name, None)
-                found.problems[each.name] = Problem(
-                    each.error_code, error_sentence(each.error_code, f"topic {each.name}")
-                )
+                found.refuse(each.name, each.error_code, f"topic {each.name}")
             else:
                 # to_dict() takes three times as long, and there may be thousands of partitions.
                 partitions = [{name: getattr(p, name) for name in PARTITION_FIELDS} for p in each.partitions]
@@ -140,13 +128,13 @@ class Requests:
         from kafka.errors import KafkaError, RequestTimedOutError
 
         found: Answers[TopicPartition, R] = Answers()
-        until = time.monotonic() + (self._kafka.seconds if seconds is None else seconds)
+        until = time.monotonic() + (self.kafka.seconds if seconds is None else seconds)
         left = wanted
         for pause in (*PAUSES, None):
             again: dict[TopicPartition, V] = {}
             sent: list[tuple[int, Mapping[TopicPartition, V], Awaitable[Any]]] = [
-                (leader, asked, self._kafka.soon(self._kafka.send, request(asked), leader, seconds))
-                for leader, asked in (await self._by_leader(left, found.problems)).items()
+                (leader, asked, self.kafka.soon(self.kafka.send, request(asked), leader, seconds))
+                for leader, asked in (await self._by_leader(left, found)).items()
             ]
             for leader, asked, future in sent:
                 try:
@@ -167,14 +155,14 @@ class Requests:
                     self._leaders.pop(partition.topic, None)
             if not again or once or pause is None or time.monotonic() > until:
                 break
-            await self._kafka.sleep(pause)
+            await self.kafka.sleep(pause)
             left = again
         for partition in found.keys() & found.problems.keys():
             del found.problems[partition]
         return found
 
     async def _by_leader(
-        self, wanted: Mapping[TopicPartition, V], problems: dict[TopicPartition, Problem]
+        self, wanted: Mapping[TopicPartition, V], found: Answers[TopicPartition, R]
     ) -> dict[int, dict[TopicPartition, V]]:
         # A copy: while this request waits, another thread's request may drop entries from the cache.
         leaders = {topic: self._leaders.get(topic, {}) for topic in {partition.topic for partition in wanted}}
@@ -187,10 +175,10 @@ class Requests:
             if leader is not None and leader >= 0:
                 by_leader.setdefault(leader, {})[partition] = value
             elif partition.topic in described.problems:
-                problems[partition] = described.problems[partition.topic]
+                found.problems[partition] = described.problems[partition.topic]
             else:
                 code = UNKNOWN_TOPIC_OR_PARTITION if leader is None else LEADER_NOT_AVAILABLE
-                problems[partition] = Problem(code, error_sentence(code, named(partition.topic, partition.partition)))
+                found.refuse(partition, code, named(partition.topic, partition.partition))
         return by_leader
 
     async def configs(
@@ -206,8 +194,7 @@ class Requests:
 
         # Only the broker itself knows its settings; every broker knows those of all topics.
         responses = await self.ask_brokers(brokers, lambda broker: request(BROKER, [str(broker)]))
-        for broker, problem in responses.problems.items():
-            found.problems[broker] = problem
+        found.problems.update(responses.problems)
         of_topics = [await self.send(lambda: request(TOPIC, topics))] if topics else []
         for response in (*responses.values(), *of_topics):
             for each in response.results:
@@ -215,7 +202,7 @@ class Requests:
                 name: str | int = each.resource_name if is_topic else int(each.resource_name)
                 if each.error_code:
                     what = f"{'topic' if is_topic else 'broker'} {each.resource_name}"
-                    found.problems[name] = Problem(each.error_code, error_sentence(each.error_code, what))
+                    found.refuse(name, each.error_code, what)
                 else:
                     found[name] = {config.name: config.value for config in each.configs}
         return found
@@ -228,7 +215,7 @@ class Requests:
         from kafka.errors import KafkaError
 
         found: Answers[int, Any] = Answers()
-        sent = [(each, self.soon(partial(request, each), each)) for each in brokers]
+        sent = [(each, self.kafka.soon(self.send, partial(request, each), each)) for each in brokers]
         for broker, future in sent:
             try:
                 found[broker] = await future

@@ -13,7 +13,7 @@ from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.answers import UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
-from airflow_stream_provider.kafka.requests import topics_request
+from airflow_stream_provider.kafka.requests import Requests, topics_request
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError
 from devstack.certificates import Certificates
 from devstack.kafka_cluster import USERS, KafkaCluster
@@ -109,7 +109,7 @@ def test_a_log_whose_beginning_was_deleted_is_named(
 def topic_errors(client: KafkaClient, topic: str) -> set[int]:
     """Return the error codes that the brokers give for a topic: each may know another state of it and of its ACLs."""
     asks = topics_request([topic])
-    answers = client._run("to describe topics", client._requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
+    answers = client._run("to describe topics", Requests.ask_brokers, client._kafka.brokers(), lambda _: asks)
     return {each.error_code for answer in answers.values() for each in answer.topics}
 
 

@@ -63,18 +63,6 @@ def test_requests_are_started_and_pause(internals: Internals) -> None:
     assert internals.run(pauses) >= 0.5
 
 
-def test_the_partitions_of_a_topic_come_in_pages(internals: Internals, new_topic: Callable[..., str]) -> None:
-    topic = new_topic(2)
-    page = internals.run(internals.describe_partitions, [topic], 1, None)
-    assert (len(page["topics"][0]["partitions"]), page["next_cursor"] is None) == (1, False)
-
-
-def test_the_offsets_of_several_groups_are_one_request(internals: Internals, client: KafkaClient) -> None:
-    client.groups_offsets(["nobody"])  # until the coordinator is there
-    found = internals.run(internals.send, internals.group_offsets_request(["nobody", "no one"]), 1)
-    assert sorted(group.group_id for group in found.groups) == ["no one", "nobody"]
-
-
 def test_a_request_waits_as_long_as_a_quota_says(
     kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
