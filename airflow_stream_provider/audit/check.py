@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -74,14 +73,6 @@ def fill_template(template: str, server: Sequence[str], values: Mapping[str, obj
     # Only kafka-cluster.sh has another name for the option with the client's settings.
     cluster = ["--config" if each == "--command-config" else each for each in server]
     return template.format_map({**known, "server": shlex.join(server), "cluster": shlex.join(cluster)})
-
-
-def template_for_docs(template: str) -> str:
-    """Return a template for the documentation, with its names in capitals."""
-    names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
-    known = {name: name.upper() for name in names}
-    server = "--bootstrap-server HOST:PORT"
-    return template.format_map({**known, "pattern": "TOPIC", "server": server, "cluster": server})
 
 
 def reassigned(topic: Topic, brokers: Iterable[BrokerFacts], copies: int = COPIES) -> dict[str, object]:

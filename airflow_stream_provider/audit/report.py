@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from airflow_stream_provider.audit.check import CheckResult, Finding, Severity, findings, template_for_docs
+from airflow_stream_provider.audit.check import CheckResult, Finding, Severity, findings
 from airflow_stream_provider.audit.checks import CHECKS
 from airflow_stream_provider.audit.facts import Facts, Requirements
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -149,12 +149,3 @@ def _together(findings: Iterable[Finding], brokers: set[str]) -> Iterator[Findin
             yield replace(one, subject=subjects[0])
         else:
             yield replace(one, subject=f"brokers {', '.join(each.removeprefix('broker ') for each in subjects)}")
-
-
-def table() -> str:
-    """Return the table of all checks, in Markdown, for `docs/audit.md`."""
-    rows = [("check", "severity", "wanted", "why", "fix"), ("---",) * 5]
-    for each in CHECKS:
-        fix = f"`{template_for_docs(each.fix)}`"
-        rows.append((f"`{each.name}`", each.severity.label, each.wanted, each.why, fix))
-    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |\n" for row in rows)

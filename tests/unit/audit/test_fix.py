@@ -10,7 +10,6 @@ from airflow_stream_provider.audit.check import (
     broker_setting,
     fill_template,
     reassigned,
-    template_for_docs,
     tool_arguments,
 )
 from airflow_stream_provider.audit.facts import BrokerFacts, Settings, Topic
@@ -46,10 +45,9 @@ def test_tool_arguments_have_the_address_and_no_secret(extra: dict[str, str], ar
     assert tool_arguments(extra) == arguments
 
 
-def test_a_template_is_quoted_for_the_shell_and_in_capitals_for_the_docs() -> None:
+def test_a_template_is_quoted_for_the_shell() -> None:
     template = "x {server} {topic} {pattern} {value}"
     values = {"topic": "a.b", "value": "1 2"}
     assert (
         fill_template(template, ("--bootstrap-server", "h:1"), values) == r"x --bootstrap-server h:1 a.b 'a\.b' '1 2'"
     )
-    assert template_for_docs(template) == "x --bootstrap-server HOST:PORT TOPIC TOPIC VALUE"
