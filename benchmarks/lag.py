@@ -34,9 +34,9 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.net.manager import KafkaConnectionManager
 
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.lag.committed_offsets import GroupOffsets
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.committed_offsets import group_committed
+from airflow_stream_provider.lag.limits import LagLimits, Moments
+from airflow_stream_provider.lag.measure import measure_each
 from airflow_stream_provider.lag.report import QueryLag
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.planning.lag_conditions import WithinLimits
@@ -146,7 +146,8 @@ class Reports:
 
 def report(client: KafkaClient, group: str) -> QueryLag:
     """Measure a group once; raise unless everything is known."""
-    (found,) = measure(client, [GroupOffsets(client, group)]).queries
+    committed = [group_committed(group, client.groups_offsets([group]))]
+    (found,) = measure_each(client, {None: committed}, {None: Moments()})[None].queries
     if not found.complete or found.seconds is None:
         raise SystemExit(f"The lag of {group} is unknown: {found.problem}")
     return found

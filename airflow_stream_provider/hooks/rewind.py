@@ -11,11 +11,11 @@ from airflow_stream_provider.checkpoint import check_rewindable, local_path
 from airflow_stream_provider.checkpoint.files import REPLACES
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.byte_retention import KEYS, size_limit
-from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
+from airflow_stream_provider.lag.committed_offsets import Committed, refuse_others
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.partition_offsets import EARLIEST, retention_seconds
 from airflow_stream_provider.lag.report import Ceilings
-from airflow_stream_provider.lag.targets import refuse_others, stream_sources
+from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, back_to
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
@@ -64,7 +64,7 @@ def find_rewind(hook: StreamHook, snapshot: Snapshot, to: float | None, query: s
     from airflow_stream_provider.kafka.client import KafkaClient
 
     with KafkaClient(hook.kafka_conn_id, kafka_extra(hook.kafka_conn_id)) as client:
-        read = [(each.query, read_safely(each)) for each in sources if each.query in chosen]
+        read = [(each.query, each.read()) for each in sources if each.query in chosen]
         found = dict(refuse_others(client, read))
         unknown = next((each.problem for each in found.values() if each.problem), "")
         if unknown:

@@ -194,7 +194,8 @@ class Requests:
 
         # Only the broker itself knows its settings; every broker knows those of all topics.
         responses = await self.ask_brokers(brokers, lambda broker: request(BROKER, [str(broker)]))
-        found.problems.update(responses.problems)
+        for broker, problem in responses.problems.items():
+            found.problems[broker] = problem
         of_topics = [await self.send(lambda: request(TOPIC, topics))] if topics else []
         for response in (*responses.values(), *of_topics):
             for each in response.results:

@@ -41,25 +41,14 @@ class SizeLimit:
         """Return whether half of the bytes may be unread; if not, the log's size need not be known."""
         return _unread(partition) * (self.bytes + self.segment) > self.bytes / 2
 
-
-@dataclass(frozen=True)
-class CrowdedLog:
-    """A partition whose unread records may take half of the bytes that it may have.
-
-    :param limit: the bytes that it may have.
-    :param size: the bytes that it has.
-    """
-
-    limit: int
-    size: int
-
-    def left(self, partition: PartitionLag, age: float) -> tuple[float, float]:
+    def left(self, partition: PartitionLag, size: int, age: float) -> tuple[float, float]:
         """Return the seconds until an unread record is deleted, and for how many seconds a record is kept.
 
+        :param size: bytes that the log has.
         :param age: of the log's first record, in seconds.
         """
-        pace = max(self.size, 1) / max(age, SHORTEST_SECONDS)
-        return max(0.0, self.limit - _unread(partition) * self.size) / pace, self.limit / pace
+        pace = max(size, 1) / max(age, SHORTEST_SECONDS)
+        return max(0.0, self.bytes - _unread(partition) * size) / pace, self.bytes / pace
 
 
 def size_limit(settings: Mapping[str, str | None]) -> SizeLimit | None:
@@ -89,20 +78,23 @@ def first_times(partitions: Collection[P]) -> OffsetSearch[P, dict[P, int]]:
 
 def left_by_size(
     crowded: Iterable[P],
-    logs: Mapping[P, CrowdedLog],
+    limits: Mapping[str, SizeLimit],
+    sizes: Mapping[P, int],
     partitions: Mapping[P, PartitionLag],
     firsts: Mapping[P, int],
     now: int,
 ) -> list[tuple[float, float]] | None:
-    """Return `CrowdedLog.left` of each partition that is near its limit; None when one is unknown.
+    """Return `SizeLimit.left` of each partition that is near its limit; None when one is unknown.
 
+    :param limits: by topic.
+    :param sizes: bytes of each log.
     :param firsts: what `first_times` found.
     :param now: milliseconds since 1970.
     """
     known = [tp for tp in crowded if partitions[tp].lag is not None]
-    if any(tp not in logs or tp not in firsts for tp in known):
+    if any(tp not in sizes or tp not in firsts for tp in known):
         return None
-    return [logs[tp].left(partitions[tp], (now - firsts[tp]) / 1000) for tp in known]
+    return [limits[tp[0]].left(partitions[tp], sizes[tp], (now - firsts[tp]) / 1000) for tp in known]
 
 
 def _unread(partition: PartitionLag) -> float:

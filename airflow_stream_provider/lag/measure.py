@@ -22,16 +22,15 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_stream_provider.checkpoint.logs import KafkaOffsets
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch
 from airflow_stream_provider.lag.burrow import evaluate
 from airflow_stream_provider.lag.byte_retention import first_times, left_by_size, near
-from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, read_safely
+from airflow_stream_provider.lag.committed_offsets import Committed, Window, refuse_others
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
 from airflow_stream_provider.lag.record_age import UnreadRange, first_at, oldest
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.lag.targets import recreated, refuse_others
+from airflow_stream_provider.lag.topic_ids import recreated
 from airflow_stream_provider.lag.transactions import OpenTransactions
 
 # Fewer commits show no pace to compare the present silence with.
@@ -42,7 +41,6 @@ RING_SECONDS = 100.0
 BY_PACE = (Verdict.STOP, Verdict.STALL)
 
 P = TypeVar("P", bound=tuple[str, int])
-Window = Sequence[tuple[float, KafkaOffsets]]
 
 
 def verdicts(
@@ -67,7 +65,8 @@ def verdicts(
 
     def ends_at(partitions: Sequence[P], seconds: float) -> OffsetSearch[P, dict[P, int]]:
         answers = (yield dict.fromkeys(partitions, round(seconds * 1000))) if partitions else {}
-        return {p: answers[p][0] if p in answers else ends[p] for p in partitions}
+        # The end of one who reads committed records only may lie before the record that Kafka names.
+        return {p: min(answers[p][0], ends[p]) if p in answers else ends[p] for p in partitions}
 
     def judge(p: P) -> Verdict | None:
         if lags[p] and len(window) < MIN_COMMITS:
@@ -131,14 +130,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K", bound=Hashable)
 
-# Kafka's isolation levels, as whether only committed records are read.
-LEVELS = (False, True)
-
-
-def measure(client: KafkaClient, sources: Iterable[CommittedOffsets], moments: Moments = Moments()) -> LagReport:  # noqa: B008 - frozen
-    """Return the lag of these queries; see `measure_each`."""
-    return measure_each(client, {None: [read_safely(source) for source in sources]}, {None: moments})[None]
-
 
 def measure_each(
     client: KafkaClient, committed: Mapping[K, Iterable[Committed]], moments: Mapping[K, Moments]
@@ -160,31 +151,26 @@ def measure_each(
     logs = PartitionOffsets(client, [query for _, query in queries])
     measured = [_Query(number, query, logs, moments[key]) for number, (key, query) in enumerate(queries)]
     retention = logs.retention(set().union(*(query.topics for query in measured)))
-    crowded = logs.sizes(set().union(*(query.crowded for query in measured)))
+    sizes = logs.sizes(set().union(*(query.crowded for query in measured)))
     now = round(logs.at * 1000)
-    unread: dict[bool, _Unread] = {False: {}, True: {}}
-    for query in measured:
-        for level in LEVELS:
-            unread[level].update(query.unread(retention, level))
+    unread: _Unread = {}
     asked: dict[int, set[TopicPartition]] = {}
     for query in measured:
+        unread.update(query.unread(retention))
         for at in query.asked:
             asked.setdefault(at, set()).update(query.behind)
-    searches: list[tuple[bool, OffsetSearch[TopicPartition, Any]]] = [
-        *((read_committed, oldest(ranges, now)) for read_committed, ranges in unread.items()),
-        # Not as a reader of committed records: records behind an open transaction are not committed either.
-        *((False, first_at(at, partitions)) for at, partitions in asked.items()),
-        *((level, query.verdicts(level)) for query in measured for level in LEVELS),
-        (False, first_times(crowded)),
+    searches: list[OffsetSearch[TopicPartition, Any]] = [
+        oldest(unread, now),
+        *(first_at(at, partitions) for at, partitions in asked.items()),
+        *(query.verdicts() for query in measured),
+        first_times(sizes),
     ]
-    uncommitted_times, committed_times, *others, first_written = logs.search(searches)
-    firsts, by_level = dict(zip(asked, others, strict=False)), others[len(asked) :]
-    verdicts_found = [one | other for one, other in zip(by_level[::2], by_level[1::2], strict=True)]
+    times, *others, first_written = logs.search(searches)
+    firsts, verdicts_found = dict(zip(asked, others, strict=False)), others[len(asked) :]
     transactions = logs.transactions({tp for query in measured for tp in query.held})
-    times = _both(uncommitted_times, committed_times)
     reports: dict[K, list[QueryLag]] = {key: [] for key in committed}
     for (key, _), query, partition_verdicts in zip(queries, measured, verdicts_found, strict=True):
-        by_size = left_by_size(query.crowded, crowded, query.partitions, first_written, now)
+        by_size = left_by_size(query.crowded, logs.size_limits, sizes, query.partitions, first_written, now)
         reports[key].append(query.lag(times, transactions, partition_verdicts, firsts, by_size))
     return {key: LagReport(logs.at, tuple(lags)) for key, lags in reports.items()}
 
@@ -225,28 +211,25 @@ class _Query:
         """The partitions from which Kafka may delete unread records by size; to be asked after their retention."""
         return near(self._logs.size_limits, self.partitions)
 
-    def unread(self, retention: Mapping[str, float | None], read_committed: bool) -> _Unread:
-        """Return the unread records that are read with an isolation level, grouped by their topic's retention."""
+    def unread(self, retention: Mapping[str, float | None]) -> _Unread:
+        """Return the unread records, grouped by their topic's retention."""
         number, ends = self._number, self._ends
         groups = {topic: (number, limit) for topic, limit in retention.items()}
-        found: _Unread = {
+        self._unread = {
             (number, tp): UnreadRange(tp, ends[tp] - lag, ends[tp], groups[tp.topic])
             for tp, lag in self._lags.items()
-            if lag and self._committed.reads_committed(tp.topic) is read_committed
+            if lag
         }
-        self._unread.update(found)
-        return found
+        return self._unread
 
     @property
     def held(self) -> list[TopicPartition]:
         """The partitions with records behind an open transaction."""
         return [tp for tp, partition in self.partitions.items() if partition.held]
 
-    def verdicts(self, read_committed: bool) -> OffsetSearch[TopicPartition, dict[TopicPartition, Verdict | None]]:
-        """Return the search for Burrow's verdict on each partition that is read with an isolation level."""
-        reads_committed = self._committed.reads_committed
-        lags = {tp: lag for tp, lag in self._lags.items() if reads_committed(tp.topic) is read_committed}
-        return verdicts(self._committed.window, lags, self._ends, self._logs.at, self._committed.quiet_until)
+    def verdicts(self) -> OffsetSearch[TopicPartition, dict[TopicPartition, Verdict | None]]:
+        """Return the search for Burrow's verdict on each partition."""
+        return verdicts(self._committed.window, self._lags, self._ends, self._logs.at, self._committed.quiet_until)
 
     def lag(
         self,
@@ -323,12 +306,6 @@ class _Query:
 
     def _age(self, at: int | None) -> float | None:
         return None if at is None else max(0, self._now - at) / 1000
-
-
-def _both(one: _Times, other: _Times) -> _Times:
-    """Return the times of both isolation levels; a query may have sources of either."""
-    groups = {**one[0], **other[0]}
-    return {group: min(at, one[0].get(group, at)) for group, at in groups.items()}, {**one[1], **other[1]}
 
 
 def _known(ages: Iterable[float | None], all_known: bool) -> float | None:

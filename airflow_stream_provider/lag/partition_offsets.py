@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.answers import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem, named
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
-from airflow_stream_provider.lag.byte_retention import KEYS, CrowdedLog, SizeLimit, size_limit
+from airflow_stream_provider.lag.byte_retention import KEYS, SizeLimit, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
 from airflow_stream_provider.lag.report import PartitionLag, PartitionState
 from airflow_stream_provider.lag.transactions import OpenTransactions, may_wait_before_markers, pass_markers
@@ -52,10 +52,8 @@ class PartitionOffsets:
         self._read = {id(query): self._partitions_of(query) for query in queries}
         by_level: dict[bool, set[TopicPartition]] = {}
         for query in queries:
-            read = self.partitions(query)
-            for level in (False, True) if query.uncommitted else (query.read_committed,):
-                mixed = (tp for tp in read if query.reads_committed(tp.topic) is level)
-                by_level.setdefault(level, set()).update(mixed if query.uncommitted else read)
+            for tp in self.partitions(query):
+                by_level.setdefault(query.reads_committed(tp.topic), set()).add(tp)
         self._starts = self._offsets(set().union(*by_level.values()), EARLIEST, False)
         self._ends = {level: self._offsets(partitions, LATEST, level) for level, partitions in by_level.items()}
         self._retry_ends(queries)
@@ -108,24 +106,17 @@ class PartitionOffsets:
         topics = {partition.topic for partition in partitions}
         return next((reason for topic, reason in self._retention_problems.items() if topic in topics), "")
 
-    def search(self, searches: Sequence[tuple[bool, OffsetSearch[TopicPartition, Any]]]) -> list[Any]:
+    def search(self, searches: Sequence[OffsetSearch[TopicPartition, Any]]) -> list[Any]:
         """Run offset searches together and return their results.
 
-        :param searches: each with whether it reads committed records only (isolation level).
+        Kafka names records behind an open transaction, too: who reads committed records only does not read so far.
         """
-        results: list[Any] = [None] * len(searches)
-        for level in (False, True):
-            numbers = [number for number, (read_committed, _) in enumerate(searches) if read_committed is level]
 
-            def lookup(
-                times: Mapping[TopicPartition, int], level: bool = level
-            ) -> dict[TopicPartition, tuple[int, int]]:
-                found = self._ask(times, level)
-                return {tp: (each.offset, each.timestamp) for tp, each in found.items() if each.offset >= 0}
+        def lookup(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+            found = self._ask(times, False)
+            return {tp: (each.offset, each.timestamp) for tp, each in found.items() if each.offset >= 0}
 
-            for number, result in zip(numbers, search_together(lookup, [searches[n][1] for n in numbers]), strict=True):
-                results[number] = result
-        return results
+        return search_together(lookup, searches)
 
     def retention(self, topics: Iterable[str]) -> dict[str, float | None]:
         """Return the retention of each topic in seconds; None where nothing is deleted by age, or it is unknown."""
@@ -139,13 +130,13 @@ class PartitionOffsets:
         self.size_limits = {topic: limit for topic, limit in limits.items() if limit is not None}
         return {topic: retention_seconds(answers.get(topic, {})) for topic in wanted}
 
-    def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CrowdedLog]:
-        """Return how large partitions of topics with a limit are; those that no broker tells of are left out."""
+    def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return how many bytes partitions of topics with a limit have; those that no broker tells of are left out."""
         local = [tp for tp in partitions if not self.size_limits[tp.topic].remote]
         leaders = {self._leaders[tp] for tp in local if tp in self._leaders}
         answers = self._client.log_folders(local, leaders) if local else {}
         found = {
-            tp: CrowdedLog(self.size_limits[tp.topic].bytes, folder.sizes[tp])
+            tp: folder.sizes[tp]
             for tp in local
             for folder in answers.get(self._leaders.get(tp, -1), ())
             if tp in folder.sizes

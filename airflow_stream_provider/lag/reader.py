@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.bounded import gather
-from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, GroupOffsets, read_safely
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, group_committed
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources
 from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
-    from kafka import TopicPartition
-
     from airflow_stream_provider.control.store import ControlRoot
-    from airflow_stream_provider.kafka.answers import Answers
     from airflow_stream_provider.kafka.client import KafkaClient
 
 
@@ -53,11 +50,12 @@ class LagReader:
         """
         # All groups at once: the number of requests must not grow with the number of sensors.
         offsets = self._client.groups_offsets({target.group for target in targets} - {""})
-        groups = [target for target in targets if target.group]
-        reads = {target: partial(self._committed, target, offsets) for target in targets if not target.group}
+        committed: dict[LagTarget, Sequence[Committed]] = {
+            target: [group_committed(target.group, offsets)] for target in targets if target.group
+        }
         failed: dict[LagTarget, StreamError] = {}
-        # Offsets of a group are in memory already; only streams have files, which may hang.
-        committed: dict[LagTarget, Sequence[Committed]] = {each: self._committed(each, offsets) for each in groups}
+        # Only streams have files, which may hang.
+        reads = {target: partial(self._committed, target) for target in targets if not target.group}
         for target, found in gather(reads, READ_SECONDS, left=self._left).items():
             if isinstance(found, Exception):
                 failed[target] = _unmeasured(target.name, found)
@@ -65,14 +63,7 @@ class LagReader:
                 committed[target] = found
         return {**measure_apart(self._client, committed, targets, lambda target: target.name), **failed}
 
-    def _committed(self, target: LagTarget, offsets: Answers[str, dict[TopicPartition, int]]) -> Sequence[Committed]:
-        return [read_safely(source) for source in self._sources(target, offsets)]
-
-    def _sources(
-        self, target: LagTarget, offsets: Answers[str, dict[TopicPartition, int]]
-    ) -> Sequence[CommittedOffsets]:
-        if target.group:
-            return [GroupOffsets(self._client, target.group, offsets)]
+    def _committed(self, target: LagTarget) -> Sequence[Committed]:
         root = self._roots(target.control)
         known, log = self._logs.get(target, (None, None))
         if log is None or known is not root:  # another one: its connection was changed
@@ -81,7 +72,8 @@ class LagReader:
         state = log.refresh()
         beat = log.heartbeat(state.last_holder) if state.last_holder else None
         beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}
-        return stream_sources(target.stream, target.control, state, beats, log.store)
+        sources = stream_sources(target.stream, target.control, state, beats, log.store)
+        return [source.read() for source in sources]
 
 
 def measure_apart(
@@ -157,15 +149,12 @@ def measure_sources(
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.lag.measure import measure_each
 
-    committed = gather({None: lambda: [read_safely(source) for source in sources()]}, READ_SECONDS)[None]
+    committed = gather({"the stream": lambda: [source.read() for source in sources()]}, READ_SECONDS)["the stream"]
     if isinstance(committed, Exception):
         raise _unmeasured("the stream", committed) from committed
     with KafkaClient(kafka, extra) as client:
-        try:
-            return measure_each(client, {None: committed}, {None: moments})[None]
-        except StreamError:
-            raise
-        except Exception as error:
-            raise _unmeasured("the stream", error) from error
+        found = measure_apart(client, {"the stream": committed}, {"the stream": moments}, str)["the stream"]
+    if isinstance(found, StreamError):
+        raise found
+    return found

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from airflow_stream_provider.lag.burrow import GroupVerdict, Verdict, evaluate, group_verdict
+from airflow_stream_provider.lag.burrow import GroupVerdict as GroupVerdict
+from airflow_stream_provider.lag.burrow import Verdict as Verdict
+from airflow_stream_provider.lag.burrow import group_verdict
 
 
 class PartitionState(StrEnum):
@@ -91,20 +93,6 @@ class PartitionLag:
         if not self.state.known or not self.loss_known or self.log_start is None or self.committed is None:
             return 0
         return max(0, self.log_start - self.committed - self.markers)
-
-
-__all__ = [
-    "Alarm",
-    "Ceilings",
-    "GroupVerdict",
-    "LagReport",
-    "PartitionLag",
-    "PartitionState",
-    "QueryLag",
-    "Verdict",
-    "evaluate",
-    "group_verdict",
-]
 
 
 # A coordinator looks for transactions to abort every ten seconds by default; a minute is plenty.

@@ -14,12 +14,12 @@ from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.hooks.clean_up import clean_up, clean_up_topic
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
+from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.reader import measure_apart
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lag.targets import note as note_topics
 from airflow_stream_provider.lag.targets import stream_sources
+from airflow_stream_provider.lag.topic_ids import note as note_topics
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
@@ -124,7 +124,7 @@ def read_committed(reading: Reading) -> Sequence[Committed]:
     spec, found = reading.spec, reading.snapshot
     store = reading.hook.control_log.store
     sources = stream_sources(spec.name, spec.control, found.state, found.heartbeats, store)
-    return [read_safely(source) for source in sources]
+    return [source.read() for source in sources]
 
 
 def beats_again(reading: Reading, incarnations: Sequence[str]) -> dict[str, bool]:

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, group_committed
+from airflow_stream_provider.lag.limits import Moments
+from airflow_stream_provider.lag.measure import measure_each
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+
+NONE = Moments()
+
+
+def of_group(client: Any, group: str) -> Committed:
+    return group_committed(group, client.groups_offsets([group]))
+
+
+def measure(client: Any, queries: Iterable[Committed | CommittedOffsets], moments: Moments = NONE) -> LagReport:
+    committed = [each if isinstance(each, Committed) else each.read() for each in queries]
+    return measure_each(client, {None: committed}, {None: moments})[None]
 
 
 def partition(lag: int | None, number: int = 0, verdict: Verdict | None = Verdict.OK) -> PartitionLag:

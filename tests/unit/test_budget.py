@@ -31,7 +31,7 @@ clusters 6200
 control 3100
 hooks 2100
 kafka 2800
-lag 2600
+lag 2500
 lifecycle 2900
 links 100
 monitoring 3300

@@ -18,12 +18,12 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
-from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets
-from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.report import GroupVerdict, PartitionState
 from devstack.certificates import Certificates
 from devstack.kafka_cluster import USERS, KafkaCluster, patient_client
 from devstack.kafka_writes import commit_group, create_topics
+from tests.support.lag_reports import measure, of_group
 from tests.support.leftovers import nothing_left_behind
 
 PARTITION = TopicPartition("allowed", 0)
@@ -165,19 +165,10 @@ def test_requests_that_acls_deny_have_a_reason(encrypted: dict[str, Any]) -> Non
         assert groups.problems["hidden-group"].reason.startswith("Kafka denies")
 
 
-class Known:
-    def __init__(self, committed: Committed) -> None:
-        self.committed = committed
-        self.query = committed.query
-
-    def read(self) -> Committed:
-        return self.committed
-
-
 def test_lag_that_acls_hide_is_unknown_and_never_zero(encrypted: dict[str, Any]) -> None:
     with KafkaClient("k", {**encrypted, **user("reader", "SCRAM-SHA-256")}) as client:
-        hidden = Known(Committed("hidden", {"hidden": {0: 1}, "allowed": {0: 0}}))
-        report = measure(client, [GroupOffsets(client, "allowed-group"), GroupOffsets(client, "hidden-group"), hidden])
+        hidden = Committed("hidden", {"hidden": {0: 1}, "allowed": {0: 0}})
+        report = measure(client, [of_group(client, "allowed-group"), of_group(client, "hidden-group"), hidden])
     group, refused, query = report.queries
     assert (group.records, group.partitions[0].state) == (1, PartitionState.OK)
     denied = "Kafka denies the connection's user access to the topic allowed: TopicAuthorizationFailedError."

@@ -10,11 +10,10 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.lag.committed_offsets import GroupOffsets
-from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, QueryLag
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import alter_topic, commit_group
+from tests.support.lag_reports import measure, of_group
 
 MIB = 1048576
 
@@ -33,7 +32,7 @@ def test_unread_records_that_the_size_of_the_topic_threatens(
 
     def behind(committed: int) -> QueryLag:
         commit_group(client, f"of-{topic}", {partition: committed})
-        (found,) = measure(client, [GroupOffsets(client, f"of-{topic}")]).queries
+        (found,) = measure(client, [of_group(client, f"of-{topic}")]).queries
         assert found.problem == ""
         return found
 

@@ -16,19 +16,13 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from airflow_stream_provider.checkpoint import Owner, claim
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.lag.committed_offsets import (
-    CheckpointOffsets,
-    CommittedOffsets,
-    GroupOffsets,
-    HeartbeatOffsets,
-)
+from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
 from airflow_stream_provider.lag.limits import Moments
-from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.lag.targets import KnownOffsets
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import alter_topic, commit_group, create_topics
+from tests.support.lag_reports import measure, of_group
 
 HOUR = 3600.0
 
@@ -105,9 +99,8 @@ class Look:
 
 
 def lag(client: KafkaClient, checkpoint: Checkpoint, quiet_seconds: float | None = None, **more: Any) -> QueryLag:
-    offsets = CheckpointOffsets("q", str(checkpoint.path), **more)
-    known = KnownOffsets(offsets, QueryProgress("q", quiet_seconds=quiet_seconds), {})
-    (found,) = measure(client, [known]).queries
+    beat = Heartbeat(queries=(QueryProgress("q", quiet_seconds=quiet_seconds),))
+    (found,) = measure(client, [CommittedOffsets("q", beat, str(checkpoint.path), **more)]).queries
     return found
 
 
@@ -163,7 +156,9 @@ def test_open_and_aborted_transactions(
         assert committed.alarms(Ceilings(transaction=0)) == (Alarm.STUCK_TRANSACTION,)
         before, after = began - 1250, began - 1150
         asked = Moments(at=frozenset({before, after}))
-        (gate,) = measure(client, [CheckpointOffsets("q", str(checkpoint.path), True)], asked).queries
+        (gate,) = measure(
+            client, [CommittedOffsets("q", checkpoint=str(checkpoint.path), read_committed=True)], asked
+        ).queries
         assert gate.unread_before == {before: False, after: True}, "records behind an open transaction are not read"
         assert (uncommitted.records, uncommitted.partitions[0].held) == (3, None)
         assert uncommitted.alarms(Ceilings()) == ()
@@ -249,7 +244,7 @@ def test_new_partitions_count_from_their_start(
     assert [(p.state.value, p.lag) for p in found.partitions] == [("ok", 0), ("new_partition", 0), ("new_partition", 2)]
     assert (found.records, found.complete) == (2, True)
     assert found.seconds == look.seconds(began - 60)
-    (group,) = measure(client, [GroupOffsets(client, "grown")]).queries
+    (group,) = measure(client, [of_group(client, "grown")]).queries
     assert [p.state.value for p in group.partitions] == ["ok", "new_partition", "no_commit"]
     assert (group.complete, group.problem) == (False, f"There is no commit for partition 2 of the topic {topic}.")
 
@@ -309,7 +304,7 @@ def test_lag_is_never_negative_while_the_stream_reads_and_commits(
         for _ in range(60):
             report = measure(
                 client,
-                [CheckpointOffsets("q", str(checkpoint.path)), GroupOffsets(client, "quick")],
+                [CommittedOffsets("q", checkpoint=str(checkpoint.path)), of_group(client, "quick")],
             )
             for query in report.queries:
                 (found,) = query.partitions
@@ -340,11 +335,11 @@ def test_several_queries_and_places_in_one_report(
     commit_group(client, "slow", {TopicPartition(topic, 0): 1})
     beat = Heartbeat(queries=(QueryProgress("fresh", committed=({topic: {"0": 3}},), batch=7),))
     moments = Moments(at=frozenset({began - 1000, began - 150}))
-    sources: list[CommittedOffsets] = [
-        CheckpointOffsets("q", str(checkpoint.path)),
-        GroupOffsets(client, "slow"),
-        HeartbeatOffsets("fresh", beat),
-        HeartbeatOffsets("new", beat),
+    sources = [
+        CommittedOffsets("q", checkpoint=str(checkpoint.path)),
+        of_group(client, "slow"),
+        CommittedOffsets("fresh", beat),
+        CommittedOffsets("new", beat),
     ]
     with Look() as look:
         report = measure(client, sources, moments)
@@ -375,7 +370,7 @@ def test_what_cannot_be_known_is_one_sentence_and_never_zero(
         checkpoint.commit({"t": {0: 1}})
         claim(location, "others", "file:///control")
     moments = Moments(at=frozenset({1.0}))
-    report = measure(client, [CheckpointOffsets("q", location, owner=ours)], moments)
+    report = measure(client, [CommittedOffsets("q", checkpoint=location, owner=ours)], moments)
     (found,) = report.queries
     assert (found.records, found.seconds, found.complete, found.verdict) == (None, None, False, GroupVerdict.UNKNOWN)
     sentence = {
@@ -390,7 +385,7 @@ def test_what_cannot_be_known_is_one_sentence_and_never_zero(
 
 
 def test_a_group_that_nobody_knows_is_not_found(client: KafkaClient) -> None:
-    report = measure(client, [GroupOffsets(client, "nobody")])
+    report = measure(client, [of_group(client, "nobody")])
     (found,) = report.queries
     assert (found.verdict, found.records, found.problem) == (
         GroupVerdict.NOTFOUND,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.lag.committed_offsets import Committed
-from airflow_stream_provider.lag.targets import refuse_others
+from airflow_stream_provider.lag.committed_offsets import Committed, refuse_others
 from devstack.kafka_cluster import KafkaCluster
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from kafka import KafkaProducer
 
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.lag.committed_offsets import HeartbeatOffsets
-from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport
-from airflow_stream_provider.lag.targets import KnownOffsets, note, read
+from airflow_stream_provider.lag.topic_ids import note, read
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
 from tests.support.control_root import new_log
+from tests.support.lag_reports import measure
 
 
 def test_records_that_were_skipped_are_noticed_by_the_id_of_the_topic(
@@ -32,9 +32,7 @@ def test_records_that_were_skipped_are_noticed_by_the_id_of_the_topic(
 
     def look() -> LagReport:
         progress = QueryProgress("q", id="spark-1", batch=1, committed=({topic: {"0": 3}},))
-        report = measure(
-            client, [KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, read(store))]
-        )
+        report = measure(client, [CommittedOffsets("q", Heartbeat(queries=(progress,)), noted=read(store))])
         note(store, report)
         return report
 

@@ -22,7 +22,7 @@ from airflow_stream_provider.kafka import client
 from airflow_stream_provider.kafka.answers import Answers, Problem
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import Ceilings
-from airflow_stream_provider.lag.targets import note
+from airflow_stream_provider.lag.topic_ids import note
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind

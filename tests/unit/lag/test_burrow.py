@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_stream_provider.lag.report import GroupVerdict, Verdict, evaluate, group_verdict
+from airflow_stream_provider.lag.burrow import GroupVerdict, Verdict, evaluate, group_verdict
 
 OK, WARN, STOP, STALL, REWIND = Verdict.OK, Verdict.WARN, Verdict.STOP, Verdict.STALL, Verdict.REWIND
 Commit = tuple[int, int, int | None]

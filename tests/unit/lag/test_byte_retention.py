@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lag.byte_retention import CrowdedLog, SizeLimit, left_by_size, near, size_limit
+from airflow_stream_provider.lag.byte_retention import SizeLimit, left_by_size, near, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.measure import measure_each
@@ -54,20 +54,20 @@ def test_the_size_matters_once_half_of_the_bytes_may_be_unread(committed: int, i
     ids=["full", "full, half read", "half full", "a segment too large", "and half read"],
 )
 def test_a_record_lives_until_the_limit_lies_behind_it(size: int, committed: int, left: float, kept: float) -> None:
-    assert CrowdedLog(1000, size).left(partition(committed), 200.0) == pytest.approx((left, kept))
+    assert SizeLimit(1000, 0).left(partition(committed), size, 200.0) == pytest.approx((left, kept))
 
 
 def test_a_log_that_was_written_at_once_is_not_full_at_once() -> None:
-    assert CrowdedLog(1_000_000, 100).left(partition(0), 0.0)[0] == pytest.approx(9999)
-    assert CrowdedLog(1000, 0).left(partition(0), 5.0) == (5000.0, 5000.0)
+    assert SizeLimit(1_000_000, 0).left(partition(0), 100, 0.0)[0] == pytest.approx(9999)
+    assert SizeLimit(1000, 0).left(partition(0), 0, 5.0) == (5000.0, 5000.0)
 
 
 def test_what_is_unknown_of_one_partition_is_unknown() -> None:
-    logs, partitions = {("t", 0): CrowdedLog(1000, 1000)}, {("t", 0): partition(50)}
-    assert left_by_size([("t", 0)], logs, partitions, {("t", 0): 0}, 200_000) == [(100.0, 200.0)]
-    assert left_by_size([("t", 0)], {}, partitions, {("t", 0): 0}, 200_000) is None
-    assert left_by_size([("t", 0)], logs, partitions, {}, 200_000) is None
-    assert left_by_size([], {}, {}, {}, 0) == []
+    limits, sizes, partitions = {"t": SizeLimit(1000, 0)}, {("t", 0): 1000}, {("t", 0): partition(50)}
+    assert left_by_size([("t", 0)], limits, sizes, partitions, {("t", 0): 0}, 200_000) == [(100.0, 200.0)]
+    assert left_by_size([("t", 0)], limits, {}, partitions, {("t", 0): 0}, 200_000) is None
+    assert left_by_size([("t", 0)], limits, sizes, partitions, {}, 200_000) is None
+    assert left_by_size([], {}, {}, {}, {}, 0) == []
 
 
 def one(committed: int, size: int | None, *, settings: dict[str, str] = LIMITED, retention: str = "-1") -> QueryLag:

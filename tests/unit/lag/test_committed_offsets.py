@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.checkpoint import Owner, claim
-from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, Committed, HeartbeatOffsets, Missing
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, Missing
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from devstack import checkpoint_trees as trees
 
@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def at(root: Path, **more: Any) -> Committed:
-    return CheckpointOffsets("orders", str(root), **more).read()
+    return CommittedOffsets("orders", checkpoint=str(root), **more).read()
 
 
 def test_a_checkpoint_says_where_the_query_stands_and_how_it_came_there(root: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_query_whose_topics_are_all_gone_is_not_one_without_lag(root: Path) ->
 def test_every_checkpoint_that_says_nothing_says_why(root: Path) -> None:
     assert at(root).problem == f"The checkpoint {root} has no batch yet."
     assert at(root / "nowhere").problem == f"There is no checkpoint at {root}/nowhere."
-    assert "only local and mounted" in CheckpointOffsets("orders", "s3://bucket/x").read().problem
+    assert "only local and mounted" in CommittedOffsets("orders", checkpoint="s3://bucket/x").read().problem
     trees.put(trees.plan(root, 0, "1"), "v1\nrubbish\n1")
     trees.commit(root, 0)
     assert at(root).problem.startswith(f"The checkpoint file {root}/offsets/0 is damaged")
@@ -73,14 +73,14 @@ def test_a_heartbeat_says_where_its_query_stands() -> None:
     beat = Heartbeat(
         queries=(QueryProgress("other"), QueryProgress("orders", id="7f", batch=4, committed=tuple(sources)))
     )
-    found = HeartbeatOffsets("orders", beat, read_committed=True).read()
+    found = CommittedOffsets("orders", beat, read_committed=True).read()
     assert found == Committed("orders", {"orders": {0: 7, 1: 8}}, batch=4, read_committed=True, id="7f")
 
 
 def test_a_heartbeat_says_how_its_query_came_there() -> None:
     commits = (Commit(100.0, {"orders": {"0": 5}}), Commit(101.0, {"orders": {"0": 7}}))
     beat = Heartbeat(queries=(QueryProgress("orders", batch=4, committed=({"orders": {"0": 7}},), commits=commits),))
-    found = HeartbeatOffsets("orders", beat).read()
+    found = CommittedOffsets("orders", beat).read()
     assert found.window == ((100.0, {"orders": {0: 5}}), (101.0, {"orders": {0: 7}}))
 
 
@@ -88,14 +88,20 @@ def test_a_heartbeat_says_how_its_query_came_there() -> None:
 def test_a_time_without_offsets_says_only_how_long_ago_the_last_commit_was(offsets: Any) -> None:
     commits = tuple(Commit(at, offsets) for at in (98.0, 99.0, 100.0))
     beat = Heartbeat(queries=(QueryProgress("orders", batch=4, committed=({"orders": {"0": 7}},), commits=commits),))
-    assert HeartbeatOffsets("orders", beat).read().window == ((100.0, {}),)
+    assert CommittedOffsets("orders", beat).read().window == ((100.0, {}),)
 
 
 def test_offsets_that_a_heartbeat_has_left_out_are_unknown() -> None:
     beat = Heartbeat(queries=(QueryProgress("orders", batch=4, commits=(Commit(100.0),)),))
-    assert "has no offsets of orders" in HeartbeatOffsets("orders", beat).read().problem
+    assert "has no offsets of orders" in CommittedOffsets("orders", beat).read().problem
 
 
 @pytest.mark.parametrize("queries", [(), (QueryProgress("other", batch=1),), (QueryProgress("orders", "/x"),)])
 def test_a_heartbeat_before_the_first_batch_says_so(queries: tuple[QueryProgress, ...]) -> None:
-    assert "committed no batch" in HeartbeatOffsets("orders", Heartbeat(queries=queries)).read().problem
+    assert "committed no batch" in CommittedOffsets("orders", Heartbeat(queries=queries)).read().problem
+
+
+def test_what_nobody_foresaw_is_the_problem_of_its_own_query() -> None:
+    torn: Any = (QueryProgress("orders", batch=4, committed=5),)  # type: ignore[arg-type]
+    found = CommittedOffsets("orders", Heartbeat(queries=torn)).read()
+    assert found.problem.startswith("How far orders has read is unknown: TypeError")

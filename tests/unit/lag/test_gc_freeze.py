@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.kafka.answers import Answers
-from airflow_stream_provider.lag.committed_offsets import GroupOffsets
-from airflow_stream_provider.lag.measure import freeze_heap, measure
+from airflow_stream_provider.lag.measure import freeze_heap
 from tests.support.kafka_logs import KafkaLogs
+from tests.support.lag_reports import measure, of_group
 
 
 class Node:
@@ -47,5 +47,5 @@ def test_measuring_freezes_the_heap_and_leaves_the_collector_on() -> None:
             return super().topics(names)
 
     kafka: Any = Kafka({0: (0, [5.0])})
-    assert measure(kafka, [GroupOffsets(kafka, "g")]).queries
+    assert measure(kafka, [of_group(kafka, "g")]).queries
     assert (kafka.collects, gc.get_freeze_count() > 1000) == (True, True)

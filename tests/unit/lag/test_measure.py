@@ -11,9 +11,9 @@ from kafka import TopicPartition
 from airflow_stream_provider.kafka.answers import Problem
 from airflow_stream_provider.kafka.coordinators import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
-from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, HeartbeatOffsets, Missing
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, Missing
 from airflow_stream_provider.lag.limits import Health, LagLimits, Moments
-from airflow_stream_provider.lag.measure import measure, measure_each
+from airflow_stream_provider.lag.measure import measure_each
 from airflow_stream_provider.lag.report import (
     Alarm,
     Ceilings,
@@ -23,9 +23,9 @@ from airflow_stream_provider.lag.report import (
     QueryLag,
     Verdict,
 )
-from airflow_stream_provider.lag.targets import KnownOffsets
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from tests.support.kafka_logs import LOST, KafkaLogs
+from tests.support.lag_reports import measure, of_group
 
 NONE = Moments()
 
@@ -135,7 +135,7 @@ def test_retention_that_is_not_known_is_said_and_changes_nothing_else() -> None:
 
 def test_a_group_that_may_not_be_read_is_unknown() -> None:
     kafka: Any = KafkaLogs({})
-    found = measure(kafka, [GroupOffsets(kafka, "g")])
+    found = measure(kafka, [of_group(kafka, "g")])
     assert found.verdict is GroupVerdict.UNKNOWN
     assert found.queries[0].problem == "Kafka refuses us the group g."
 
@@ -230,7 +230,7 @@ def test_a_stream_whose_checkpoint_cannot_be_read_is_judged_by_its_heartbeat(sil
     kafka = KafkaLogs({0: (0, [900.0 - 10 * n for n in range(90)])})
     commits = tuple(Commit(kafka.now - silent - 10 * (9 - n), {"t": {"0": n}}) for n in range(10))
     progress = QueryProgress("q", batch=9, committed=({"t": {"0": 9}},), commits=commits, quiet_seconds=0.0)
-    read = KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, {}).read()
+    read = CommittedOffsets("q", Heartbeat(queries=(progress,))).read()
     (found,) = report(kafka, read).queries
     assert [p.verdict for p in found.partitions] == [verdict]
     assert found.commit_age == pytest.approx(silent, abs=30.0)
@@ -240,7 +240,7 @@ def test_a_heartbeat_with_a_time_alone_says_how_long_ago_that_was_and_no_verdict
     kafka = KafkaLogs({0: (0, [9, 8, 7])})
     commits = (Commit(kafka.now - 3600.0),)
     progress = QueryProgress("q", batch=9, committed=({"t": {"0": 1}},), commits=commits, quiet_seconds=0.0)
-    read = KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, {}).read()
+    read = CommittedOffsets("q", Heartbeat(queries=(progress,))).read()
     found = report(kafka, read)
     assert [(p.lag, p.verdict) for p in found.queries[0].partitions] == [(2, None)]
     assert found.queries[0].commit_age == pytest.approx(3600.0, abs=30.0)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, refuse_others
 from airflow_stream_provider.lag.limits import Health, LagLimits, Moments
-from airflow_stream_provider.lag.measure import measure, measure_each
-from airflow_stream_provider.lag.targets import SourcedOffsets, refuse_others
+from airflow_stream_provider.lag.measure import measure_each
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from tests.support.kafka_logs import KafkaLogs
+from tests.support.lag_reports import measure
 
 COMMITTED = KafkaSource("subscribe", "t", ("kafka:9092",), True)
 
@@ -21,9 +21,9 @@ def kafka(**more: Any) -> Any:
     return KafkaLogs({0: (0, [9, 8, 7])}, **more)
 
 
-def sourced(*sources: KafkaSource, committed: Any = None) -> SourcedOffsets:
+def sourced(*sources: KafkaSource, committed: Any = None) -> CommittedOffsets:
     progress = QueryProgress("q", batch=4, committed=(committed or {"t": {"0": 1}},))
-    return SourcedOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), sources)
+    return CommittedOffsets("q", Heartbeat(queries=(progress,)), sources=sources)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,6 @@ def test_offsets_of_another_source_are_none_of_kafka_whatever_their_form() -> No
     """Event Hubs writes {hub: {partition: number}}, too (azure-event-hubs-spark issues 461, 578)."""
     commits = (Commit(1.0, {"t": {"0": 1}, "hub": {"0": 7}}), Commit(2.0, {"t": {"0": 2}, "hub": {"0": 9}}))
     progress = QueryProgress("q", batch=4, committed=({"hub": {"0": 9}}, {"t": {"0": 2}}), commits=commits)
-    found = SourcedOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), (COMMITTED,)).read()
+    found = CommittedOffsets("q", Heartbeat(queries=(progress,)), sources=(COMMITTED,)).read()
     assert found.offsets == {"t": {0: 2}}
     assert found.window == ((1.0, {"t": {0: 1}}), (2.0, {"t": {0: 2}}))

@@ -14,13 +14,12 @@ from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.control.bounded import NoAnswer
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.answers import Answers
-from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.reader import LagReader, LagUnmeasured
 from airflow_stream_provider.lag.report import LagReport, QueryLag
-from airflow_stream_provider.lag.targets import KnownOffsets, LagTarget
+from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.control_root import new_log
 from tests.support.more_time import in_time
 from tests.support.story import OLD, RUNNING, write
@@ -57,7 +56,7 @@ def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeyp
     monkeypatch.setattr("airflow_stream_provider.lag.measure.measure_each", measured)
     monkeypatch.setattr(
         "airflow_stream_provider.lag.reader.stream_sources",
-        lambda stream, *_: [HeartbeatOffsets("enrich", Heartbeat()), HeartbeatOffsets(f"of {stream}", Heartbeat())],
+        lambda stream, *_: [CommittedOffsets("enrich"), CommittedOffsets(f"of {stream}")],
     )
     found = LagReader(Client(), FilesRoot).read(dict.fromkeys([*targets, *groups], Moments()))  # type: ignore[arg-type]
     names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}
@@ -77,50 +76,26 @@ def test_a_damaged_heartbeat_spoils_no_report(tmp_path: Path, monkeypatch: pytes
     assert [query.query for query in found.queries] == ["a"]
 
 
-def test_the_topics_that_the_watch_noted_are_compared(tmp_path: Path) -> None:
-    log = new_log(f"file://{tmp_path}", "orders")
-    write(log, *RUNNING)
-    log.store.put_topic_ids(b'{"queries": {"spark-1": {"t": "7"}}}')
-    reader = LagReader(Client(), FilesRoot)  # type: ignore[arg-type]
-    (found,) = reader._sources(LagTarget("kafka", "orders", f"file://{tmp_path}"), Answers())
-    assert isinstance(found, KnownOffsets)
-    assert found.noted == {"spark-1": {"t": "7"}}
-
-
 def read(found: Mapping[str, list[Committed] | Exception], monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
     """Read targets whose committed offsets are these."""
 
-    def sources(self: LagReader, target: LagTarget, offsets: Any) -> Any:
+    def committed(self: LagReader, target: LagTarget) -> Any:
         answer = found[target.stream]
         if isinstance(answer, Exception):
             raise answer
-        return [Given(each) for each in answer]
+        return answer
 
-    monkeypatch.setattr(LagReader, "_sources", sources)
+    monkeypatch.setattr(LagReader, "_committed", committed)
     targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in found}
     return {target.stream: each for target, each in LagReader(Client(**more), FilesRoot).read(targets).items()}  # type: ignore[arg-type]
 
 
-class Given:
-    def __init__(self, committed: Committed) -> None:
-        self.committed = committed
-        self.query = committed.query
-
-    def read(self) -> Committed:
-        if self.query == "torn":
-            raise ValueError("Expecting value: line 1 column 1 (char 0)")
-        return self.committed
-
-
 def test_a_damaged_file_is_the_problem_of_its_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """A torn heartbeat, or a checkpoint that nobody foresaw, says nothing about the other streams."""
-    whole, torn = Committed("q", problem="It has no batch yet."), Committed("torn")
-    found = read({"good": [whole], "bad": ValueError("torn"), "half": [whole, torn]}, monkeypatch)
+    found = read({"good": [Committed("q", problem="It has no batch yet.")], "bad": ValueError("torn")}, monkeypatch)
     assert [query.problem for query in found["good"].queries] == ["It has no batch yet."]
     assert isinstance(found["bad"], LagUnmeasured)
     assert (found["bad"].fields["kind"], "ValueError: torn" in str(found["bad"])) == ("ValueError", True)
-    assert [bool(query.problem) for query in found["half"].queries] == [True, True]
-    assert "Expecting value" in found["half"].queries[1].problem
 
 
 def test_offsets_that_cannot_be_measured_are_the_problem_of_their_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,14 +110,10 @@ def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypat
     dead = tmp_path / "dead"
     os.mkfifo(dead)
 
-    class Hangs(Given):
-        def read(self) -> Committed:
-            return Committed("q", problem=dead.read_text())
+    def committed(self: LagReader, target: LagTarget) -> Any:
+        return [Committed("q", problem=dead.read_text() if target.stream == "dead" else "Fine.")]
 
-    def sources(self: LagReader, target: LagTarget, offsets: Any) -> Any:
-        return [(Hangs if target.stream == "dead" else Given)(Committed("q", problem="Fine."))]
-
-    monkeypatch.setattr(LagReader, "_sources", sources)
+    monkeypatch.setattr(LagReader, "_committed", committed)
     targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in ("dead", "alive")}
     readers: list[LagReader] = []
 

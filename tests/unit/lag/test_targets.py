@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.checkpoint import Owner
-from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, CommittedOffsets, HeartbeatOffsets, Missing
-from airflow_stream_provider.lag.targets import KnownOffsets, SourcedOffsets, stream_sources
+from airflow_stream_provider.lag.committed_offsets import CommittedOffsets, Missing
+from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from airflow_stream_provider.lifecycle.state import Deployment, Incarnation, IncarnationState, StreamState
+from tests.support.control_root import new_log
 
 HOLDER = "orders-1.00000001"
+OWNER = Owner("orders", "file:///control")
 
 
 def state(*queries: dict[str, Any]) -> StreamState:
@@ -26,50 +28,43 @@ def state(*queries: dict[str, Any]) -> StreamState:
 
 
 def sources(*queries: dict[str, Any], beat: Heartbeat | None = None) -> list[CommittedOffsets]:
-    found = stream_sources("orders", "file:///control", state(*queries), {HOLDER: beat} if beat else {})
-    return [each.offsets for each in found if isinstance(each, KnownOffsets)]
+    return stream_sources("orders", "file:///control", state(*queries), {HOLDER: beat} if beat else {})
 
 
 def test_the_checkpoint_is_asked_where_this_machine_has_its_folder(tmp_path: Path) -> None:
     query = {"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["kafka:subscribe=t"], "read_committed": True}
-    assert sources(query) == [
-        CheckpointOffsets("a", f"{tmp_path}/a", True, Missing.FROM_START, Owner("orders", "file:///control"))
-    ]
+    assert sources(query) == [CommittedOffsets("a", checkpoint=f"{tmp_path}/a", read_committed=True, owner=OWNER)]
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/a", "/no/such/mount/a"])
 def test_else_the_heartbeat_of_the_holder_is(location: str) -> None:
     beat = Heartbeat(counter=1)
     query = {"name": "a", "checkpoint": location, "sources": ["kafka:subscribe=t"]}
-    assert sources(query, beat=beat) == [HeartbeatOffsets("a", beat)]
+    assert sources(query, beat=beat) == [CommittedOffsets("a", beat, owner=OWNER)]
     assert sources(query)[0].read().problem
 
 
 def test_a_folder_that_cannot_be_looked_at_is_not_here(tmp_path: Path) -> None:
     query = {"name": "a", "checkpoint": f"{tmp_path}/{'x' * 300}/a", "sources": ["kafka:subscribe=t"]}
-    assert isinstance(sources(query)[0], HeartbeatOffsets)
+    assert sources(query)[0].checkpoint == ""
 
 
 def test_a_query_that_was_started_later_is_known_from_the_heartbeat(tmp_path: Path) -> None:
     beat = Heartbeat(queries=(QueryProgress("a"), QueryProgress("late", f"{tmp_path}/late")))
     found = sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["rate:"]}, beat=beat)
-    assert [(type(each), each.read().query) for each in found] == [(CheckpointOffsets, "late")]
+    assert [(each.checkpoint, each.query) for each in found] == [(f"{tmp_path}/late", "late")]
 
 
 def test_a_driver_that_says_which_kafka_it_reads_is_believed(tmp_path: Path) -> None:
     source = {"option": "subscribe", "topics": "t", "servers": ["kafka:9092"], "read_committed": True}
     query = {"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["kafka:subscribe=t"], "kafka_sources": [source]}
     (found,) = sources(query)
-    assert found == SourcedOffsets(
-        CheckpointOffsets("a", f"{tmp_path}/a", False, Missing.FROM_START, Owner("orders", "file:///control")),
-        (KafkaSource("subscribe", "t", ("kafka:9092",), True),),
-    )
-    assert found.query == "a"
+    assert found.sources == (KafkaSource("subscribe", "t", ("kafka:9092",), True),)
 
 
 def test_partitions_that_are_assigned_do_not_grow(tmp_path: Path) -> None:
     found = [
-        sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": names})[0].missing  # type: ignore[attr-defined]
+        sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": names})[0].missing
         for names in (["kafka:assign={}"], ["kafka:assign={}", "kafka:subscribe=t"])
     ]
     assert found == [Missing.NOT_READ, Missing.FROM_START]
@@ -101,3 +96,11 @@ def test_queries_that_do_not_read_kafka_have_no_lag() -> None:
 
 def test_a_stream_that_nobody_ran_has_no_sources() -> None:
     assert stream_sources("orders", "file:///control", StreamState(), {}) == []
+
+
+def test_the_topics_that_the_watch_noted_are_compared(tmp_path: Path) -> None:
+    store = new_log(tmp_path.as_uri(), "orders").store
+    store.put_topic_ids(b'{"queries": {"spark-1": {"t": "7"}}}')
+    query = {"name": "a", "checkpoint": "s3://bucket/a", "sources": ["kafka:subscribe=t"]}
+    (found,) = stream_sources("orders", "file:///control", state(query), {}, store)
+    assert found.noted == {"spark-1": {"t": "7"}}

@@ -12,12 +12,11 @@ from uuid import UUID
 import pytest
 
 from airflow_stream_provider.control.files import FilesStore
-from airflow_stream_provider.lag import targets
-from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
+from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
 from airflow_stream_provider.lag.limits import Health, LagLimits
-from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, QueryLag
-from airflow_stream_provider.lag.targets import KEPT, KnownOffsets, note, read, recreated, stream_sources
+from airflow_stream_provider.lag.targets import stream_sources
+from airflow_stream_provider.lag.topic_ids import REMEMBERED_QUERIES, note, read, recreated
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import MAX_BYTES, Kind, Record
@@ -26,6 +25,7 @@ from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.readings import keep
 from tests.support.control_root import new_log
 from tests.support.kafka_logs import KafkaLogs
+from tests.support.lag_reports import measure
 
 NEW = UUID(int=8)
 
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> FilesStore:
 def look(store: FilesStore, id: str = "spark-1", *, watch: bool = False, **kafka: Any) -> LagReport:
     """Measure as a process that has just begun; the watch also notes what it found."""
     progress = QueryProgress("q", id=id, batch=4, committed=({"t": {"0": 1}},))
-    offsets = KnownOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), progress, read(store))
+    offsets = CommittedOffsets("q", Heartbeat(queries=(progress,)), noted=read(store))
     client: Any = KafkaLogs({0: (0, [9, 8, 7])}, **kafka)
     report = measure(client, [offsets])
     if watch:
@@ -150,10 +150,10 @@ def test_a_damaged_memory_begins_anew(store: FilesStore, damaged: bytes) -> None
 
 
 def test_what_is_known_is_not_written_again_and_the_oldest_are_forgotten(store: FilesStore) -> None:
-    for number in range(KEPT + 1):
+    for number in range(REMEMBERED_QUERIES + 1):
         note(store, LagReport(1.0, (QueryLag("q", id=f"spark-{number}", topic_ids={"t": "1"}),)))
     kept = read(store)
-    assert (len(kept), "spark-0" in kept, f"spark-{KEPT}" in kept) == (KEPT, False, True)
+    assert (len(kept), "spark-0" in kept, f"spark-{REMEMBERED_QUERIES}" in kept) == (REMEMBERED_QUERIES, False, True)
     before = (store.folder / "topics.json").stat().st_ino
     note(store, LagReport(1.0, (QueryLag("q", id="spark-9", topic_ids={"t": "2"}),)))
     assert (store.folder / "topics.json").stat().st_ino == before
@@ -170,12 +170,4 @@ def test_what_does_not_fit_into_the_file_is_forgotten(store: FilesStore) -> None
 
 
 def test_offsets_that_are_unknown_have_no_memory() -> None:
-    class Unknown:
-        query = "q"
-
-        def read(self) -> Committed:
-            return Committed("q", problem="It has no batch yet.")
-
-    found = KnownOffsets(Unknown(), None, {"spark-1": {"t": "1"}})
-    assert (found.query, found.read().noted) == ("q", {})
-    assert targets.recreated({}, {}) == ()
+    assert CommittedOffsets("q", noted={"spark-1": {"t": "1"}}).read().noted == {}
