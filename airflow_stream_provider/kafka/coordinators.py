@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COORDINATOR_PAUSES = (*PAUSES, 2.0, 4.0)
 # For a partition that a member reads without a commit; the value is Kafka's own.
 NO_COMMIT = -1
-GROUP = 0  # Kafka's key type of a group coordinator, as opposed to a transaction coordinator
+GROUP_KEY = 0  # Kafka's key type of a group coordinator, as opposed to a transaction coordinator
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ async def _coordinators(
     from kafka.protocol.metadata import FindCoordinatorRequest
 
     def request() -> Any:
-        return FindCoordinatorRequest(key_type=GROUP, coordinator_keys=groups, min_version=4)
+        return FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=groups, min_version=4)
 
     by_node: dict[int, list[str]] = {}
     for each in (await requests.send(request)).coordinators:
@@ -138,7 +138,7 @@ def _assigned(group: Any) -> list[TopicPartition]:
 
 
 # A transaction in another state has no records that are still hidden.
-STATES = ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]
+OPEN_STATES = ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ async def open_transactions(requests: Requests) -> Answers[int, tuple[Transactio
     from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
     def list_them(_: int) -> Any:
-        return ListTransactionsRequest(state_filters=STATES, producer_id_filters=[], min_version=0)
+        return ListTransactionsRequest(state_filters=OPEN_STATES, producer_id_filters=[], min_version=0)
 
     found: Answers[int, tuple[Transaction, ...]] = Answers()
     asked = await requests.ask_brokers(requests.kafka.brokers(), list_them)

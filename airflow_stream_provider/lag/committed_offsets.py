@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Commits that Burrow looks at; Spark keeps the logs of at least 100 batches.
 WINDOW = 10
 
-Window = tuple[tuple[float, KafkaOffsets], ...]
+LastCommits = Sequence[tuple[float, KafkaOffsets]]
 
 
 class Missing(Enum):
@@ -58,7 +58,7 @@ class Committed:
 
     query: str
     offsets: KafkaOffsets = field(default_factory=dict)
-    window: Window = ()
+    window: LastCommits = ()
     batch: int | None = None
     read_committed: bool = False
     missing: Missing = Missing.FROM_START
@@ -149,7 +149,7 @@ class CommittedOffsets:
         window = window if all(offsets for _, offsets in window) else window[-1:]
         return self._found(_merged(query.committed), window, query.batch, query.id)
 
-    def _found(self, offsets: KafkaOffsets, window: Window, batch: int | None, query_id: str) -> Committed:
+    def _found(self, offsets: KafkaOffsets, window: LastCommits, batch: int | None, query_id: str) -> Committed:
         progress = self.heartbeat.query(self.query)
         return Committed(
             self.query,

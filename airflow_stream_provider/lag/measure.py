@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch
 from airflow_stream_provider.lag.burrow import evaluate
 from airflow_stream_provider.lag.byte_retention import first_times, left_by_size, near
-from airflow_stream_provider.lag.committed_offsets import Committed, Window, refuse_others
+from airflow_stream_provider.lag.committed_offsets import Committed, LastCommits, refuse_others
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
 from airflow_stream_provider.lag.record_age import UnreadRange, first_at, oldest
@@ -44,7 +44,7 @@ P = TypeVar("P", bound=tuple[str, int])
 
 
 def verdicts(
-    window: Window, lags: Mapping[P, int], ends: Mapping[P, int], now: float, quiet_until: float | None = None
+    window: LastCommits, lags: Mapping[P, int], ends: Mapping[P, int], now: float, quiet_until: float | None = None
 ) -> OffsetSearch[P, dict[P, Verdict | None]]:
     """Find a verdict for each partition in `lags`; None where there are too few commits yet.
 
@@ -91,7 +91,9 @@ def verdicts(
     return {p: None if quiet_until is None and verdict in BY_PACE else verdict for p, verdict in found.items()}
 
 
-def _commits(window: Window, partition: tuple[str, int], past: Mapping[int, int]) -> list[tuple[int, int, int | None]]:
+def _commits(
+    window: LastCommits, partition: tuple[str, int], past: Mapping[int, int]
+) -> list[tuple[int, int, int | None]]:
     commits: list[tuple[int, int, int | None]] = []
     for number, (at, offsets) in enumerate(window):
         offset = offsets.get(partition[0], {}).get(partition[1])
@@ -100,7 +102,7 @@ def _commits(window: Window, partition: tuple[str, int], past: Mapping[int, int]
     return commits
 
 
-def _ring(window: Window) -> float:
+def _ring(window: LastCommits) -> float:
     """Seconds that a log end may lie back for a silent reader not to be STOP: twice its usual pause, at least 100."""
     times = [at for at, _ in window]
     return max(RING_SECONDS, 2 * statistics.median(later - earlier for earlier, later in itertools.pairwise(times)))

@@ -6,7 +6,7 @@ holds unless producers' clocks differ. Where compaction removed the record at an
 before it: too old rather than too young.
 
 A request holds one time for each partition. Readers at different offsets of one partition therefore share the answers.
-Where there are more than FEW of them, they send at most SHARED_ROUNDS requests together; if those are not enough, the
+Where there are more than FEW_READERS, they send at most SHARED_ROUNDS requests together; if those are not enough, the
 time is an estimate.
 """
 
@@ -29,9 +29,9 @@ RESOLUTION = 500
 SKEW = 10_000
 # Partitions of a group that are searched at a time; the others are only asked whether they hold an older record.
 PIVOTS = 8
-# Up to FEW readers at different offsets of one partition are searched to the end, however uneven the times are. More of
-# them share SHARED_ROUNDS requests; after those, their times are estimates.
-FEW = 3
+# Up to so many readers at different offsets of one partition are searched to the end, however uneven the times are.
+# More of them share SHARED_ROUNDS requests; after those, their times are estimates.
+FEW_READERS = 3
 SHARED_ROUNDS = 50
 
 K = TypeVar("K", bound=Hashable)
@@ -124,7 +124,7 @@ def oldest(unread: Mapping[K, UnreadRange[P, G]], now: int) -> OffsetSearch[P, t
 
     Left out: partitions that cannot be read, and those where a record that is already read is dated in the future.
     """
-    finder: _Finder[K, P, G] = _Finder(now, SHARED_ROUNDS if _most_positions(unread) > FEW else math.inf)
+    finder: _Finder[K, P, G] = _Finder(now, SHARED_ROUNDS if _most_positions(unread) > FEW_READERS else math.inf)
     by_group: dict[G, int] = {}
     times: dict[K, int] = {}
     left = dict(unread)

@@ -82,14 +82,14 @@ class OpenTransactions:
 
 
 # So many offsets before the end of a log are looked at: one marker, or those of a few empty transactions.
-FEW = 5
+MOST_MARKERS = 5
 
 
 def may_wait_before_markers(committed: int | None, log_start: int, end: int) -> bool:
     """Return whether all that is not committed, or the one offset that Kafka deleted, may be markers."""
     if committed is None or committed > end:
         return False
-    return 0 < end - max(committed, log_start) <= FEW or log_start - committed == 1
+    return 0 < end - max(committed, log_start) <= MOST_MARKERS or log_start - committed == 1
 
 
 def pass_markers(partition: PartitionLag, batches: Sequence[RecordBatch] | None) -> None:

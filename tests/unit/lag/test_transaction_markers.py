@@ -10,7 +10,7 @@ from airflow_stream_provider.lag.committed_offsets import Committed, Missing
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.measure import measure_each
 from airflow_stream_provider.lag.report import Alarm, Ceilings, PartitionLag, PartitionState, QueryLag
-from airflow_stream_provider.lag.transactions import FEW, may_wait_before_markers, pass_markers
+from airflow_stream_provider.lag.transactions import MOST_MARKERS, may_wait_before_markers, pass_markers
 from tests.support.kafka_logs import KafkaLogs
 
 
@@ -78,8 +78,8 @@ def test_one_offset_that_is_deleted_may_have_been_a_marker(
     [
         (None, 0, 1, False),
         (5, 0, 5, False),
-        (5, 0, 5 + FEW, True),
-        (5, 0, 6 + FEW, False),
+        (5, 0, 5 + MOST_MARKERS, True),
+        (5, 0, 6 + MOST_MARKERS, False),
         (5, 6, 99, True),
         (5, 7, 99, False),
         (5, 0, 4, False),
