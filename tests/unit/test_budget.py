@@ -24,7 +24,7 @@ STEP = 100
 # Lines of every file of a room; `.` are those beside the rooms.
 BUDGET = """
 . 100
-audit 2000
+audit 1900
 checkpoint 2600
 cli 1700
 clusters 6200

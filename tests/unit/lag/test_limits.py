@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits, LagLook, Streaks
 from airflow_stream_provider.lag.report import (
     Alarm,
     Ceilings,
@@ -107,3 +107,24 @@ def test_the_reasons_are_sentences_with_names_and_numbers() -> None:
 def test_limits_survive_json() -> None:
     limits = LagLimits(5, 2.5, True, (Verdict.WARN,), (Alarm.RETENTION,), Ceilings(1.0, 2.0, 3.0))
     assert LagLimits.from_json(json.loads(json.dumps(limits.to_json()))) == limits
+
+
+def test_a_look_without_a_report_is_unknown_and_says_why() -> None:
+    away = LagLook(5.0, None, "Kafka does not answer.")
+    assert away.judge(LagLimits()) == LagJudgement(Health.UNKNOWN, ("Kafka does not answer.",))
+
+
+def test_a_report_is_judged_by_the_limits() -> None:
+    look = LagLook(5.0, report(partition(11)))
+    assert [look.judge(LagLimits(max_records=limit)).health for limit in (10, 11)] == [Health.FAIL, Health.PASS]
+
+
+def test_a_bad_run_is_ended_by_a_good_look_alone() -> None:
+    streaks = Streaks()
+    for at, found in enumerate((Health.FAIL, Health.UNKNOWN, Health.UNKNOWN, Health.FAIL)):
+        streaks.add(found, float(at))
+    assert (streaks.bad, streaks.good, streaks.unknown) == (0.0, None, None)
+    streaks.add(Health.PASS, 9.0)
+    streaks.add(Health.UNKNOWN, 10.0)
+    streaks.add(Health.UNKNOWN, 11.0)
+    assert (streaks.bad, streaks.good, streaks.unknown) == (None, 9.0, 10.0)
