@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.audit.facts import BrokerFacts, Facts, Partition, Settings, Topic
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
 
     from airflow_stream_provider.kafka.answers import Answers
     from airflow_stream_provider.kafka.client import KafkaClient
+
+    Described = Answers[str, dict[str, Any]]
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 # Kafka's error code for an unknown topic.
@@ -42,76 +43,57 @@ def gather(client: KafkaClient, names: Iterable[str], server: Sequence[str]) -> 
     :raises StreamError: Kafka does not answer, or denies every request.
     """
     asked = list(dict.fromkeys(names))
-    found = client.describe_cluster()["brokers"]
-    brokers = _brokers(client, found)
-    topics = _topics(client, [*asked, *(name for name in INTERNAL if name not in asked)])
-    brokers = _with_folders(client, brokers, topics.values())
+    others = [name for name in INTERNAL if name not in asked]
+    registered = client.describe_cluster()["brokers"]
+    described = client.topics([*asked, *others])
+    brokers = _brokers(client, registered, described)
     problems: dict[str, str] = {}
-    topics = _with_logs(client, topics, brokers, problems)
+    topics = _topics(client, [*asked, *others], described, _partitions(client, described, brokers, problems))
     return Facts(
         at=time.time(),
         server=tuple(server),
         topics=tuple(topics[name] for name in asked),
-        internal=tuple(topics[name] for name in INTERNAL if name not in asked),
+        internal=tuple(topics[name] for name in others),
         brokers=brokers,
-        fenced_listed=all("is_fenced" in each for each in found),
+        fenced_listed=all("is_fenced" in each for each in registered),
         quorum=_tried("quorum", problems, client.quorum),
         problems=problems,
     )
 
 
-def _brokers(client: KafkaClient, described: Iterable[Mapping[str, Any]]) -> tuple[BrokerFacts, ...]:
-    found = sorted(described, key=lambda each: int(each["broker_id"]))
-    settings = client.configs(brokers=[each["broker_id"] for each in found if not each.get("is_fenced")])
-    return tuple(
-        BrokerFacts(
-            each["broker_id"], each["rack"] or None, bool(each.get("is_fenced")), _settings(settings, each["broker_id"])
-        )
-        for each in found
-    )
-
-
-def _with_folders(
-    client: KafkaClient, brokers: Sequence[BrokerFacts], topics: Iterable[Topic]
+def _brokers(
+    client: KafkaClient, registered: Iterable[Mapping[str, Any]], topics: Described
 ) -> tuple[BrokerFacts, ...]:
     from kafka import TopicPartition
 
-    partitions = [TopicPartition(topic.name, each.number) for topic in topics for each in topic.partitions]
-    folders = client.log_folders(partitions, [broker.id for broker in brokers if not broker.fenced])
+    found = sorted(registered, key=lambda each: int(each["broker_id"]))
+    live = [each["broker_id"] for each in found if not each.get("is_fenced")]
+    settings = client.configs(brokers=live)
+    partitions = [TopicPartition(name, p["partition_index"]) for name in topics for p in topics[name]["partitions"]]
+    folders = client.log_folders(partitions, live)
 
-    def known(broker: BrokerFacts) -> BrokerFacts:
-        problem = folders.problems.get(broker.id)
-        if problem is not None:
-            return replace(broker, folders_problem=problem.reason)
-        found = folders.get(broker.id, ())
-        return replace(broker, folders=found, folders_problem="" if found else _NO_FOLDERS)
+    def known(id: int, rack: str | None, fenced: bool) -> BrokerFacts:
+        problem, its = folders.problems.get(id), folders.get(id, ())
+        why = problem.reason if problem else "" if its else _NO_FOLDERS
+        return BrokerFacts(id, rack or None, fenced, _settings(settings, id), its, why)
 
-    return tuple(known(broker) for broker in brokers)
+    return tuple(known(each["broker_id"], each["rack"], bool(each.get("is_fenced"))) for each in found)
 
 
-def _topics(client: KafkaClient, names: Sequence[str]) -> dict[str, Topic]:
-    described = client.topics(names)
+def _topics(
+    client: KafkaClient, names: Iterable[str], described: Described, partitions: Mapping[str, list[Partition]]
+) -> dict[str, Topic]:
     settings = client.configs(topics=list(described)) if described else None
     topics = {}
     for name in names:
         if settings is not None and name in described:
-            partitions = sorted((_partition(each) for each in described[name]["partitions"]), key=lambda p: p.number)
-            topics[name] = Topic(name, tuple(partitions), _settings(settings, name))
+            found = sorted(partitions[name], key=lambda each: each.number)
+            topics[name] = Topic(name, tuple(found), _settings(settings, name))
         else:
             problem = described.problems.get(name)
             reason = problem.reason if problem else "Kafka did not describe it."
             topics[name] = Topic(name, problem=reason, missing=problem is not None and problem.code == _NO_TOPIC)
     return topics
-
-
-def _partition(found: Mapping[str, Any]) -> Partition:
-    return Partition(
-        found["partition_index"],
-        found["leader_id"],
-        tuple(found["replica_nodes"]),
-        tuple(found["isr_nodes"]),
-        tuple(found["offline_replicas"]),
-    )
 
 
 def _settings(found: Answers[str | int, dict[str, str | None]], key: str | int) -> Settings:
@@ -120,57 +102,56 @@ def _settings(found: Answers[str | int, dict[str, str | None]], key: str | int) 
     return Settings(of, found.get(key, {}), problem.reason if problem else "")
 
 
-def _with_logs(
-    client: KafkaClient, topics: dict[str, Topic], brokers: Sequence[BrokerFacts], problems: dict[str, str]
-) -> dict[str, Topic]:
-    """Add the facts about the partitions' logs: offsets, age, size and hanging transactions."""
+def _partitions(
+    client: KafkaClient, topics: Described, brokers: Sequence[BrokerFacts], problems: dict[str, str]
+) -> dict[str, list[Partition]]:
+    """Return the partitions by topic, with the facts about their logs: offsets, age, size and hanging transactions."""
     from kafka import TopicPartition
 
-    leaders = {TopicPartition(t.name, p.number): p.leader for t in topics.values() for p in t.partitions}
-    served = [tp for tp, leader in leaders.items() if leader >= 0]
+    found = {
+        TopicPartition(name, each["partition_index"]): each for name in topics for each in topics[name]["partitions"]
+    }
+    served = [tp for tp, each in found.items() if each["leader_id"] >= 0]
 
-    def offsets(
-        field: str, specs: Mapping[TopicPartition, int], read_committed: bool = False
-    ) -> dict[TopicPartition, Any]:
-        found = client.offsets(specs, read_committed)
-        for problem in found.problems.values():
+    def offsets(field: str, spec: int, read_committed: bool = False) -> dict[TopicPartition, Any]:
+        answers = client.offsets(dict.fromkeys(served, spec), read_committed)
+        for problem in answers.problems.values():
             problems.setdefault(field, problem.reason)
-        return dict(found)
+        return answers
 
-    stable = offsets("held", dict.fromkeys(served, _LATEST), True)
-    ends = offsets("end", dict.fromkeys(served, _LATEST))
-    oldest = offsets("oldest", dict.fromkeys(served, 0))
+    stable, ends, oldest = offsets("held", _LATEST, True), offsets("end", _LATEST), offsets("oldest", 0)
     behind = {tp: each.offset for tp, each in stable.items() if tp in ends and each.offset < ends[tp].offset}
     listed = _listed(client, problems) if behind else {}
-    held = {tp: at for tp, at in behind.items() if listed.get(tp, math.inf) < time.time() - _SLACK_SECONDS}
-    unlisted = {tp: at for tp, at in behind.items() if tp not in listed}
-    lost = _tried("lost_leaders", problems, lambda: client.eligible_leaders(tp.topic for tp in leaders)) or {}
+    late = time.time() - _SLACK_SECONDS
+    lost = _tried("lost_leaders", problems, lambda: client.eligible_leaders(topics)) or {}
     by_broker = {broker.id: broker for broker in brokers}
 
-    def size(tp: TopicPartition) -> int | None:
-        leader = by_broker.get(leaders[tp])
-        sizes = [folder.sizes[tp] for folder in leader.folders if tp in folder.sizes] if leader else []
-        if not sizes and leaders[tp] >= 0:
-            problems.setdefault("size", (leader.folders_problem if leader else "") or _NO_FOLDERS)
+    def size(tp: TopicPartition, leader: int) -> int | None:
+        broker = by_broker.get(leader)
+        sizes = [folder.sizes[tp] for folder in broker.folders if tp in folder.sizes] if broker else []
+        if not sizes and leader >= 0:
+            problems.setdefault("size", (broker.folders_problem if broker else "") or _NO_FOLDERS)
         return sizes[0] if sizes else None
 
-    def known(topic: str, partition: Partition) -> Partition:
-        tp = TopicPartition(topic, partition.number)
+    partitions: dict[str, list[Partition]] = {name: [] for name in topics}
+    for tp, each in found.items():
         first = oldest.get(tp)
-        return replace(
-            partition,
-            lost_leaders=lost.get(tp),
-            end=ends[tp].offset if tp in ends else None,
-            oldest=first.timestamp / 1000 if first is not None and first.offset >= 0 else None,
-            size=size(tp),
-            held=held.get(tp),
-            unlisted=unlisted.get(tp),
+        partitions[tp.topic].append(
+            Partition(
+                number=tp.partition,
+                leader=each["leader_id"],
+                replicas=tuple(each["replica_nodes"]),
+                in_sync=tuple(each["isr_nodes"]),
+                offline=tuple(each["offline_replicas"]),
+                lost_leaders=lost.get(tp),
+                end=ends[tp].offset if tp in ends else None,
+                oldest=first.timestamp / 1000 if first is not None and first.offset >= 0 else None,
+                size=size(tp, each["leader_id"]),
+                held=behind.get(tp) if listed.get(tp, math.inf) < late else None,
+                unlisted=None if tp in listed else behind.get(tp),
+            )
         )
-
-    return {
-        name: replace(topic, partitions=tuple(known(name, partition) for partition in topic.partitions))
-        for name, topic in topics.items()
-    }
+    return partitions
 
 
 def _listed(client: KafkaClient, problems: dict[str, str]) -> dict[TopicPartition, float]:

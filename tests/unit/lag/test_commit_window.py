@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.lag.batched_lookup import search_together
 from airflow_stream_provider.lag.burrow import Verdict, evaluate
-from airflow_stream_provider.lag.measure import Window, verdicts
+from airflow_stream_provider.lag.committed_offsets import LastCommits
+from airflow_stream_provider.lag.measure import verdicts
 
 
 class P(NamedTuple):
@@ -44,7 +45,7 @@ def every(seconds: float, since: float) -> list[float]:
 
 
 def told(
-    log: Log, window: Window, lags: Mapping[P, int], ends: Mapping[P, int], quiet_until: float | None = 0.0
+    log: Log, window: LastCommits, lags: Mapping[P, int], ends: Mapping[P, int], quiet_until: float | None = 0.0
 ) -> dict[P, Verdict | None]:
     (found,) = search_together(log, [verdicts(window, lags, ends, NOW, quiet_until)])
     return cast("dict[P, Verdict | None]", found)
