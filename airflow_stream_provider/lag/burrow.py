@@ -64,14 +64,11 @@ def evaluate(
     return Verdict.OK
 
 
-def group_verdict(verdicts: Iterable[Verdict | None] | None) -> GroupVerdict:
+def group_verdict(verdicts: Iterable[Verdict | None]) -> GroupVerdict:
     """Return the verdict on a whole group, or query.
 
-    :param verdicts: one for each partition, None for one that is unknown; None instead of all when Kafka has no commit
-        of the group.
+    :param verdicts: one for each partition, None for one that is unknown.
     """
-    if verdicts is None:
-        return GroupVerdict.NOTFOUND
     found = set(verdicts)
     if found & {Verdict.STOP, Verdict.STALL, Verdict.REWIND}:
         return GroupVerdict.ERR

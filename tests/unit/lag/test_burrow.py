@@ -113,7 +113,6 @@ def test_only_differences_count(commits: Sequence[Commit], ends: list[int], lag:
 @pytest.mark.parametrize(
     ("verdicts", "group"),
     [
-        (None, GroupVerdict.NOTFOUND),
         ([], GroupVerdict.OK),
         ([OK, OK], GroupVerdict.OK),
         ([OK, WARN], GroupVerdict.WARN),
@@ -122,5 +121,5 @@ def test_only_differences_count(commits: Sequence[Commit], ends: list[int], lag:
         ([WARN, None], GroupVerdict.WARN),  # what is unknown does not hide what is bad
     ],
 )
-def test_the_worst_partition_counts_for_the_group(verdicts: list[Verdict | None] | None, group: GroupVerdict) -> None:
+def test_the_worst_partition_counts_for_the_group(verdicts: list[Verdict | None], group: GroupVerdict) -> None:
     assert group_verdict(verdicts) is group
