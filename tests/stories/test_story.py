@@ -17,14 +17,12 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from devstack.drivers import wait_for
 from tests.stories.world import (
     ON_FILES,
-    ON_HDFS,
     ON_KUBERNETES,
     ON_LOCAL,
     ON_MASTERS,
-    ON_MOTO,
+    ON_S3PROXY,
     ON_YARN,
     OPERATE,
-    USUAL,
     WORLDS,
     World,
     running,
@@ -67,7 +65,7 @@ def test_it_is_handed_over_and_rolled_back(world: World) -> None:
     assert [set(each.values()) for each in world.boundaries()] == [{"completed"}, {"completed"}]
 
 
-@told_by(ON_FILES, ON_HDFS, ON_MOTO)
+@told_by(ON_FILES, ON_MASTERS, ON_KUBERNETES)
 def test_a_release_that_cannot_go_on_is_refused(world: World) -> None:
     before, seq = world.holder(), world.log.refresh().seq
     assert world.upgrade("3", "--totals-by", "customer", "country") == "failed"
@@ -86,7 +84,7 @@ def test_a_killed_holder_is_revived_by_the_watch(world: World) -> None:
     assert world.version() == "1"
 
 
-@told_by(USUAL, ON_YARN, ON_KUBERNETES, ON_LOCAL)
+@told_by(ON_FILES, ON_YARN, ON_KUBERNETES, ON_LOCAL)
 def test_a_killed_standby_changes_nothing(world: World) -> None:
     before = world.holder()
     run = world.start("4", "--vat")
@@ -108,7 +106,7 @@ def test_both_killed_are_revived_by_the_watch(world: World) -> None:
     world.settle()
 
 
-@told_by(USUAL)
+@told_by(ON_LOCAL)
 def test_a_broker_that_is_killed_in_mid_hand_over_delays_it_and_no_more(world: World) -> None:
     run = in_mid_hand_over(world, "6")
     world.stack.processes.named("kafka").signal(signal.SIGKILL)
@@ -117,7 +115,7 @@ def test_a_broker_that_is_killed_in_mid_hand_over_delays_it_and_no_more(world: W
     world.goes_on_after(run)
 
 
-@told_by(ON_HDFS)
+@told_by(ON_S3PROXY)
 def test_a_broker_that_freezes_in_mid_hand_over_delays_it_and_no_more(world: World) -> None:
     before, run = world.holder(), in_mid_hand_over(world, "6-frozen")
     seq = world.log.state.seq
@@ -130,7 +128,7 @@ def test_a_broker_that_freezes_in_mid_hand_over_delays_it_and_no_more(world: Wor
     assert set(world.ended_badly(seq)) <= {before}
 
 
-@told_by(ON_HDFS, ON_MOTO)
+@told_by(ON_S3PROXY, ON_MASTERS)
 def test_a_storage_that_hangs_delays_it_and_no_more(world: World) -> None:
     server = world.storage.server
     assert server is not None
@@ -142,7 +140,7 @@ def test_a_storage_that_hangs_delays_it_and_no_more(world: World) -> None:
     world.goes_on_after(run)
 
 
-@told_by(USUAL, ON_YARN, ON_KUBERNETES)
+@told_by(ON_FILES, ON_YARN, ON_KUBERNETES)
 def test_killed_executors_are_replaced(world: World) -> None:
     before, began = world.holder(), time.time()
     assert world.kill_executors() > 0

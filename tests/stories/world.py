@@ -35,13 +35,11 @@ from tests.support.places import processes_of
 
 ROOT = Path(__file__).parents[2]
 YARN, KUBERNETES, MASTERS, LOCAL = "yarn", "kubernetes", "masters", "local"
-# Cluster, control log, storage. Those on the usual cluster are run by `make test-stores`, the others by
-# `make test-clusters`.
-ON_FILES, USUAL = "standalone+file+file", "standalone+kafka+file"
-ON_HDFS, ON_MOTO, ON_S3PROXY = (f"standalone+kafka+{storage}" for storage in ("hdfs", "moto", "s3proxy"))
-ON_YARN, ON_KUBERNETES = f"{YARN}+kafka+hdfs", f"{KUBERNETES}+kafka+moto"
-ON_MASTERS, ON_LOCAL = f"{MASTERS}+kafka+hdfs", f"{LOCAL}+kafka+file"
-WORLDS = (ON_FILES, USUAL, ON_HDFS, ON_MOTO, ON_S3PROXY, ON_YARN, ON_KUBERNETES, ON_MASTERS, ON_LOCAL)
+# Cluster, control log, storage: each of them at least once, and each pair of log and storage. The first three are run
+# by `make test-stores`, the others by `make test-clusters`.
+ON_FILES, ON_S3PROXY, ON_MASTERS = "standalone+file+file", "standalone+kafka+s3proxy", f"{MASTERS}+kafka+hdfs"
+ON_YARN, ON_KUBERNETES, ON_LOCAL = f"{YARN}+kafka+hdfs", f"{KUBERNETES}+kafka+moto", f"{LOCAL}+kafka+file"
+WORLDS = (ON_FILES, ON_S3PROXY, ON_MASTERS, ON_YARN, ON_KUBERNETES, ON_LOCAL)
 EXECUTORS = ("CoarseGrainedExecutorBackend", "YarnCoarseGrainedExecutorBackend", "KubernetesExecutorBackend")
 DAG, OPERATE = "orders__upgrade", "orders__operate"
 DAGS = (DAG, OPERATE, "orders__retire", "orders__revive", "streams__watch")
