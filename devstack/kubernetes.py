@@ -137,16 +137,12 @@ class StandIn:
         return (self.folder / f"{NAMESPACE}.{pod}.log").read_text(errors="replace")
 
     def _image(self) -> dict[str, str]:
-        found = {}
-        if self._libraries:
-            jars = [fetch(each, progress=self._progress) for each in self._libraries]
-            found["SPARK_DIST_CLASSPATH"] = ":".join(f"{folder}/*" for folder in jars)
+        path = [f"{fetch(each, progress=self._progress)}/*" for each in self._libraries]
         if self._core_site:
-            conf = self.folder / "conf"
-            conf.mkdir(exist_ok=True)
-            write_properties(conf / "core-site.xml", self._core_site)
-            found["SPARK_CONF_DIR"] = str(conf)
-        return found
+            # Behind all jars: see `Spark.start`.
+            write_properties(self.folder / "hadoop" / "core-site.xml", self._core_site)
+            path.append(str(self.folder / "hadoop"))
+        return {"SPARK_DIST_CLASSPATH": ":".join(path)} if path else {}
 
     def _answers(self) -> bool:
         try:

@@ -83,7 +83,10 @@ class Spark:
         self.connector = fetch(spark_connector(self.home), progress=self._progress)
         libraries = [fetch(each, progress=self._progress) for each in self._libraries]
         self.class_path = ":".join(f"{folder}/*" for folder in (self.connector, *libraries))
-        self._write_core_site()
+        if self._core_site:
+            # Behind all jars: in front of them, as SPARK_CONF_DIR is, it would keep JVMs from the archive of classes.
+            write_properties(self.folder / "hadoop" / "core-site.xml", self._core_site)
+            self.class_path += f":{self.folder / 'hadoop'}"
         command = [runtime, *DAEMON_JVM, "-cp", spark_class_path(self.home)]
         if self.zookeeper:
             self.zookeeper.start()
@@ -172,11 +175,6 @@ class Spark:
             "spark.deploy.recoveryMode": "FILESYSTEM",
             "spark.deploy.recoveryDirectory": str(self.folder / "recovery"),
         }
-
-    def _write_core_site(self) -> None:
-        if self._core_site:
-            (self.folder / "conf").mkdir()
-            write_properties(self.folder / "conf" / "core-site.xml", self._core_site)
 
     def _registered(self) -> bool:
         found = [worker for worker in self.status().get("workers", ()) if worker["state"] == "ALIVE"]

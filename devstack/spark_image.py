@@ -6,10 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from devstack.ports import HOST
 from devstack.processes import java
-from devstack.spark import bundled_spark
+from devstack.spark import bundled_spark, spark_class_path
 
 IMAGE = "stand-in/spark:4.0.0"
 _SETTINGS = ("SPARK_HOME", "SPARK_DIST_CLASSPATH", "SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS")
@@ -45,7 +46,7 @@ def entrypoint(args: list[str], environment: Mapping[str, str]) -> list[str]:
         return args
     numbered = sorted((int(n.rpartition("_")[2]), v) for n, v in environment.items() if n.startswith("SPARK_JAVA_OPT_"))
     memory = environment["SPARK_EXECUTOR_MEMORY"]
-    path = f"{environment['SPARK_HOME']}/jars/*:{environment.get('SPARK_DIST_CLASSPATH', '')}"
+    path = f"{spark_class_path(Path(environment['SPARK_HOME']))}:{environment.get('SPARK_DIST_CLASSPATH', '')}"
     return [
         *(environment["JAVA"], *(option for _, option in numbered), f"-Xms{memory}", f"-Xmx{memory}", "-cp", path),
         "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",

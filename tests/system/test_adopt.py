@@ -24,6 +24,7 @@ from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.watched import Watched
 from devstack.commits import written_at
+from devstack.drivers import wait_for
 from devstack.stack_stream import QUERIES, StackStream
 from devstack.unmanaged import end_unmanaged, leave, submit_unmanaged, yaml_of
 from tests.support.watched_folder import RECEIVED
@@ -225,3 +226,54 @@ def test_a_checkpoint_that_the_job_does_not_use_is_refused_before_the_job_is_tou
     assert orders.cluster.status(job) is DriverState.RUNNING
     orders.settle()
     end_unmanaged(orders, job)
+
+
+def test_a_follower_that_dies_alone_after_the_job_was_ended_is_told_and_another_one_brought_up(
+    orders: StackStream, spec: StreamSpec
+) -> None:
+    job = submit_unmanaged(orders)
+    orders.settle()
+    operator = AdoptOperator(task_id="adopt", stream=spec, reason="our first step", job=job, wait_seconds=900)
+    hook, end = operator.hook, operator.hook.end_job
+    hook.create()
+
+    def dies(id: str) -> None:
+        end(id)
+        orders.kill(next(iter(orders.state.incarnations)))
+
+    hook.end_job = dies  # type: ignore[method-assign]
+    RECEIVED.clear()
+    ran = adopt_here(operator, identity("adopts"), "")
+    print("RAN", ran)
+    found = look_until(spec, 2)
+    print("FOUND", found, RECEIVED)
+    revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
+    print("REVIVE", run_here(revive, TaskIdentity("orders__revive", "run", "revive")))
+    orders.settle()
+
+
+def test_a_cluster_that_is_lost_after_the_job_was_ended_is_told_and_a_person_says_that_the_job_is_gone(
+    orders: StackStream, spec: StreamSpec
+) -> None:
+    job = submit_unmanaged(orders)
+    orders.settle()
+    adopt_and_die(spec, job, "after")
+    (follower,) = orders.state.incarnations
+    stack, spark = orders.stack, orders.stack.spark
+    for name in (*spark.worker_names, spark.masters[0].name):
+        stack.processes.named(name).signal(signal.SIGKILL)
+    orders.kill(follower)
+    RECEIVED.clear()
+    look_until(spec, 2)
+    (alert,) = RECEIVED[""]
+    assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
+    assert f"{job} was to be ended" in str(alert.reasons)
+    spark.masters[0].process = stack.processes.restart(spark.masters[0].name)
+    spark.workers = [stack.processes.restart(name) for name in spark.worker_names]
+    wait_for("the worker to register", lambda: spark.status()["aliveworkers"] == len(spark.workers))
+    revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
+    ran = run_here(revive, TaskIdentity("orders__revive", "run", "revive"))
+    print("REVIVE", ran)
+    operator = AdoptOperator(task_id="adopt", stream=spec, reason="go on", confirmed_by="Ada", wait_seconds=900)
+    print("ADOPT", adopt_here(operator, identity("again"), ""))
+    orders.settle()

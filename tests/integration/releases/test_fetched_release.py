@@ -194,8 +194,6 @@ def test_a_driver_on_this_machine_fetches_its_release(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(stream.root / "state"))
     cluster = open_cluster(ClusterConnection("local[2]"))
-    # Where the standalone cluster has core-site.xml.
-    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder / "conf"))
     job = stream.declare(stream.publish(), **{"spark.driver.extraClassPath": spark.class_path})
     submission = cluster.submit(job)
     try:
@@ -211,7 +209,6 @@ def test_a_driver_that_does_not_mount_the_control_folder_says_so_though_it_has_i
     spark: Spark, stream: Fetching, monkeypatch: pytest.MonkeyPatch, without: Callable[[Path], None]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(stream.root / "state"))
-    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder / "conf"))
     cluster = open_cluster(ClusterConnection("local[2]"))
     job = stream.declare(stream.publish(), **{"spark.driver.extraClassPath": spark.class_path})
     control = stream.root / "control"
