@@ -244,12 +244,18 @@ def test_a_follower_that_dies_alone_after_the_job_was_ended_is_told_and_another_
     hook.end_job = dies  # type: ignore[method-assign]
     RECEIVED.clear()
     ran = adopt_here(operator, identity("adopts"), "")
-    print("RAN", ran)
+    assert ran.code is Exit.FAILED
+    assert "no driver is left that could take over" in ran.said
+    ending_at = orders.records(Kind.ENDING)[-1].at
     found = look_until(spec, 2)
-    print("FOUND", found, RECEIVED)
+    (alert,) = RECEIVED[""]
+    assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
+    assert found.revive == (orders.stream,), "and the watch has a run bring it back"
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    print("REVIVE", run_here(revive, TaskIdentity("orders__revive", "run", "revive")))
+    assert run_here(revive, TaskIdentity("orders__revive", "run", "revive")).code is Exit.DONE
     orders.settle()
+    found_records = orders.audit(failures=((ending_at, time.time()),))
+    assert (found_records.lost, found_records.duplicated) == (0, 0)
 
 
 def test_a_cluster_that_is_lost_after_the_job_was_ended_is_told_and_a_person_says_that_the_job_is_gone(
@@ -264,16 +270,27 @@ def test_a_cluster_that_is_lost_after_the_job_was_ended_is_told_and_a_person_say
         stack.processes.named(name).signal(signal.SIGKILL)
     orders.kill(follower)
     RECEIVED.clear()
+    try:
+        look_until(spec, 2)
+        (alert,) = RECEIVED[""]
+        assert (alert.kind, alert.open) == (IncidentKind.CLUSTER, True)
+        assert f"Down: 1 stream ({orders.stream})" in str(alert.reasons)
+    finally:
+        spark.masters[0].process = stack.processes.restart(spark.masters[0].name)
+        spark.workers = [stack.processes.restart(name) for name in spark.worker_names]
+    wait_for("the worker to register", lambda: spark.status().get("aliveworkers") == len(spark.workers))
+    RECEIVED.clear()
     look_until(spec, 2)
     (alert,) = RECEIVED[""]
     assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
+    # A master that was started again does not know drivers that have ended: nothing says that the job is gone.
     assert f"{job} was to be ended" in str(alert.reasons)
-    spark.masters[0].process = stack.processes.restart(spark.masters[0].name)
-    spark.workers = [stack.processes.restart(name) for name in spark.worker_names]
-    wait_for("the worker to register", lambda: spark.status()["aliveworkers"] == len(spark.workers))
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    ran = run_here(revive, TaskIdentity("orders__revive", "run", "revive"))
-    print("REVIVE", ran)
+    assert "nobody has confirmed that it is gone" in run_here(revive, TaskIdentity("revive", "run", "revive")).said
+    assert orders.records(Kind.ACQUIRED) == []
     operator = AdoptOperator(task_id="adopt", stream=spec, reason="go on", confirmed_by="Ada", wait_seconds=900)
-    print("ADOPT", adopt_here(operator, identity("again"), ""))
+    assert adopt_here(operator, identity("again"), "").code is Exit.DONE
     orders.settle()
+    ending_at = orders.records(Kind.ENDING)[0].at
+    found = orders.audit(failures=((ending_at, time.time()),))
+    assert (found.lost, found.duplicated) == (0, 0)
