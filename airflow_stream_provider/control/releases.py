@@ -45,10 +45,8 @@ def make_release(
 
     :raises SpecError: a file is missing, two files have the same name, or a py-file has one that Spark cannot list.
     """
-    sources = [application, *py_files]
-    _check_sources(sources)
-    _check_listed(py_files)
-    files = {path.name: path.read_bytes() for path in sources}
+    _check_sources(application, py_files)
+    files = {path.name: path.read_bytes() for path in (application, *py_files)}
     files[LAUNCHER] = (Path(__file__).parent.parent / "runtime" / LAUNCHER).read_bytes()
     files[RUNTIME_ZIP] = runtime_zip()
     settings = {
@@ -136,9 +134,9 @@ def changed(release: Release, where: object, problems: Sequence[str]) -> StreamE
     )
 
 
-def _check_sources(sources: Sequence[Path]) -> None:
+def _check_sources(application: Path, py_files: Sequence[Path]) -> None:
     names: set[str] = {LAUNCHER, RUNTIME_ZIP}
-    for path in sources:
+    for path in (application, *py_files):
         if not path.is_file():
             raise SpecError(
                 f"There is no file {path}.", next_step="Check `application` and `py_files`.", path=str(path)
@@ -147,18 +145,14 @@ def _check_sources(sources: Sequence[Path]) -> None:
             raise SpecError(
                 f"Two files of the release are named {path.name}.", next_step="Rename one of them.", path=str(path)
             )
-        names.add(path.name)
-
-
-def _check_listed(py_files: Sequence[Path]) -> None:
-    for path in py_files:
-        if "," in path.name:
+        if "," in path.name and path in py_files:
             raise SpecError(
                 f"{path} has a comma in its name, and Spark's lists of files (--py-files) are separated by commas: the "
                 "driver could not import it.",
                 next_step="Rename it.",
                 path=str(path),
             )
+        names.add(path.name)
 
 
 def file_hashes(files: Mapping[str, bytes]) -> dict[str, str]:
