@@ -97,7 +97,7 @@ class HdfsPlace(RemotePlace):
 
     def _now(self, written: Mapping[str, float]) -> float:
         probe = f"{self._folder}/.time.{uuid.uuid4().hex}"
-        with self._explained("read"):
+        with self._explained("written"):
             self._client.makedirs(probe)
             try:
                 return float(self._client.status(probe)["modificationTime"]) / 1000
