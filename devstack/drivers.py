@@ -18,13 +18,14 @@ import psutil
 from airflow_stream_provider.clusters.processes import command
 from airflow_stream_provider.control import ControlLog, FilesRoot
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
+from devstack.control_folder import publish
 
 DEADLINE = 600.0
 

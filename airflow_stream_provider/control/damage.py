@@ -13,6 +13,8 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 
 UNREADABLE = "cannot be read: it is no record, or too large"
 MISSING = "is missing, though there were later ones"
+LOST = "is missing, though somebody has read it"
+OTHER = "is another one"
 
 
 def check_chain(stream: str, nonce: str, records: Sequence[Record]) -> None:
@@ -62,40 +64,20 @@ def damaged(stream: str, seq: int, found: str) -> ControlLogDamaged:
     return ControlLogDamaged(
         f"Record {seq} of the control log of {stream} {found}. Without it the log means something else.",
         next_step=f"In a control folder restore log/{seq:020d}.json from its back-up: then all goes on. Into a topic "
-        "of Kafka nothing can be put back: the stream needs a new control log. Delete nothing; see 'A damaged control "
-        "log' in docs/operations.md for that, and for a folder without a back-up.",
+        "of Kafka nothing can be put back: the stream needs a new control log. (It loses records by retention, an "
+        "unclean leader election or a broker's disk; drivers of a topic from before that still write to a new one look "
+        "the same.) Delete nothing; see 'A damaged control log' in docs/operations.md for that, and for a folder "
+        "without a back-up.",
         seq=seq,
     )
 
 
-def replaced(stream: str, seq: int, found: str) -> ControlLogReplaced:
-    """Return the error for the record that was read last, and is missing or another one now."""
+def replaced(stream: str, seq: int, found: str = OTHER) -> ControlLogReplaced:
+    """Return the error for a record that was read, and is missing or another one now."""
     return ControlLogReplaced(
         f"Record {seq} of the control log of {stream}, which was read before, {found} now: the log was put back from a "
-        "copy, or made anew.",
+        "copy, lost its end, or was made anew.",
         next_step="Make sure that `control` leads to the right folder or topics, and that no driver of the stream "
         "from before runs on; then clear the task. See docs/operations.md.",
-        seq=seq,
-    )
-
-
-def lost(stream: str, seq: int) -> ControlLogDamaged:
-    """Return the error for a record that a writer had read and that is not there."""
-    return ControlLogDamaged(
-        f"Record {seq} of the control log of {stream} is missing, though somebody has read it. Without it the log "
-        "means something else.",
-        next_step="A part of its topic is lost, by retention, an unclean leader election or a broker's disk, or "
-        "drivers of a topic from before still write to a new one. See 'A damaged control log' in docs/operations.md.",
-        seq=seq,
-    )
-
-
-def another(stream: str, seq: int) -> ControlLogReplaced:
-    """Return the error for a record that a writer had read as another one."""
-    return ControlLogReplaced(
-        f"Record {seq} of the control log of {stream} is another one than was read before: its topic was put back from "
-        "a copy, or lost its end.",
-        next_step="Make sure that no driver of the stream from before runs on; then clear the task. See "
-        "docs/operations.md.",
         seq=seq,
     )

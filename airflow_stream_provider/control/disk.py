@@ -8,33 +8,39 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
+import shutil
 import stat
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged
 
+logger = logging.getLogger(__name__)
+
 FOLDER_MODE = 0o2770
 FILE_MODE = 0o660
 
 
-def open_file(path: Path) -> int:
-    """Open a regular file to read it, and return its descriptor.
+def open_file(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file, and return its descriptor.
 
+    :param flags: as of `os.open`; default: to read it.
     :raises Damaged: it is a symbolic link, a pipe or the like.
-    :raises OSError: it does not exist, or cannot be read.
+    :raises OSError: it does not exist, or cannot be read or written.
     """
     try:
         # Without O_NONBLOCK a pipe with this name would block for ever.
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise _damaged(path, "is not a regular file") from error
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise damaged_file(path, "is not a regular file") from error
         raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise _damaged(path, "is not a regular file")
+        raise damaged_file(path, "is not a regular file")
     return handle
 
 
@@ -54,7 +60,7 @@ def read_file(path: Path, limit: int) -> bytes:
             chunks.append(chunk)
             left -= len(chunk)
         if found.st_size > limit or not left:
-            raise _damaged(path, f"is larger than {limit} bytes")
+            raise damaged_file(path, f"is larger than {limit} bytes")
         return b"".join(chunks)
     finally:
         os.close(handle)
@@ -73,6 +79,35 @@ def write_new(path: Path, data: bytes, *, mode: int = FILE_MODE, sync: bool = Fa
         file.flush()
         if sync:
             os.fsync(handle)
+
+
+def link_new(temporary: Path, path: Path, data: bytes) -> None:
+    """Create a file exclusively and durably, so that no reader ever sees a part of it.
+
+    :param temporary: a new name on the same disk.
+    :raises FileExistsError: something with this name exists.
+    """
+    try:
+        write_new(temporary, data, sync=True)
+        os.link(temporary, path)
+        sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def replace_file(temporary: Path, path: Path, data: bytes) -> None:
+    """Replace a file at once; it is not synced: what is lost in a power cut counts as not written.
+
+    :param temporary: a new name on the same disk.
+    """
+    try:
+        write_new(temporary, data)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def make_folder(path: Path, mode: int = FOLDER_MODE) -> None:
@@ -110,6 +145,43 @@ def open_folder(path: Path | str, inside: int | None = None) -> Iterator[int]:
         os.close(handle)
 
 
+def now(folder: int) -> float:
+    """Return the time by the clock that dates the files of this open folder, in seconds since 1970."""
+    probe = f".time.{uuid.uuid4().hex}"
+    handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        return os.fstat(handle).st_mtime
+    finally:
+        os.close(handle)
+        os.unlink(probe, dir_fd=folder)
+
+
+def idle(folder: int, now: float, seconds: float) -> list[str]:
+    """Return the names in an open folder that were not written for so many seconds."""
+    names = []
+    for name in sorted(os.listdir(folder)):
+        with contextlib.suppress(FileNotFoundError):
+            if now - os.lstat(name, dir_fd=folder).st_mtime > seconds:
+                names.append(name)
+    return names
+
+
+def remove(name: str, folder: int) -> None:
+    """Remove a file, a link or a whole folder from an open folder; what cannot be removed is logged.
+
+    For Airflow's side alone: it needs Python 3.11.
+    """
+    try:
+        if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        logger.warning("%s cannot be removed: %s", name, error)
+
+
 def sync_folder(folder: Path) -> None:
     """Return when the names in a folder are on the disk."""
     handle = os.open(folder, os.O_RDONLY)
@@ -133,7 +205,8 @@ def unavailable(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _damaged(path: Path, what: str) -> Damaged:
+def damaged_file(path: Path, what: str) -> Damaged:
+    """Return the error for a file that no process of this package has written; `what` is wrong with it."""
     return Damaged(
         f"{path} {what}.",
         next_step="Nothing of this package writes such a file: find out who did, and remove it.",

@@ -7,15 +7,20 @@ import os
 import re
 import threading
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 from airflow_stream_provider.control.disk import (
+    idle,
+    link_new,
     make_folder,
+    now,
     open_folder,
     read_file,
+    remove,
+    replace_file,
     sync_folder,
     unavailable,
-    write_new,
 )
 from airflow_stream_provider.control.root import check_root
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
@@ -103,16 +108,10 @@ class FilesStore:
 
     def read(self, seq: int) -> bytes | None:
         """Return record `seq`, or None if it does not exist but the log's folder does; see `Store.read`."""
-        with unavailable(self.folder):
-            try:
-                return read_file(self._path(seq), MAX_BYTES)
-            except Damaged:
-                return b""  # unreadable to everybody
-            except FileNotFoundError:
-                # A folder that is not mounted must not look like a log that ends here. One that was put back from an
-                # older copy does: ControlLog finds that the record before is missing or another one.
-                os.stat(self._log)
-                return None
+        try:
+            return self._read(self._path(seq), MAX_BYTES)
+        except Damaged:
+            return b""  # unreadable to everybody
 
     def next_number(self, seq: int) -> int | None:
         """Return the lowest number above `seq` that a record has, or None; see `Store.next_number`.
@@ -135,16 +134,17 @@ class FilesStore:
 
         :raises Damaged: what is kept is no id.
         """
-        if self._read(LOG_ID) is None:
+        path = self.folder / LOG_ID
+        if self._read(path) is None:
             with unavailable(self.folder), contextlib.suppress(SeqTaken):  # another process was faster
-                self._create(self.folder / LOG_ID, uuid.uuid4().hex.encode())
-        found = self._read(LOG_ID) or b""
+                self._create(path, uuid.uuid4().hex.encode())
+        found = self._read(path) or b""
         if not _ID.fullmatch(found):
             raise Damaged(
-                f"{self.folder / LOG_ID} does not hold 32 hex digits, the id of the control log.",
+                f"{path} does not hold 32 hex digits, the id of the control log.",
                 next_step="Restore it from its back-up. If there is none, remove it: the next release is published in "
                 "a new folder of the storage then, and those of before stay where they are (docs/storage.md).",
-                path=str(self.folder / LOG_ID),
+                path=str(path),
             )
         return found.decode()
 
@@ -154,12 +154,7 @@ class FilesStore:
 
     def heartbeat(self, incarnation: str) -> bytes | None:
         """Return an incarnation's heartbeat, or None if it never wrote one."""
-        with unavailable(self.folder):
-            try:
-                return read_file(self._heartbeat_path(incarnation), HEARTBEAT_LIMIT)
-            except FileNotFoundError:
-                os.stat(self._heartbeats)
-                return None
+        return self._read(self._heartbeat_path(incarnation), HEARTBEAT_LIMIT)
 
     def heartbeats(self) -> list[str]:
         """Return the incarnations that have a heartbeat, sorted."""
@@ -167,13 +162,43 @@ class FilesStore:
             names = (name.removesuffix(".json") for name in os.listdir(self._heartbeats))
             return sorted(name for name in names if INCARNATION.fullmatch(name))
 
+    def idle_heartbeats(self, seconds: float) -> list[str]:
+        """Return the incarnations whose heartbeat was last written so long ago, by the clock of the folder.
+
+        What killed writers have left in ``incoming/`` goes, once it is so old.
+        """
+        with self._opened() as (heartbeats, incoming):
+            time = now(incoming)
+            for name in idle(incoming, time, seconds):
+                remove(name, incoming)
+            names = (name.removesuffix(".json") for name in idle(heartbeats, time, seconds))
+            return [name for name in names if INCARNATION.fullmatch(name)]
+
+    def remove_heartbeat(self, incarnation: str) -> None:
+        """Remove an incarnation's heartbeat; there may be none. One that cannot be removed is logged."""
+        with self._opened() as (heartbeats, _):
+            remove(self._heartbeat_path(incarnation).name, heartbeats)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[int, int]]:
+        """Open the folders of heartbeats and of what is being written.
+
+        They are never followed when they are links: a writer of the control root could have anything removed that
+        Airflow's user may remove.
+        """
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(unavailable(self.folder))
+            folder = opened.enter_context(open_folder(self.folder))
+            heartbeats = opened.enter_context(open_folder("heartbeats", folder))
+            yield heartbeats, opened.enter_context(open_folder("incoming", folder))
+
     def put_topic_ids(self, data: bytes) -> None:
         """Replace the ids of the topics that are read; see `Store.put_topic_ids`."""
         self._replace(self.folder / TOPIC_IDS, data)
 
     def topic_ids(self) -> bytes | None:
         """Return the ids of the topics that are read, or None if none were noted yet."""
-        return self._read(TOPIC_IDS, MAX_BYTES)
+        return self._read(self.folder / TOPIC_IDS, MAX_BYTES)
 
     def put_saved_state(self, data: bytes) -> None:
         """Replace the saved state; see `Store.put_saved_state`."""
@@ -181,14 +206,16 @@ class FilesStore:
 
     def saved_state(self) -> bytes | None:
         """Return the saved state, or None if there is none yet."""
-        return self._read(SAVED_STATE)
+        return self._read(self.folder / SAVED_STATE)
 
-    def _read(self, name: str, limit: int = STATE_LIMIT) -> bytes | None:
+    def _read(self, path: Path, limit: int = STATE_LIMIT) -> bytes | None:
         with unavailable(self.folder):
             try:
-                return read_file(self.folder / name, limit)
+                return read_file(path, limit)
             except FileNotFoundError:
-                os.stat(self._log)
+                # A folder that is not mounted must not look like a log that ends here. One that was put back from an
+                # older copy does: ControlLog finds that the record before is missing or another one.
+                os.stat(path.parent if path.parent != self.folder else self._log)
                 return None
 
     def _path(self, seq: int) -> Path:
@@ -201,28 +228,15 @@ class FilesStore:
         # No number at its beginning: `_sweep` removes those that have one.
         temporary = self._incoming / f"new.{path.name}.{uuid.uuid4().hex}"
         with unavailable(self.folder):
-            try:
-                # Not synced: what is lost in a power cut counts as not written.
-                write_new(temporary, data)
-                temporary.replace(path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
-                raise
+            replace_file(temporary, path, data)
 
     def _create(self, path: Path, data: bytes) -> None:
-        temporary = self._incoming / f"{path.name}.{uuid.uuid4().hex}"
         try:
-            write_new(temporary, data, sync=True)
-            os.link(temporary, path)
-            sync_folder(path.parent)
+            link_new(self._incoming / f"{path.name}.{uuid.uuid4().hex}", path, data)
         except FileExistsError as error:
             raise SeqTaken(
                 f"{path.name} exists already.", next_step="Read the log again and decide again.", path=str(path)
             ) from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
 
     def _sweep(self, seq: int) -> None:
         """Remove files of killed writers from ``incoming/``, up to a number that is taken.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +17,12 @@ from pathlib import Path
 from airflow_stream_provider.control.disk import (
     FILE_MODE,
     FOLDER_MODE,
+    damaged_file,
     make_folder,
+    open_file,
     open_folder,
+    replace_file,
     unavailable,
-    write_new,
 )
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import check_root, local_folder, make_root
@@ -53,7 +54,9 @@ class SampleFile:
         :raises ControlUnavailable: it may not have been written, or only a part of it.
         """
         with unavailable(self._folder):
-            with _opened(self._folder, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as handle:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            with open(open_file(self._folder / NAME, flags), "ab", buffering=0) as file:
+                handle = file.fileno()
                 if os.fstat(handle).st_mode & 0o777 != FILE_MODE:
                     with contextlib.suppress(PermissionError):  # another user of the group made it
                         os.fchmod(handle, FILE_MODE)
@@ -85,12 +88,12 @@ class SampleFile:
         """Return what is in front of a place in the file, None: its end; and where that begins."""
         with unavailable(self._folder):
             try:
-                with _opened(self._folder, os.O_RDONLY) as handle:
-                    size = os.fstat(handle).st_size
+                with open(open_file(self._folder / NAME), "rb", buffering=0) as file:
+                    size = os.fstat(file.fileno()).st_size
                     begin = max(0, (size if end is None else end) - PART)
                     if size - begin > READ_LIMIT:
-                        raise _damaged(self._folder / NAME, f"larger than {READ_LIMIT} bytes")
-                    return os.pread(handle, (size if end is None else end) - begin, begin), begin
+                        raise damaged_file(self._folder / NAME, f"is larger than {READ_LIMIT} bytes")
+                    return os.pread(file.fileno(), (size if end is None else end) - begin, begin), begin
             except FileNotFoundError:
                 os.stat(self._folder / "log")  # a folder that is not mounted is no stream without samples
                 return b"", 0
@@ -114,39 +117,7 @@ class SampleFile:
             pass
         temporary = self._folder / "incoming" / f"new.{NAME}.{uuid.uuid4().hex}"
         with unavailable(self._folder):
-            try:
-                write_new(temporary, b"".join(line + b"\n" for line in reversed(kept)))
-                temporary.replace(self._folder / NAME)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
-                raise
-
-
-@contextlib.contextmanager
-def _opened(folder: Path, flags: int) -> Iterator[int]:
-    path = folder / NAME
-    try:
-        # Without O_NONBLOCK a pipe with this name would block for ever.
-        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        if error.errno in (errno.ENXIO, errno.EISDIR, errno.ELOOP):
-            raise _damaged(path, "not a regular file") from error
-        raise
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _damaged(path, "not a regular file")
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _damaged(path: Path, found: str) -> Damaged:
-    return Damaged(
-        f"{path} is {found}.",
-        next_step="Nothing of this package makes such a thing: find out who did, and remove it.",
-        path=str(path),
-    )
+            replace_file(temporary, self._folder / NAME, b"".join(line + b"\n" for line in reversed(kept)))
 
 
 # In the root, with an empty file for each stream that the watch has seen. No stream's name begins with a dot.

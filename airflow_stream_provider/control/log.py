@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_stream_provider.control.damage import (
     MISSING,
+    OTHER,
     UNREADABLE,
     check_chain,
     damaged,
@@ -255,7 +256,7 @@ class ControlLog:
         goes_on = None if after is None else Record.read(after, seq + 1).previous
         if tail is not None and not readable(tail) and goes_on != Record.read(tail, seq).nonce:
             raise damaged(self.stream, seq, UNREADABLE)
-        raise replaced(self.stream, seq, "is missing" if tail is None else "is another one")
+        raise replaced(self.stream, seq, "is missing" if tail is None else OTHER)
 
     def propose(self, build: Callable[[StreamState], Record | None]) -> StreamState:
         """Append the record that `build` makes from the newest state; if another writer is faster, try again.

@@ -9,15 +9,15 @@ import io
 import json
 import os
 import shutil
-import stat
 import uuid
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.control.disk import make_folder, sync_folder, unavailable, write_new
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.control.disk import make_folder, open_file, sync_folder, unavailable, write_new
+from airflow_stream_provider.lifecycle.errors import Damaged, SpecError, StreamError
 from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.release import Release
 
@@ -45,10 +45,8 @@ def make_release(
 
     :raises SpecError: a file is missing, two files have the same name, or a py-file has one that Spark cannot list.
     """
-    sources = [application, *py_files]
-    _check_sources(sources)
-    _check_listed(py_files)
-    files = {path.name: path.read_bytes() for path in sources}
+    _check_sources(application, py_files)
+    files = {path.name: path.read_bytes() for path in (application, *py_files)}
     files[LAUNCHER] = (Path(__file__).parent.parent / "runtime" / LAUNCHER).read_bytes()
     files[RUNTIME_ZIP] = runtime_zip()
     settings = {
@@ -61,13 +59,6 @@ def make_release(
     }
     digest = release_hash(settings, file_hashes(files))
     return Release.from_json({**settings, "hash": digest, "format": FORMAT}), files
-
-
-def publish(stream_folder: Path, **parts: Any) -> Release:
-    """Make a release of its parts (see `make_release`) and store it in a folder (see `store`)."""
-    release, files = make_release(**parts)
-    store(stream_folder, release, files)
-    return release
 
 
 def store(stream_folder: Path, release: Release, files: Mapping[str, bytes]) -> None:
@@ -90,20 +81,40 @@ def verify(folder: Path, release: Release) -> dict[str, str]:
     :raises StreamError: a file is missing, has changed, is no regular file, or does not belong there.
     :raises ControlUnavailable: the folder cannot be read now.
     """
-    names = file_names(release)
-    contents: dict[str, str] = {}
     with unavailable(folder):
         found = set(os.listdir(folder)) if folder.is_dir() and not folder.is_symlink() else set()
-        problems = [f"{name} is missing" for name in sorted(names - found)]
-        problems += [f"{name} does not belong there" for name in sorted(found - names)]
-        problems += [f"{name} is no regular file" for name in sorted(names & found) if not _is_plain(folder / name)]
-        if not problems:
-            contents = {name: _sha256_of(folder / name) for name in sorted(names)}
-            digest = release_hash(release.settings(), contents)
-            if digest != release.hash:
-                problems = [f"their hash is {digest} and was {release.hash}"]
+        return check_files(release, folder, found, lambda name: _sha256_of(folder / name))
+
+
+def check_files(
+    release: Release, where: object, found: AbstractSet[str], hash_of: Callable[[str], str], *beside: str
+) -> dict[str, str]:
+    """Check that a place holds the files of a release as they were published, and nothing else.
+
+    :param where: the place, for the message.
+    :param found: the names that are there.
+    :param hash_of: returns the SHA-256 of one of them; raises FileNotFoundError if it has gone since it was found, and
+        Damaged if it is no file.
+    :param beside: files that belong there, and are no part of the hash.
+    :return: the SHA-256 of each file, by its name.
+    :raises StreamError: a file is missing, has changed, or does not belong there.
+    """
+    names = {*file_names(release), *beside}
+    problems = [f"{name} is missing" for name in sorted(names - found)]
+    problems += [f"{name} does not belong there" for name in sorted(found - names)]
+    contents: dict[str, str] = {}
+    for name in () if problems else sorted(names):
+        try:
+            contents[name] = hash_of(name)
+        except FileNotFoundError:
+            problems.append(f"{name} is missing")
+        except Damaged:
+            problems.append(f"{name} is no regular file")
+    digest = release_hash(release.settings(), {name: contents[name] for name in contents if name not in beside})
+    if not problems and digest != release.hash:
+        problems = [f"their hash is {digest} and was {release.hash}"]
     if problems:
-        raise changed(release, folder, problems)
+        raise changed(release, where, problems)
     return contents
 
 
@@ -123,9 +134,9 @@ def changed(release: Release, where: object, problems: Sequence[str]) -> StreamE
     )
 
 
-def _check_sources(sources: Sequence[Path]) -> None:
+def _check_sources(application: Path, py_files: Sequence[Path]) -> None:
     names: set[str] = {LAUNCHER, RUNTIME_ZIP}
-    for path in sources:
+    for path in (application, *py_files):
         if not path.is_file():
             raise SpecError(
                 f"There is no file {path}.", next_step="Check `application` and `py_files`.", path=str(path)
@@ -134,18 +145,14 @@ def _check_sources(sources: Sequence[Path]) -> None:
             raise SpecError(
                 f"Two files of the release are named {path.name}.", next_step="Rename one of them.", path=str(path)
             )
-        names.add(path.name)
-
-
-def _check_listed(py_files: Sequence[Path]) -> None:
-    for path in py_files:
-        if "," in path.name:
+        if "," in path.name and path in py_files:
             raise SpecError(
                 f"{path} has a comma in its name, and Spark's lists of files (--py-files) are separated by commas: the "
                 "driver could not import it.",
                 next_step="Rename it.",
                 path=str(path),
             )
+        names.add(path.name)
 
 
 def file_hashes(files: Mapping[str, bytes]) -> dict[str, str]:
@@ -160,15 +167,10 @@ def release_hash(settings: Mapping[str, Any], contents: Mapping[str, str]) -> st
 
 def _sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(handle, "rb") as file:
+    with open(open_file(path), "rb") as file:
         while chunk := file.read(2**20):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def _is_plain(path: Path) -> bool:
-    return stat.S_ISREG(os.lstat(path).st_mode)
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
-from airflow_stream_provider.control.damage import another, lost
+from airflow_stream_provider.control.damage import LOST, damaged, replaced
 from airflow_stream_provider.control.topic import Message
 from airflow_stream_provider.lifecycle.ids import INCARNATION
 from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
@@ -173,9 +173,9 @@ class TopicIndex:
             self.foreign = True
             return False
         if theirs.seq > self.read_to.seq:
-            raise lost(self.stream, self.read_to.seq + 1)
+            raise damaged(self.stream, self.read_to.seq + 1, LOST)
         if theirs.seq and theirs.nonce != self.nonces[theirs.seq]:
-            raise another(self.stream, theirs.seq)
+            raise replaced(self.stream, theirs.seq)
         return True
 
     def _apply(self, message: Message) -> int | None:
@@ -202,7 +202,7 @@ class TopicIndex:
         if seq <= self.read_to.seq:
             return None  # another writer was first
         if seq > self.read_to.seq + 1:
-            raise lost(self.stream, self.read_to.seq + 1)
+            raise damaged(self.stream, self.read_to.seq + 1, LOST)
         nonce = Record.read(kept(value), seq).nonce
         self.offsets[seq], self.nonces[seq] = offset, nonce
         self.read_to = ReadTo(seq, nonce, self.read_to.first or nonce)

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from airflow_stream_provider.control.damage import another, lost
+from airflow_stream_provider.control.damage import LOST, damaged, replaced
 from airflow_stream_provider.control.topic import READ_SECONDS, Fetched, Message, Topic, not_returned
 from airflow_stream_provider.control.topic_index import (
     HEARTBEAT,
@@ -87,7 +87,7 @@ class TopicReader:
             if found is not None and number_of(found.key) == seq:
                 return kept(found.value or b"")
         if self._whole:
-            raise lost(self._stream, seq)
+            raise damaged(self._stream, seq, LOST)
         self._read_all()
         return self.record(seq)
 
@@ -215,7 +215,7 @@ class TopicReader:
                 return fetched  # a new leader that does not know yet how far it goes
             found = [Record.read(kept(each.value or b""), last.seq).nonce for each in there.messages[:1]]
             if found != [last.nonce]:
-                raise another(self._stream, last.seq)
+                raise replaced(self._stream, last.seq)
         self._behind = False
         return fetched
 
@@ -283,7 +283,7 @@ class TopicReader:
             # A new leader may not show all that was read from the one before it, for a while (KIP-207).
             self._advance(lambda end: max(end, known.next_offset))
             if known.read_to.seq and self._index.nonces.get(known.read_to.seq) != known.read_to.nonce:
-                raise another(self._stream, known.read_to.seq)
+                raise replaced(self._stream, known.read_to.seq)
         except BaseException:
             self._index, self._whole = known, False
             raise

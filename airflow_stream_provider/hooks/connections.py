@@ -23,28 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Connected:
-    """The two connections of a stream.
+    """The two connections of a stream; `kafka`: the extra of the second, None when the stream names none."""
 
-    :param host: of the cluster's connection, like `port`, `extra`, `login` and `password`.
-    :param kafka: extra of Kafka's connection; None when the stream names none.
-    :param kubernetes: extra of the Kubernetes connection that the cluster's connection names; None: it names none.
-    """
-
-    host: str
-    port: int | None
-    # The extras may hold passwords, and a dataclass shows its fields.
-    extra: Mapping[str, Any] = field(repr=False)
-    kafka: Mapping[str, Any] | None = field(default=None, repr=False)
-    login: str = ""
-    password: str = field(default="", repr=False)
-    kubernetes: Mapping[str, Any] | None = field(default=None, repr=False)
-
-    @property
-    def cluster(self) -> ClusterConnection:
-        """The cluster's connection."""
-        from airflow_stream_provider.clusters import ClusterConnection
-
-        return ClusterConnection(self.host, self.port, self.extra, self.login, self.password, self.kubernetes)
+    cluster: ClusterConnection
+    # It may hold passwords, and a dataclass shows its fields.
+    kafka: Mapping[str, Any] | None = field(repr=False)
 
 
 def connect(cluster: str, kafka: str | None) -> Connected:
@@ -157,12 +140,9 @@ def _kubernetes(cluster: Connection) -> str:
 
 
 def _of(cluster: Connection, kafka: Connection | None, kubernetes: Connection | None) -> Connected:
-    return Connected(
-        host=cluster.host or "",
-        port=cluster.port,
-        extra=cluster.extra_dejson,
-        kafka=kafka.extra_dejson if kafka else None,
-        login=cluster.login or "",
-        password=cluster.password or "",
-        kubernetes=kubernetes.extra_dejson if kubernetes else None,
-    )
+    from airflow_stream_provider.clusters import ClusterConnection
+
+    host, extra = cluster.host or "", cluster.extra_dejson
+    pods = _extra(kubernetes) if kubernetes else None
+    found = ClusterConnection(host, cluster.port, extra, cluster.login or "", cluster.password or "", pods)
+    return Connected(found, _extra(kafka) if kafka else None)

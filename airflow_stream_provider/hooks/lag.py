@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.control import control_root
-from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
 from airflow_stream_provider.lag.limits import LagLook, Moments
-from airflow_stream_provider.lag.reader import measure_lag, measure_sources
-from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.lag.reader import measure_lag
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -19,8 +16,6 @@ from airflow_stream_provider.lifecycle.state import StreamState
 
 if TYPE_CHECKING:
     from airflow_stream_provider.checkpoint.logs import KafkaOffsets
-
-log = logging.getLogger(__name__)
 
 
 def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
@@ -38,22 +33,6 @@ def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
     except StreamError as error:
         return LagLook.failed(error)
     return LagLook.of(report)
-
-
-def lag_if_known(
-    kafka: str, extra: Mapping[str, Any], sources: Callable[[], Iterable[CommittedOffsets]], moments: Moments
-) -> LagReport | None:
-    """Return what `measure_sources` does; None, with a line in the log, while that is not possible.
-
-    :raises SpecError: the Airflow connection is unusable, so that a later look fails too.
-    """
-    try:
-        return measure_sources(kafka, extra, sources, moments)
-    except SpecError:
-        raise
-    except StreamError as error:
-        log.warning("The lag cannot be measured now: %s", error)
-        return None
 
 
 def committed_offsets(

@@ -20,9 +20,9 @@ from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.control import Newest, acontrol_root, control_root
 from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers, living_heartbeats
-from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
+from airflow_stream_provider.lag.reader import measure_sources
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -187,12 +187,22 @@ class StreamHook(BaseHook):
         return {deployment: facts for deployment, facts in found.items() if facts is not None}
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat], moments: Moments) -> LagReport | None:
+        """Return the lag; None, with a line in the log, while it cannot be measured.
+
+        :raises SpecError: the Airflow connection is unusable, so that a later look fails too.
+        """
         extra = self._connections.kafka
         store = self.control_log.store
         sources = partial(stream_sources, self.stream, self.control, state, heartbeats, store)
         if extra is None or self.kafka_conn_id is None or state.last_holder is None:
             return None
-        return lag_if_known(self.kafka_conn_id, extra, sources, moments)
+        try:
+            return measure_sources(self.kafka_conn_id, extra, sources, moments)
+        except SpecError:
+            raise
+        except StreamError as error:
+            self.log.warning("The lag cannot be measured now: %s", error)
+            return None
 
     def job(self, id: str) -> UnmanagedView | None:
         """Return what the cluster says of a job without a stream; None: it cannot end one.

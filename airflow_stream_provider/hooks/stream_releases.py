@@ -1,19 +1,49 @@
-"""Where the releases of one stream are: publish them, and verify what is stored."""
+"""What one stream has stored: publish and verify its releases, and remove what it does not need any more."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.control.store import ControlRoot, Store
+from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.hooks.connections import storage_connection
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.retire import Stored, expendable
 from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.releases.folder import FolderPlace
 from airflow_stream_provider.releases.open_place import open_place
-from airflow_stream_provider.releases.place import ReleasePlace
+from airflow_stream_provider.releases.place import IDLE_SECONDS, ReleasePlace
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.requested_release import RequestedRelease
+
+
+def clean_up(store: Store, read: Callable[[], StreamState], places: Iterable[ReleasePlace]) -> Stored:
+    """Remove heartbeats and releases that may go (see `expendable`), and files that killed writers have left.
+
+    A file that cannot be removed is logged, and tried again the next time.
+
+    :param store: of the stream's control log.
+    :param read: returns the newest state of the log; called after a place was listed.
+    :param places: where releases are stored (`StreamReleases.places`).
+    :return: what may go.
+    :raises ControlUnavailable: the control log cannot be read or written now, or a folder of the stream is none.
+    :raises StreamError: the storage cannot be used.
+    """
+
+    def may_go(found: frozenset[str]) -> frozenset[str]:
+        return expendable(read(), Stored(releases=found)).releases
+
+    assert isinstance(store, FilesStore | TopicStore)
+    idle = frozenset(store.idle_heartbeats(IDLE_SECONDS))
+    heartbeats = expendable(read(), Stored(heartbeats=idle)).heartbeats
+    for incarnation in sorted(heartbeats):
+        store.remove_heartbeat(incarnation)
+    return Stored(heartbeats, frozenset[str]().union(*(place.clean_up(may_go) for place in places)))
 
 
 class StreamReleases:
@@ -63,9 +93,14 @@ class StreamReleases:
             return ""
         return StorageAddress.parse(self._storage).of_log(self._control, self._root.log_id(self._stream)).url
 
-    def storage_of_log(self) -> ReleasePlace | None:
-        """Return where this log alone publishes, for a clean-up; None: all of it is in the control folder."""
-        return self._place(self._own_storage()) if self._storage else None
+    def places(self) -> Iterator[ReleasePlace]:
+        """Yield where this log publishes, and has published without a storage."""
+        folder = self._root.stream_folder(self._stream)
+        if folder is not None:
+            yield FolderPlace(folder)
+        # Last: on a full disk there is no room for the id that a log is given there.
+        if self._storage:
+            yield self._place(self._own_storage())
 
     def _place(self, storage: str) -> ReleasePlace:
         """Return where the releases of a storage are; what was published before `storage` was changed is elsewhere."""

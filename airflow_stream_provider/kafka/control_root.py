@@ -163,7 +163,7 @@ class TopicRoot:
     """A control root in Kafka; implements `ControlRoot`. Thread-safe.
 
     The log of a stream is in the topic ``PREFIX.STREAM``; ``PREFIX._root`` says that the root was made, which streams
-    were seen, and which checkpoints are whose (`control.topic_owners`).
+    were seen, and which checkpoints are whose (`control.owners`).
 
     How a topic is set up is asked for when its stream is opened first, and of all streams that were seen in `check`.
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_stream_provider.clusters import ClusterConnection, DriverView, import_client, open_cluster
 from airflow_stream_provider.control.bounded import call, start
 from airflow_stream_provider.control.store import ControlRoot
-from airflow_stream_provider.control.topic_store import TopicStore
-from airflow_stream_provider.hooks.clean_up import clean_up, clean_up_topic
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.hooks.stream_releases import clean_up
 from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.reader import measure_apart
@@ -37,12 +36,8 @@ logger = logging.getLogger(__name__)
 def clean_up_stream(hook: StreamHook) -> None:
     """Clean up the stream, also on its cluster; a failure is logged, and tried later."""
     try:
-        log, folder = hook.control_log, hook.folder
-        if folder is not None:
-            gone = clean_up(folder, log.refresh, hook.releases.storage_of_log)
-        else:
-            assert isinstance(log.store, TopicStore)
-            gone = clean_up_topic(log.store, log.refresh, hook.releases.storage_of_log)
+        log = hook.control_log
+        gone = clean_up(log.store, log.refresh, hook.releases.places())
     except StreamError as error:
         logger.warning("What %s has stored cannot be cleaned up now: %s", hook.stream, error)
     else:

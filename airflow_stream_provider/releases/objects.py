@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
-from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
-from airflow_stream_provider.releases.place import IDLE_SECONDS, Decide, StorageConnection, check_stored, manifest_of
+from airflow_stream_provider.releases.place import RemotePlace, StorageConnection, manifest_of
 from airflow_stream_provider.runtime.launcher import MANIFEST
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 _RIGHTS = "Give the credentials of `storage_connection` the right to list, read, write and delete there."
@@ -74,13 +72,11 @@ def explain(error: Exception, what: str) -> StreamError:
     return StorageUnavailable(f"{what} now ({type(error).__name__}).", next_step=_NETWORK)
 
 
-log = logging.getLogger(__name__)
-
 # How long another publisher of the same release may need. Some stores list an object later than they refuse its twin.
 PATIENCE_SECONDS = 10.0
 
 
-class ObjectPlace:
+class ObjectPlace(RemotePlace):
     """Releases as objects ``<hash>/<file>``; implements `ReleasePlace`.
 
     Objects are created and never replaced, the manifest last. Where a store ignores the condition (some that are like
@@ -88,51 +84,23 @@ class ObjectPlace:
 
     :param store: an obstore that begins at the stream's releases.
     :param uploads: the same, with time enough to write a large file.
-    :param url: what it is, for messages.
     """
 
     def __init__(self, store: ObjectStore, uploads: ObjectStore, url: str) -> None:
+        super().__init__(url)
         self._store = store
         self._uploads = uploads
-        self._url = url
 
     def publish(self, release: Release, files: Mapping[str, bytes]) -> None:
         """Store a release; see `ReleasePlace.publish`."""
         manifest = manifest_of(release, files)
         known = MANIFEST in self._names(release.hash)
         if not known:
-            for name, data in files.items():
+            for name, data in {**files, MANIFEST: manifest}.items():
                 self._create(f"{release.hash}/{name}", data)
-            self._create(f"{release.hash}/{MANIFEST}", manifest)
         self._verify_patiently(release)
         if known:
             self._freshen(f"{release.hash}/{MANIFEST}", manifest)
-
-    def verify(self, release: Release) -> dict[str, str]:
-        """Verify a release; see `ReleasePlace.verify`."""
-        where = f"{self._url}/{release.hash}"
-        return check_stored(
-            release, where, self._names(release.hash), lambda name: self._read(f"{release.hash}/{name}")
-        )
-
-    def clean_up(self, decide: Decide) -> frozenset[str]:
-        """Remove what may go; see `ReleasePlace.clean_up`."""
-        newest: dict[str, float] = {}
-        keys = defaultdict(list)
-        with self._explained("read"):
-            for chunk in _obstore().list(self._store):
-                for each in chunk:
-                    name = each["path"].partition("/")[0]
-                    keys[name].append(each["path"])
-                    newest[name] = max(newest.get(name, 0.0), each["last_modified"].timestamp())
-        # By the clock that dates the objects. Nothing is written to ask for the time, since retention would keep it.
-        now = max(newest.values(), default=0.0)
-        idle = {name for name, at in newest.items() if now - at > IDLE_SECONDS}
-        gone = decide(frozenset(name for name in idle if RELEASE_HASH.fullmatch(name)))
-        for name in sorted(idle):
-            if name in gone or name.startswith("."):
-                self._remove(keys[name])
-        return gone
 
     def _freshen(self, key: str, data: bytes) -> None:
         """Write what is stored once more: the clean-up, which knows of no deployment of it yet, takes it for new.
@@ -161,30 +129,36 @@ class ObjectPlace:
                     raise
             time.sleep(0.5)
 
-    def _remove(self, keys: list[str]) -> None:
-        # The manifest first: no reader shall take a part of a release for the whole.
-        for key in sorted(keys, key=lambda key: not key.endswith(f"/{MANIFEST}")):
-            try:
-                # Some stores say so when another clean-up was faster.
-                with self._explained("written"), contextlib.suppress(FileNotFoundError):
-                    _obstore().delete(self._store, key)
-            except (SpecError, StorageUnavailable) as error:
-                log.warning("%s cannot be removed: %s", key, error)
-                return
+    def _listed(self, prefix: str) -> list[ObjectMeta]:
+        with self._explained("read"):
+            return [each for chunk in _obstore().list(self._store, prefix) for each in chunk]
+
+    def _written(self) -> dict[str, float]:
+        written: dict[str, float] = {}
+        for each in self._listed(""):
+            name = each["path"].partition("/")[0]
+            written[name] = max(written.get(name, 0.0), each["last_modified"].timestamp())
+        return written
+
+    def _now(self, written: Mapping[str, float]) -> float:
+        # Nothing is written to ask for the time, since retention would keep it.
+        return max(written.values())
 
     def _names(self, hash: str) -> list[str]:
-        with self._explained("read"):
-            found = [each["path"] for chunk in _obstore().list(self._store, f"{hash}/") for each in chunk]
-        return [path.removeprefix(f"{hash}/") for path in found]
+        return [each["path"].removeprefix(f"{hash}/") for each in self._listed(f"{hash}/")]
 
-    def _read(self, key: str) -> bytes:
-        """Return an object that was listed.
+    def _remove(self, name: str) -> None:
+        # The manifest first: no reader shall take a part of a release for the whole.
+        keys = [f"{name}/{each}" for each in sorted(self._names(name), key=lambda each: each != MANIFEST)]
+        for key in keys or [name]:
+            # Some stores say so when another clean-up was faster.
+            with self._explained("written"), contextlib.suppress(FileNotFoundError):
+                _obstore().delete(self._store, key)
 
-        :raises FileNotFoundError: it has gone since.
-        """
+    def _read(self, path: str) -> bytes:
         with self._explained("read"), contextlib.suppress(FileNotFoundError):
-            return bytes(_obstore().get(self._store, key).bytes())
-        raise FileNotFoundError(errno.ENOENT, "it has gone since it was listed", key)
+            return bytes(_obstore().get(self._store, path).bytes())
+        raise FileNotFoundError(errno.ENOENT, "it has gone since it was listed", path)
 
     def _create(self, key: str, data: bytes) -> None:
         from obstore.exceptions import AlreadyExistsError
@@ -213,12 +187,26 @@ def _obstore() -> Any:
 # Seconds. A store that does not answer must not hold a task for long: a read waits for each part of an answer. A write
 # is answered when all of it is there: 256 MiB, the largest file of a release, by a slow link.
 _CONNECT, _ANSWER, _REQUEST, _RETRY = 5, 30, 600, 20
-_TYPES = {"s3a": ("aws",), "abfss": ("wasb", "adls"), "gs": ("google_cloud_platform",)}
-_USED = {
-    "s3a": {"endpoint_url", "region_name", "region", "aws_session_token"},
-    "abfss": {"tenant_id", "sas_token"},
-    "gs": {"keyfile_dict", "key_path"},
+# By scheme: the types of connections, and obstore's name for each of their fields that is used.
+_FIELDS = {
+    "s3a": (
+        ("aws",),
+        {
+            "login": "access_key_id",
+            "password": "secret_access_key",
+            "aws_session_token": "session_token",
+            "endpoint_url": "endpoint",
+            "region": "region",
+            "region_name": "region",
+        },
+    ),
+    "abfss": (("wasb", "adls"), {"password": "account_key", "sas_token": "sas_key"}),
+    "gs": (
+        ("google_cloud_platform",),
+        {"keyfile_dict": "service_account_key", "key_path": "service_account"},
+    ),
 }
+_PRINCIPAL = {"login": "client_id", "password": "client_secret", "tenant_id": "tenant_id"}
 
 
 def open_objects(address: StorageAddress, connection: StorageConnection | None, stream: str) -> ObjectPlace:
@@ -228,79 +216,57 @@ def open_objects(address: StorageAddress, connection: StorageConnection | None, 
     :raises SpecError: the connection cannot be used, or obstore is not installed.
     """
     try:
-        from obstore.store import AzureStore, GCSStore, S3Store
+        from obstore.store import from_url
     except ImportError:
         raise SpecError(
             f"obstore is not installed, and a storage {address.scheme}:// needs it.",
             next_step="Install airflow-stream-provider[object-stores] where Airflow's tasks run.",
         ) from None
     fields = {} if connection is None else _fields(address, connection)
-    below = f"{address.path}/{stream}/releases".strip("/")
+    url = f"{address.url}/{stream}/releases"
     http = str(fields.get("endpoint", "")).startswith("http://")
     client = {"connect_timeout": f"{_CONNECT}s", "timeout": f"{_REQUEST}s", "allow_http": http}
+    if address.scheme == "s3a":
+        # A bucket with object lock and a default retention takes nothing without a checksum.
+        fields["checksum_algorithm"] = "SHA256"
 
     def store(**timeouts: str) -> ObjectStore:
         options: dict[str, Any] = {
-            "prefix": below,
             "client_options": {**client, **timeouts},
             "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=_RETRY)},
-            **fields,
         }
-        if address.scheme == "s3a":
-            # A bucket with object lock and a default retention takes nothing without a checksum.
-            return S3Store(address.authority, checksum_algorithm="SHA256", **options)
-        if address.scheme == "gs":
-            return GCSStore(address.authority, **options)
-        container, _, host = address.authority.partition("@")
-        return AzureStore(container, account_name=host.partition(".")[0], **options)
+        return from_url(url, **options, **fields)
 
     try:
         reading, writing = store(read_timeout=f"{_ANSWER}s"), store()
     except Exception as error:  # noqa: BLE001 - obstore's own and ValueError, whose texts may hold what was given
         raise _refused(connection, f"obstore does not take its fields ({type(error).__name__})") from None
-    return ObjectPlace(reading, writing, f"{address.scheme}://{address.authority}/{below}")
+    return ObjectPlace(reading, writing, url)
 
 
 def _fields(address: StorageAddress, connection: StorageConnection) -> dict[str, Any]:
     """Return obstore's settings for a connection; a setting that is not used here is refused, not passed over."""
-    if connection.conn_type not in _TYPES[address.scheme]:
-        wanted = " or ".join(_TYPES[address.scheme])
+    types, names = _FIELDS[address.scheme]
+    if connection.conn_type not in types:
+        wanted = " or ".join(types)
         raise _refused(connection, f"its type is {connection.conn_type!r}, and {address.scheme}:// needs {wanted}")
     extra = {name: value for name, value in connection.extra.items() if value not in (None, "", {}, [])}
-    unused = sorted(extra.keys() - _USED[address.scheme])
+    if address.scheme == "abfss" and extra.get("tenant_id"):
+        if not (connection.login and connection.password):
+            # obstore would go by what it finds in the environment.
+            missing = "a client's id as login or its secret as password is missing"
+            raise _refused(connection, f"its extra has tenant_id, and {missing}")
+        extra.pop("sas_token", None)
+        names = _PRINCIPAL
+    unused = sorted(extra.keys() - (names.keys() - {"login", "password"}))
     if unused:
         raise _refused(connection, f"its extra has {', '.join(unused)}, which is not used for releases")
     if address.scheme == "s3a" and bool(connection.login) != bool(connection.password):
         raise _refused(connection, "it has only one of login and password")
-    if address.scheme == "abfss" and extra.get("tenant_id") and not (connection.login and connection.password):
-        # obstore would go by what it finds in the environment.
-        missing = "a client's id as login or its secret as password is missing"
-        raise _refused(connection, f"its extra has tenant_id, and {missing}")
-    make = {"s3a": _s3, "abfss": _azure, "gs": _google}[address.scheme]
-    return {name: value for name, value in make(connection, extra).items() if value}
-
-
-def _s3(connection: StorageConnection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "access_key_id": connection.login,
-        "secret_access_key": connection.password,
-        "session_token": extra.get("aws_session_token"),
-        "endpoint": extra.get("endpoint_url"),
-        "region": extra.get("region_name") or extra.get("region"),
-    }
-
-
-def _azure(connection: StorageConnection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    if extra.get("tenant_id"):
-        secret = {"client_id": connection.login, "client_secret": connection.password}
-        return {**secret, "tenant_id": extra["tenant_id"]}
-    return {"account_key": connection.password, "sas_key": extra.get("sas_token")}
-
-
-def _google(connection: StorageConnection, extra: Mapping[str, Any]) -> dict[str, Any]:
-    key = extra.get("keyfile_dict")
-    text = json.dumps(key) if isinstance(key, dict) else key
-    return {"service_account_key": text, "service_account": extra.get("key_path")}
+    given = {"login": connection.login, "password": connection.password, **extra}
+    if isinstance(given.get("keyfile_dict"), dict):
+        given["keyfile_dict"] = json.dumps(given["keyfile_dict"])
+    return {names[name]: given[name] for name in names if given.get(name)}
 
 
 def _refused(connection: StorageConnection | None, found: str) -> SpecError:

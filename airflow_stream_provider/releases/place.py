@@ -6,17 +6,22 @@ anything of it (`runtime.launcher`), and then against the control log.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any, Protocol
 
-from airflow_stream_provider.control.releases import changed, file_hashes, file_names, release_hash
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.control.releases import changed, check_files, file_hashes
+from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable
+from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.runtime.launcher import MANIFEST
+
+log = logging.getLogger(__name__)
 
 # Newer files stay: a release that is about to be declared, a starting driver, a slow writer's file.
 IDLE_SECONDS = 86400.0
@@ -52,6 +57,57 @@ class ReleasePlace(Protocol):
 
         :param decide: is called after the place was listed.
         """
+
+
+class RemotePlace(ABC):
+    """A place that is no folder, as far as places of all kinds are alike; implements `ReleasePlace` but for `publish`.
+
+    :param url: what it is, for messages.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def verify(self, release: Release) -> dict[str, str]:
+        """Verify a release; see `ReleasePlace.verify`."""
+        where, found = f"{self._url}/{release.hash}", self._names(release.hash)
+        return check_stored(release, where, found, lambda name: self._read(f"{release.hash}/{name}"))
+
+    def clean_up(self, decide: Decide) -> frozenset[str]:
+        """Remove what may go; see `ReleasePlace.clean_up`."""
+        written = self._written()
+        if not written:
+            return frozenset()
+        now = self._now(written)
+        idle = sorted(name for name, at in written.items() if now - at > IDLE_SECONDS)
+        gone = decide(frozenset(filter(RELEASE_HASH.fullmatch, idle)))
+        for name in idle:
+            if name in gone or name.startswith("."):
+                try:
+                    self._remove(name)
+                except (SpecError, StorageUnavailable) as error:
+                    log.warning("%s/%s cannot be removed: %s", self._url, name, error)
+        return gone
+
+    @abstractmethod
+    def _names(self, hash: str) -> Collection[str]:
+        """Return the names of the files of a release; empty: there is none."""
+
+    @abstractmethod
+    def _read(self, path: str) -> bytes:
+        """Return a file that was listed; raises FileNotFoundError if it has gone since."""
+
+    @abstractmethod
+    def _written(self) -> Mapping[str, float]:
+        """Return when each folder was written last, in seconds since 1970 by the place's clock."""
+
+    @abstractmethod
+    def _now(self, written: Mapping[str, float]) -> float:
+        """Return the time by the clock that dates the folders."""
+
+    @abstractmethod
+    def _remove(self, name: str) -> None:
+        """Remove a folder, so that no reader takes a part of a release for the whole."""
 
 
 @dataclass(frozen=True)
@@ -93,36 +149,20 @@ def manifest_of(release: Release, files: Mapping[str, bytes]) -> bytes:
 
 
 def check_stored(release: Release, where: str, found: Collection[str], read: Callable[[str], bytes]) -> dict[str, str]:
-    """Check that a place holds the files of a release as they were published, and nothing else (rule 8).
+    """Check that a place holds a release as it was published, with its manifest; see `check_files`.
 
-    :param where: the place, for the message.
-    :param found: the names that are there.
-    :param read: returns the contents of one of them; raises FileNotFoundError if it has gone since it was found.
-    :return: the SHA-256 of each file, by its name.
-    :raises StreamError: a file is missing, has changed, or does not belong there.
+    :param read: returns the contents of one of the files; raises FileNotFoundError if it has gone since it was found.
     """
-    names = {*file_names(release), MANIFEST}
-    contents: dict[str, str] = {}
-    problems = [f"{name} is missing" for name in sorted(names - set(found))]
-    problems += [f"{name!r} does not belong there" for name in sorted(set(found) - names)]
-    if not problems:
-        try:
-            # One at a time: each may be large.
-            for name in sorted(names - {MANIFEST}):
-                contents |= file_hashes({name: read(name)})
-            manifest = read(MANIFEST)
-        except FileNotFoundError as error:
-            problems = [f"{PurePosixPath(error.filename).name} is missing"]
-        else:
-            digest = release_hash(release.settings(), contents)
-            if digest != release.hash:
-                problems = [f"their hash is {digest} and was {release.hash}"]
-            elif manifest != _manifest(release, contents):
-                problems = [f"{MANIFEST} is another one"]
-    if problems:
-        raise changed(release, where, problems)
+    # One at a time: each may be large.
+    contents = check_files(release, where, set(found), lambda name: _sha256(read(name)), MANIFEST)
+    if contents.pop(MANIFEST) != _sha256(_manifest(release, contents)):
+        raise changed(release, where, [f"{MANIFEST} is another one"])
     return contents
 
 
 def _manifest(release: Release, contents: Mapping[str, str]) -> bytes:
     return json.dumps({"settings": release.settings(), "files": contents}, sort_keys=True).encode()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -11,16 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable
-from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
-from airflow_stream_provider.releases.place import IDLE_SECONDS, Decide, StorageConnection, check_stored, manifest_of
+from airflow_stream_provider.releases.place import RemotePlace, StorageConnection, manifest_of
 from airflow_stream_provider.runtime.launcher import MANIFEST
 
 if TYPE_CHECKING:
     from hdfs import InsecureClient
-
-log = logging.getLogger(__name__)
 
 WEB_PORT = 9870
 # Seconds to connect, and to wait for a part of an answer.
@@ -31,7 +28,7 @@ _ANSWERED_401 = "Authentication failure"
 _FOLDER_MODE, _FILE_MODE = "750", "440"
 
 
-class HdfsPlace:
+class HdfsPlace(RemotePlace):
     """Releases as folders of HDFS; implements `ReleasePlace`.
 
     A release is written to a folder beside its own and renamed: with `NONE` that fails where there is one. Without it
@@ -39,13 +36,12 @@ class HdfsPlace:
 
     :param client: of the NameNode.
     :param folder: of the stream's releases.
-    :param url: what it is, for messages.
     """
 
     def __init__(self, client: InsecureClient, folder: str, url: str) -> None:
+        super().__init__(url)
         self._client = client
         self._folder = folder
-        self._url = url
 
     def publish(self, release: Release, files: Mapping[str, bytes]) -> None:
         """Store a release; see `ReleasePlace.publish`."""
@@ -58,27 +54,6 @@ class HdfsPlace:
             else:
                 self._write(final, {**files, MANIFEST: manifest})
         self.verify(release)
-
-    def verify(self, release: Release) -> dict[str, str]:
-        """Verify a release; see `ReleasePlace.verify`."""
-        folder = f"{self._folder}/{release.hash}"
-        with self._explained("read"):
-            found = self._client.list(folder) if self._exists(folder) else []
-        return check_stored(release, f"{self._url}/{release.hash}", found, lambda name: self._read(f"{folder}/{name}"))
-
-    def clean_up(self, decide: Decide) -> frozenset[str]:
-        """Remove what may go; see `ReleasePlace.clean_up`."""
-        with self._explained("read"):
-            if not self._exists(self._folder):
-                return frozenset()
-            found = {name: status["modificationTime"] / 1000 for name, status in self._client.list(self._folder, True)}
-            now = self._now()
-        idle = {name for name, at in found.items() if now - at > IDLE_SECONDS}
-        gone = decide(frozenset(name for name in idle if RELEASE_HASH.fullmatch(name)))
-        for name in sorted(idle):
-            if name in gone or name.startswith("."):
-                self._remove(name, aside=name in gone)
-        return gone
 
     def _write(self, final: str, files: Mapping[str, bytes]) -> None:
         from hdfs import HdfsError
@@ -99,68 +74,67 @@ class HdfsPlace:
                 self._client.delete(temporary, recursive=True)
 
     def _exists(self, path: str) -> bool:
-        from hdfs import HdfsError
-
         # Not its `strict=False`, for which a folder that this user may not see does not exist.
-        try:
+        with contextlib.suppress(FileNotFoundError), self._explained("read"):
             self._client.status(path)
-        except HdfsError as error:
-            if error.exception == "FileNotFoundException":
-                return False
-            raise
-        return True
+            return True
+        return False
 
     def _rename(self, source: str, target: str) -> None:
         # Not its own rename(), which cannot say NONE.
         self._client._rename(source, destination=target, renameoptions="NONE")
 
-    def _remove(self, name: str, *, aside: bool) -> None:
-        path = f"{self._folder}/{name}"
-        try:
-            with self._explained("written"):
-                if aside:  # no reader shall find a part of a release
-                    moved = f"{self._folder}/.{name}.{uuid.uuid4().hex}"
-                    self._rename(path, moved)
-                    path = moved
-                self._client.delete(path, recursive=True)
-        except (SpecError, StorageUnavailable) as error:
-            log.warning("%s cannot be removed: %s", path, error)
+    def _names(self, hash: str) -> list[str]:
+        with contextlib.suppress(FileNotFoundError), self._explained("read"):
+            return list(self._client.list(f"{self._folder}/{hash}"))
+        return []
 
-    def _now(self) -> float:
-        """Return the time by the NameNode's clock, which dates its folders, in seconds since 1970."""
+    def _written(self) -> dict[str, float]:
+        with contextlib.suppress(FileNotFoundError), self._explained("read"):
+            listed = self._client.list(self._folder, True)
+            return {name: status["modificationTime"] / 1000 for name, status in listed}
+        return {}
+
+    def _now(self, written: Mapping[str, float]) -> float:
         probe = f"{self._folder}/.time.{uuid.uuid4().hex}"
-        self._client.makedirs(probe)
-        try:
-            return float(self._client.status(probe)["modificationTime"]) / 1000
-        finally:
-            self._client.delete(probe, recursive=True)
+        with self._explained("written"):
+            self._client.makedirs(probe)
+            try:
+                return float(self._client.status(probe)["modificationTime"]) / 1000
+            finally:
+                self._client.delete(probe, recursive=True)
+
+    def _remove(self, name: str) -> None:
+        path = f"{self._folder}/{name}"
+        with self._explained("written"):
+            if not name.startswith("."):  # no reader shall find a part of a release
+                moved = f"{self._folder}/.{name}.{uuid.uuid4().hex}"
+                self._rename(path, moved)
+                path = moved
+            self._client.delete(path, recursive=True)
 
     def _read(self, path: str) -> bytes:
-        """Return a file that was listed.
-
-        :raises FileNotFoundError: it has gone since.
-        """
-        from hdfs import HdfsError
-
-        with self._explained("read"):
-            try:
-                # In chunks: only of those HTTP's errors become errors of `requests`.
-                with self._client.read(path, chunk_size=_CHUNK_BYTES) as chunks:
-                    return b"".join(chunks)
-            except HdfsError as error:
-                if error.exception != "FileNotFoundException":
-                    raise
-        raise FileNotFoundError(errno.ENOENT, "it has gone since it was listed", path)
+        # In chunks: only of those HTTP's errors become errors of `requests`.
+        with (
+            self._explained("read"),
+            self._client.read(f"{self._folder}/{path}", chunk_size=_CHUNK_BYTES) as chunks,
+        ):
+            return b"".join(chunks)
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
-        """Raise an error of ours in place of HdfsCLI's and of its HTTP client's."""
+        """Raise an error of ours in place of HdfsCLI's and of its HTTP client's.
+
+        :raises FileNotFoundError: what is read is not there.
+        """
         import requests
         from hdfs import HdfsError
 
         try:
             yield
         except HdfsError as error:
+            if what == "read" and error.exception == "FileNotFoundException":
+                raise FileNotFoundError(errno.ENOENT, "it is not there", self._folder) from None
             if "Permission denied" in str(error) or "AccessControlException" in str(error.exception):
                 raise SpecError(
                     f"The storage {self._url} cannot be {what}: permission is denied to the user of "

@@ -97,8 +97,8 @@ def open_owners(control: str, brokers: str = "") -> Owners:
     parts = urlsplit(control)
     if parts.scheme != "kafka":
         return FileOwners(local_folder(control))
+    from airflow_stream_provider.control.owners import TopicOwners
     from airflow_stream_provider.control.topic import Topic, root_name
-    from airflow_stream_provider.control.topic_owners import TopicOwners
 
     def topic() -> Topic:
         from airflow_stream_provider.runtime.jvm_topic import JvmTopic

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from airflow_stream_provider.control import ControlLog, make_root, open_log
-from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.lifecycle.record import Record
-from devstack.control_folder import folder_of
+from devstack.control_folder import folder_of, publish
 from tests.support.story import record
 
 

@@ -16,7 +16,7 @@ import time
 from pyspark import SparkContext
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.control.topic_owners import TopicOwners
+from airflow_stream_provider.control.owners import TopicOwners
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat

@@ -29,7 +29,7 @@ checkpoint 2600
 cli 1700
 clusters 6200
 control 3100
-hooks 2100
+hooks 2000
 kafka 2800
 lag 2500
 lifecycle 2900
@@ -55,9 +55,7 @@ clusters/detach.py unmerged
 clusters/own_folders.py unmerged
 clusters/until.py unmerged
 get_provider_info.py public
-hooks/clean_up.py unmerged
 hooks/preflight.py unmerged
-hooks/stream_releases.py unmerged
 lifecycle/driver_decision.py unmerged
 lifecycle/fields.py unmerged
 operators/lag.py public

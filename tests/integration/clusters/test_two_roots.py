@@ -11,11 +11,10 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.waits import Needs
-from devstack.control_folder import folder_of
+from devstack.control_folder import folder_of, publish
 from devstack.drivers import wait_for
 from tests.support.places import SMALL, Place
 from tests.support.story import record, write

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.cli.commands import diff, history, init
-from airflow_stream_provider.control.topic_owners import TopicOwners
+from airflow_stream_provider.control.owners import TopicOwners
 from airflow_stream_provider.hooks import stream as hooks
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.control.owners import TopicOwners
 from airflow_stream_provider.control.topic import root_name
-from airflow_stream_provider.control.topic_owners import TopicOwners
-from airflow_stream_provider.hooks import clean_up as cleaning
+from airflow_stream_provider.hooks import stream_releases as cleaning
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
@@ -193,9 +193,9 @@ def test_heartbeats_that_nobody_needs_are_removed(root: TopicRoot, monkeypatch: 
     for name in (OLD, "orders-0-ffff.00000001"):
         log.store.put_heartbeat(name, b"{}")
     store = root.store("orders")
-    assert cleaning.clean_up_topic(store, log.refresh).heartbeats == set(), "they are new"
+    assert cleaning.clean_up(store, log.refresh, []).heartbeats == set(), "they are new"
     monkeypatch.setattr(cleaning, "IDLE_SECONDS", -1.0)
-    assert cleaning.clean_up_topic(store, log.refresh).heartbeats == {"orders-0-ffff.00000001"}
+    assert cleaning.clean_up(store, log.refresh, []).heartbeats == {"orders-0-ffff.00000001"}
     assert store.heartbeats() == [OLD]
     assert log.heartbeats().keys() == {OLD}
 

@@ -14,10 +14,10 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from airflow_stream_provider.checkpoint import read
-from airflow_stream_provider.control.releases import RUNTIME_ZIP, publish
+from airflow_stream_provider.control.releases import RUNTIME_ZIP
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack import checkpoint_trees as trees
-from devstack.control_folder import folder_of
+from devstack.control_folder import folder_of, publish
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support import driver_part, story
 from tests.support.control_root import new_log

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.control import log, topic_index, topic_store
+from airflow_stream_provider.control.owners import TopicOwners
 from airflow_stream_provider.control.topic_index import ReadTo, TopicIndex
-from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.control.topic_reader import TopicReader
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.record import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.control.topic_owners import TopicOwners
+from airflow_stream_provider.control.owners import TopicOwners
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.topic_client import TopicClient

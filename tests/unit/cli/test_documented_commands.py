@@ -14,9 +14,8 @@ from airflow.cli.cli_parser import AirflowHelpFormatter, _add_command
 
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
 from airflow_stream_provider.cli.upgrade_run import UpgradeRun
-from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.monitoring.life import What
-from devstack.control_folder import folder_of
+from devstack.control_folder import folder_of, publish
 from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, acquired, ready, record, requested, standby, submitted, write
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control import owners as control_owners
+from airflow_stream_provider.control import disk, make_root
 from airflow_stream_provider.control.owners import FileOwners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
 
@@ -39,7 +38,7 @@ def test_of_many_claims_at_once_one_wins_and_all_know_it(owners: FileOwners) -> 
 
 
 def test_a_claim_that_is_removed_while_it_is_made_is_none(owners: FileOwners, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_owners, "sync_folder", lambda folder: Path(owners.kept_in(PLACE)).unlink())
+    monkeypatch.setattr(disk, "sync_folder", lambda folder: Path(owners.kept_in(PLACE)).unlink())
     with pytest.raises(CheckpointError, match=r"The claim /\S+ was removed while it was made\. .* try again"):
         owners.claim(PLACE, "orders")
 

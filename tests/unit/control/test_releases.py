@@ -12,11 +12,12 @@ import pytest
 
 from airflow_stream_provider.control import releases
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish, verify
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, verify
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
+from devstack.control_folder import publish
 
 
 @pytest.fixture

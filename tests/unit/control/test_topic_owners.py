@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_stream_provider.control import topic_owners
-from airflow_stream_provider.control.topic_owners import TopicOwners
+from airflow_stream_provider.control import owners as control_owners
+from airflow_stream_provider.control.owners import TopicOwners
 from airflow_stream_provider.lifecycle.errors import (
     CheckpointError,
     ControlLogReplaced,
@@ -162,7 +162,7 @@ def test_of_many_questions_that_come_together_one_is_asked_in_vain(monkeypatch: 
         wait_for("all to come", lambda: len(came) >= 5, 60)
         raise ControlUnavailable("The brokers have not answered.", next_step="Check them.", broker="kafka:9092")
 
-    monkeypatch.setattr(topic_owners, "time", SimpleNamespace(monotonic=comes))
+    monkeypatch.setattr(control_owners, "time", SimpleNamespace(monotonic=comes))
     mine = TopicOwners(opens)
     said: list[StreamError] = []
 

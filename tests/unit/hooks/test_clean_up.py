@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.control.releases import publish, verify
-from airflow_stream_provider.hooks.clean_up import clean_up
+from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.control.releases import verify
+from airflow_stream_provider.hooks import stream_releases
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.retire import KEPT_RELEASES
+from airflow_stream_provider.planning.retire import KEPT_RELEASES, Stored
+from airflow_stream_provider.releases.folder import FolderPlace
 from airflow_stream_provider.releases.place import IDLE_SECONDS
-from devstack.control_folder import folder_of
+from devstack.control_folder import folder_of, publish
 from tests.support.control_root import new_log
 from tests.support.story import play, record, retired, standby
 
@@ -41,6 +44,10 @@ def age(folder: Path) -> None:
     """Let everything look as if it had been written the day before yesterday."""
     for path in (*folder.glob("heartbeats/*"), *folder.glob("releases/*"), *folder.glob("incoming/*")):
         os.utime(path, times=(time.time() - 2 * IDLE_SECONDS,) * 2, follow_symlinks=False)
+
+
+def clean_up(folder: Path, read: Callable[[], StreamState]) -> Stored:
+    return stream_releases.clean_up(FilesStore(folder), read, [FolderPlace(folder)])
 
 
 def names(folder: Path) -> set[str]:

@@ -46,9 +46,12 @@ def connected(kafka: str | None) -> list[Connected]:
 
 def test_both_connections_are_read_in_tasks_and_in_triggers_and_shown_by_neither() -> None:
     for found in connected("kafka"):
-        assert (found.host, found.port, found.extra) == ("spark://master", 7077, {"token": "hunter2"})
+        assert (found.cluster.host, found.cluster.port, found.cluster.extra) == (
+            "spark://master",
+            7077,
+            {"token": "hunter2"},
+        )
         assert found.kafka == kafka_extra("kafka") == asyncio.run(akafka_extra("kafka"))
-        assert found.cluster.host == "spark://master"
         assert (found.cluster.login, found.cluster.password) == ("airflow", "hunter2")
         assert found.cluster.masters.authorization.startswith("Basic ")
         assert "hunter2" not in repr(found) + repr(found.cluster)

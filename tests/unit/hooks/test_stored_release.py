@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.hooks.look_ahead import stored_release, why_not_stored
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.release import Release
-from devstack.control_folder import folder_of
+from devstack.control_folder import folder_of, publish
 from tests.support.story import hash_of, record, write
 
 

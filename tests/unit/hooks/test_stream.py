@@ -12,7 +12,7 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import log, open_log
-from airflow_stream_provider.hooks import lag, stream
+from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag.limits import Moments
@@ -161,20 +161,20 @@ def test_a_lag_that_kafka_does_not_tell_is_unknown_and_hides_nothing_else(
     hook: StreamHook, holding: None, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     found = report(partition(5))
-    monkeypatch.setattr(lag, "measure_sources", lambda kafka, extra, sources, moments: found)
+    monkeypatch.setattr(stream, "measure_sources", lambda kafka, extra, sources, moments: found)
     assert hook.observe(Needs(lag=Moments())).lag is found
     assert hook.observe().lag is None
 
     def away(kafka: str, extra: Any, sources: Any, moments: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(lag, "measure_sources", away)
+    monkeypatch.setattr(stream, "measure_sources", away)
     look = hook.observe(Needs(lag=Moments()))
     assert (look.lag, look.state.holder) == (None, OLD)
 
 
 def test_without_kafka_or_queries_nothing_is_measured(hook: StreamHook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag, "measure_sources", None)
+    monkeypatch.setattr(stream, "measure_sources", None)
     assert hook.observe(Needs(lag=Moments())).lag is None
     without = StreamHook("orders", hook.control, "here")
     write(hook.control_log, *RUNNING)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control.releases import file_hashes, make_release, publish
+from airflow_stream_provider.control.releases import file_hashes, make_release
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
+from devstack.control_folder import publish
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ def stored(parts: Parts) -> Stored:
 
 
 HARMS: list[tuple[Harm, str]] = [
-    (lambda stored: stored.update({"more.py": b""}), "'more.py' does not belong there"),
-    (lambda stored: stored.update({"../x": b""}), "'../x' does not belong there"),
+    (lambda stored: stored.update({"more.py": b""}), "more.py does not belong there"),
+    (lambda stored: stored.update({"../x": b""}), "../x does not belong there"),
     (lambda stored: stored.update({"app.py": b"x = 2\n"}), "their hash is"),
     (lambda stored: stored.update({RUNTIME_ZIP: b""}), "their hash is"),
     (lambda stored: stored.pop("helper.py"), "helper.py is missing"),

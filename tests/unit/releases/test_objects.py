@@ -12,7 +12,7 @@ from obstore.exceptions import PermissionDeniedError
 from obstore.store import MemoryStore
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.releases import objects
+from airflow_stream_provider.releases import place as places
 from airflow_stream_provider.releases.objects import ObjectPlace
 from airflow_stream_provider.runtime.launcher import MANIFEST
 from tests.support.releases import Parts, release_of
@@ -53,7 +53,7 @@ def test_what_another_clean_up_has_removed_is_gone(
     parts: Parts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    monkeypatch.setattr(objects, "IDLE_SECONDS", -3600.0)
+    monkeypatch.setattr(places, "IDLE_SECONDS", -3600.0)
     store = MemoryStore()
     place = Vanishing(store)
     place.publish(*parts)
@@ -68,7 +68,7 @@ def test_what_another_clean_up_has_removed_is_gone(
 
 
 def test_what_killed_writers_have_left_goes(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "IDLE_SECONDS", -3600.0)
+    monkeypatch.setattr(places, "IDLE_SECONDS", -3600.0)
     store = MemoryStore()
     place = Vanishing(store)
     place.publish(*parts)
@@ -89,7 +89,7 @@ def test_a_release_is_idle_a_day_before_what_was_published_last_and_no_clock_is_
     place.publish(later, files)
     monkeypatch.setattr("obstore.put", refuses("403 Forbidden"))
     assert place.clean_up(lambda idle: idle) == frozenset()
-    monkeypatch.setattr(objects, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(places, "IDLE_SECONDS", 0.1)
     assert place.clean_up(lambda idle: idle) == {parts[0].hash}
     place.verify(later)
 
@@ -112,7 +112,7 @@ def test_a_release_in_a_store_that_retains_it_is_published_again_and_stays(
         for name in ("put", "delete"):
             patched.setattr(f"obstore.{name}", refuses(says))
         place.publish(*parts)
-        patched.setattr(objects, "IDLE_SECONDS", -3600.0)
+        patched.setattr(places, "IDLE_SECONDS", -3600.0)
         place.clean_up(lambda idle: idle)
     place.verify(parts[0])
     assert "cannot be written: retention keeps what is stored there" in caplog.text

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control import ControlLog, FilesStore
-from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.runtime import launcher, places
 from airflow_stream_provider.runtime.launcher import main, private_copy
-from devstack.control_folder import folder_of
+from devstack.control_folder import folder_of, publish
 from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, PREPARED, failed, record, write
 

@@ -13,8 +13,7 @@ import pytest
 from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.owners import FileOwners
-from airflow_stream_provider.control.topic_owners import TopicOwners
+from airflow_stream_provider.control.owners import FileOwners, TopicOwners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
 from airflow_stream_provider.runtime.ownership import Ownership
 from airflow_stream_provider.runtime.places import open_owners
