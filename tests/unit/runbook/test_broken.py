@@ -68,7 +68,7 @@ def test_a_new_upgrade_fails_with_the_error(file: StreamFile) -> None:
 
 
 @pytest.mark.parametrize("more", ["", "upgrade: {soak: 1h}\n", "upgrade: {approval: true, approvers: [anna]}\n"])
-@pytest.mark.parametrize("fault", ["versoin: 1\n", "conf: [\n", "kafka: 7\n", "\t\n", "}\n"])
+@pytest.mark.parametrize("fault", ["versoin: 1\n", "conf: [\n", "kafka: h:7\n", "\t\n", "}\n"])
 def test_its_dags_have_the_tasks_that_they_have_with_a_good_file(tmp_path: Path, more: str, fault: str) -> None:
     """Airflow removes the tasks that are gone from the runs that have begun."""
     path = tmp_path / "orders.yaml"

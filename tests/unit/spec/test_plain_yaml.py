@@ -14,8 +14,7 @@ HERE = Path("streams/a.yaml")
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a: 1\nversion: 2026-30-11\n", "line 2, version: this looks like a number or a date, and is none"),
-        ("a: 1\nb: [1, " + "9" * 5000 + "]\n", "line 2, b.1: this looks like a number or a date"),
+        ("a: 1\nnotify: [1, " + "9" * 5000 + "]\n", "line 2, notify.1: this looks like a number, and is none"),
         ("a: 1\nkafka: !!bool x\n", "line 2: tags"),
         ("a: !!python/object/apply:os.system [id]\n", "line 1: tags"),
         ("a: &a [*a]\n", "line 1: anchors and aliases"),
@@ -26,7 +25,6 @@ HERE = Path("streams/a.yaml")
         ("? [a, b]\n: 1\n", "line 1: a field's name is not a word"),
         ("? {a: b}\n: 1\n", "a field's name is not a word"),
         ("a: 1\n---\nb: 1\n", "this is not YAML"),
-        ("a: =\n", "this is not YAML"),
         ("a: \x07\n", "this is not YAML"),
     ],
 )

@@ -33,7 +33,7 @@ notify:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('version: "2"', "version: 2.1"),
+        ('version: "2"', "version: ../2"),
         ("version:", "versoin:"),
         ("application: apps/orders.py\n", ""),
         ("version:", "version: ["),
@@ -83,7 +83,7 @@ def test_what_it_runs_is_read_as_well_but_can_never_be_published(tmp_path: Path)
     assert (spec.application, spec.version, dict(spec.conf)) == ("apps/orders.py", "2", {"spark.cores.max": "2"})
     with pytest.raises(SpecError, match="It is wrong"):
         RequestedRelease.of(spec, None, None, None, None).check()
-    path.write_text(GOOD.replace('version: "2"', "version: 2"))
+    path.write_text(GOOD.replace('version: "2"', "version: ../2"))
     spec = salvage(path, "It is wrong.")
     assert spec is not None
     assert (spec.application, spec.version) == ("apps/orders.py", "none")
@@ -153,7 +153,7 @@ def test_without_its_control_folder_nothing_can_be_watched(tmp_path: Path, text:
 
 def test_a_file_that_is_gone_or_has_no_name_of_a_stream(tmp_path: Path) -> None:
     assert salvage(tmp_path / "gone.yaml", "It is wrong.") is None
-    (tmp_path / "Not A Name.yaml").write_text(GOOD.replace("name: orders", "name: 7"))
+    (tmp_path / "Not A Name.yaml").write_text(GOOD.replace("name: orders", "name: /7"))
     assert salvage(tmp_path / "Not A Name.yaml", "It is wrong.") is None
 
 
