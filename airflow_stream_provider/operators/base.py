@@ -24,9 +24,8 @@ from airflow_stream_provider.triggers.grace import beyond
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.step_loop import End
     from airflow_stream_provider.planning.steps import Declare, Step, TaskIdentity
-    from airflow_stream_provider.planning.waits import Condition, Needs, WaitOutcome
+    from airflow_stream_provider.planning.waits import Needs, WaitOutcome
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -210,42 +209,25 @@ class StreamOperator(BaseOperator):
     # -- one try of the task -----------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
-        from airflow_stream_provider.planning.step_loop import carry_out, has_moved_since
-        from airflow_stream_provider.planning.steps import TaskIdentity
+        from airflow_stream_provider.planning.step_loop import carry_out_try
+        from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, TaskIdentity
+        from airflow_stream_provider.triggers.stream import StreamTrigger
 
         identity = TaskIdentity.of(context)
-        end = carry_out(self, self.hook, identity, outcome, self.log)
-        self._leave_links(context, identity, end.snapshot)
-        if has_moved_since(self.hook, end):
-            # Once: some drivers are killed although they live.
-            end = carry_out(self, self.hook, identity, outcome, self.log)
-        return self._end(context, end, identity, deadline)
-
-    def _end(self, context: Context, end: End, identity: TaskIdentity, deadline: float) -> Any:
-        """Carry out a step that ends this try of the task or defers it."""
-        from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip
-
-        step = end.step
+        step, snapshot = carry_out_try(self, self.hook, identity, outcome, self.log)
+        self._leave_links(context, identity, snapshot)
         if isinstance(step, Done):
-            result = self.result(end.snapshot, step.result)
-            announce(context, end.snapshot, result)
+            result = self.result(snapshot, step.result)
+            announce(context, snapshot, result)
             return result
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):
             raise AirflowFailException(f"{step.error}{self.log_end(step.log_of)}") from step.error
-        if isinstance(step, Kill):
-            self.hook.kill(step.deployment)
-            return self._defer(step.then, deadline)
         if step.log_of:
             self.log.warning("%s", self.of_mute_driver(step.log_of, identity))
-        return self._defer(step.condition, deadline)
-
-    def _defer(self, condition: Condition, deadline: float) -> NoReturn:
-        from airflow_stream_provider.triggers.stream import StreamTrigger
-
-        trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)
-        self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
+        trigger = StreamTrigger(self.hook.address, step.condition.to_json(), deadline)
+        return self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
         from airflow_stream_provider.planning.steps import TaskIdentity

@@ -139,7 +139,13 @@ def test_one_that_beats_again_before_its_kill_is_looked_at_once_more(
     kill = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     operator = Planned(stream=spec, steps=[kill, kill if still else Done({})])
     counters = iter(range(8, 100))
-    monkeypatch.setattr(operator, "_leave_links", lambda *args: log.beat(OLD, Heartbeat(counter=next(counters))))
+    plan = operator.plan
+
+    def plan_and_beat(*args: Any) -> Step:
+        log.beat(OLD, Heartbeat(counter=next(counters)))
+        return plan(*args)
+
+    monkeypatch.setattr(operator, "plan", plan_and_beat)
     if still:
         with pytest.raises(TaskDeferred):
             run(operator)
