@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.start import TRIES, end_lost, own_tries
-from airflow_stream_provider.planning.steps import Append, GiveUp
+from airflow_stream_provider.planning.steps import GiveUp
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import ME, snapshot, up
+from tests.support.snapshots import ME, appended, given_up, snapshot, up
 from tests.support.story import acquired, declared, failed, fenced, ready, record, requested, retired, submitted
 
 NAMES = [ME.deployment("orders", "1", lost) for lost in range(TRIES + 1)]
@@ -46,8 +46,7 @@ def test_only_a_driver_that_never_held_and_does_not_say_why_it_ended_is_lost() -
 def test_a_deployment_of_which_a_driver_was_fenced_is_ended_first() -> None:
     records = [*up(DRIVERS[0]), fenced(DRIVERS[0])]
     step = end_lost(snapshot(*records), own(*records), None)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"], step.fields["error"]) == ("failed", NAMES[0], "")
+    assert appended(step, "deployment", "error") == ("failed", NAMES[0], "")
     assert end_lost(snapshot(*up(DRIVERS[0])), NAMES[:1], None) is None
     assert end_lost(snapshot(declared(NAMES[0])), NAMES[:1], None) is None
 
@@ -55,9 +54,7 @@ def test_a_deployment_of_which_a_driver_was_fenced_is_ended_first() -> None:
 def test_a_person_who_says_that_it_is_dead_wants_no_other_one() -> None:
     word = record("fenced", incarnation=DRIVERS[0], reason="dead", evidence={"person": "Anna"}, by="person:anna")
     records = [*up(DRIVERS[0]), word, failed(None, NAMES[0])]
-    step = end_lost(snapshot(*records), own(*records), None)
-    assert isinstance(step, GiveUp)
-    assert "person:anna has fenced it since" in str(step.error)
+    assert "person:anna has fenced it since" in given_up(end_lost(snapshot(*records), own(*records), None))
 
 
 def test_a_try_gives_up_after_some_and_the_next_one_begins_with_one_more() -> None:

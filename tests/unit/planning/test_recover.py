@@ -19,7 +19,7 @@ from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Submit, Wait
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.revivals import AGAIN, DOWN, ME, again, take
-from tests.support.snapshots import snapshot
+from tests.support.snapshots import appended, snapshot
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
@@ -80,9 +80,7 @@ def test_a_dead_holder_is_fenced_and_only_then_another_started() -> None:
     step = take(*RUNNING, fencing(OLD), outcome=known(old=False))
     assert step == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     dead = WaitOutcome(Ended.DEAD, OLD, "killed and confirmed gone", {"driver": "killed"})
-    step = take(*RUNNING, outcome=dead)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["incarnation"], step.fields["evidence"]) == ("fenced", OLD, {"driver": "killed"})
+    assert appended(take(*RUNNING, outcome=dead), "incarnation", "evidence") == ("fenced", OLD, {"driver": "killed"})
 
 
 def test_what_stopped_inside_a_batch_is_fenced() -> None:
@@ -123,9 +121,7 @@ def test_the_last_release_is_started_again() -> None:
     step = take(*DOWN, again(), submitted(AGAIN), standby(up), counters={up: 1})
     assert step == Wait(SignsOfLife({up: 1}, 30.0))
     alive = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={up: True})
-    step = take(*DOWN, again(), submitted(AGAIN), standby(up), outcome=alive)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["to"]) == ("requested", up)
+    assert appended(take(*DOWN, again(), submitted(AGAIN), standby(up), outcome=alive), "to") == ("requested", up)
 
 
 def test_a_fenced_deployment_is_given_up_once_the_cluster_has_nothing_of_it() -> None:
@@ -133,9 +129,7 @@ def test_a_fenced_deployment_is_given_up_once_the_cluster_has_nothing_of_it() ->
     assert drivers_of_interest(snapshot(*records)) == (OLD_DEPLOYMENT,)
     assert take(*records) == Wait(StandbyUp(OLD_DEPLOYMENT)), "a supervised driver may be on its way"
     gone = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.KILLED, gone=True)}
-    step = take(*records, drivers=gone)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", OLD_DEPLOYMENT)
+    assert appended(take(*records, drivers=gone), "deployment") == ("failed", OLD_DEPLOYMENT)
 
 
 def test_an_older_release_does_not_follow_while_the_cluster_does_not_answer() -> None:
@@ -145,8 +139,7 @@ def test_an_older_release_does_not_follow_while_the_cluster_does_not_answer() ->
     step = take(*records, outcome=known(old=True), drivers=unknown, at=5010.0)
     assert step == Wait(StandbyUp(NEW_DEPLOYMENT))
     step = take(*records, outcome=known(old=True), drivers=unknown, at=5001.0 + COME_UP_SECONDS)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["to"]) == ("requested", OLD), "it does not come up again"
+    assert appended(step, "to") == ("requested", OLD), "it does not come up again"
 
 
 def test_the_deployment_of_a_watch_that_died_is_gone_on_with() -> None:
@@ -246,13 +239,9 @@ def test_what_the_watch_has_brought_up_and_what_is_not_its_own_is_kept() -> None
 
 def test_a_driver_that_never_came_up_is_given_up() -> None:
     lost = WaitOutcome(Ended.GONE, AGAIN, "its driver is gone (failed)")
-    step = take(*DOWN, again(), submitted(AGAIN), outcome=lost)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)
+    assert appended(take(*DOWN, again(), submitted(AGAIN), outcome=lost), "deployment") == ("failed", AGAIN)
     gone = {AGAIN: DriverFacts("driver-1", DriverState.FAILED, gone=True)}
-    step = take(*DOWN, again(), submitted(AGAIN), drivers=gone)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)
+    assert appended(take(*DOWN, again(), submitted(AGAIN), drivers=gone), "deployment") == ("failed", AGAIN)
 
 
 def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> None:
@@ -260,9 +249,7 @@ def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> No
     assert step == Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))
     silent = WaitOutcome(Ended.SILENT, NEW, "no heartbeat for 61 s")
     assert take(*READY, fencing(NEW), outcome=silent) == Kill(deployment_of(NEW), Dead(NEW, 30.0))
-    expired = take(*REQUESTED, at=201.0)
-    assert isinstance(expired, Append)
-    assert (expired.kind, expired.fields["request"]) == ("aborted", "up")
+    assert appended(take(*REQUESTED, at=201.0), "request") == ("aborted", "up")
 
 
 @pytest.mark.parametrize("records", [[], STARTED, STOPPED, [*RUNNING, finished(OLD)]])

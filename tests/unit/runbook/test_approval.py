@@ -230,7 +230,7 @@ def test_an_answer_ends_as_what_it_is(spec: StreamSpec) -> None:
     assert pushed == {}
     assert answer(spec, said("Reject")) == ("anna said no: the standby is ended.", {"rejected_by": "anna"})
     sentence, pushed = answer(spec, WaitOutcome(Ended.TIMEOUT, reason="Timed out.").to_event())
-    assert "Nobody answered within 0:30:00, which counts as a no: the standby is ended." in sentence
+    assert "No answer came within 0:30:00, which counts as a no: the standby is ended." in sentence
     assert pushed == {}
 
 
@@ -246,5 +246,5 @@ def test_the_end_of_the_standby_ends_the_question(spec: StreamSpec) -> None:
 
 def test_once_the_stream_is_broken_nobody_has_to_be_asked_and_the_upgrade_goes_on(spec: StreamSpec) -> None:
     over = WaitOutcome(Ended.REACHED, "orders-2-1a2b", "orders-1-aaaa.00000001 gives no sign of life.")
-    with pytest.raises(AirflowSkipException, match=r"Nobody has to be asked any more: .* gives no sign of life"):
+    with pytest.raises(AirflowSkipException, match=r"No answer is needed any more: .* gives no sign of life"):
         answer(spec, over.to_event())
