@@ -89,6 +89,18 @@ def _last(context: Context, alias: AssetAlias) -> list[Any]:
     return [[each.extra.get("epoch"), each.extra.get("holder")] for each in events][-1] if events else []
 
 
+def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+    """Add how the change of holder went: `boundary`, `ends` (last batch by query), `gap_seconds` by query."""
+    from airflow_stream_provider.hooks.about_drivers import gaps
+
+    request = done.get("request")
+    acquired = next((record for record in snapshot.acquisitions() if request and record["request"] == request), None)
+    if acquired is None:
+        return dict(done)
+    # Also where it stopped for another request, as with the strategy `restart`.
+    return {**done, **snapshot.release_before(acquired), "gap_seconds": gaps(snapshot, acquired)}
+
+
 class StreamOperator(BaseOperator):
     """Base of the stream operators; each has a plan of its own.
 
@@ -110,7 +122,7 @@ class StreamOperator(BaseOperator):
     OPERATION: ClassVar[Operation | None] = None
     """Its name for people, if it is done by hand, too."""
     CHANGES_HOLDER: ClassVar[bool] = False
-    """Whether its success may be an event of the stream's asset; see `operators.asset.announce`."""
+    """Whether its success may be an event of the stream's asset (`announce`), and its XCom says how it went."""
 
     def __init__(
         self,
@@ -169,7 +181,7 @@ class StreamOperator(BaseOperator):
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: the result of the plan, with what has to be read from elsewhere."""
-        return dict(done)
+        return with_gaps(snapshot, done) if self.CHANGES_HOLDER else dict(done)
 
     def subject(self, identity: TaskIdentity) -> str:
         """Return the deployment whose driver the task's links lead to; else they lead to that of the holder."""

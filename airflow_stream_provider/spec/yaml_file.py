@@ -23,16 +23,6 @@ MAX_DEPTH = 16
 MAX_NODES = 2000
 
 
-class NotPlain(Exception):
-    """YAML that is refused; `line` counts from 1."""
-
-    def __init__(self, line: int, sentence: str, next_step: str) -> None:
-        super().__init__(sentence)
-        self.line = line
-        self.sentence = sentence
-        self.next_step = next_step
-
-
 def read_text(path: Path) -> str:
     """Return the text of a file.
 
@@ -51,32 +41,6 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError:
         why = "not UTF-8 text"
     raise SpecError(f"{path} cannot be read: {why}.", next_step="Check the file.", file=str(path))
-
-
-def check_plain(text: str) -> None:
-    """Raise NotPlain when YAML has anchors, aliases or tags, or is deeper than MAX_DEPTH or longer than MAX_NODES.
-
-    Reads the events one by one: PyYAML's composer, which recurses in C, must not see what is too deep.
-
-    :raises yaml.YAMLError: it is not YAML.
-    """
-    depth = nodes = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if not isinstance(event, yaml.NodeEvent):
-            continue
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        nodes += 1
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        if depth > MAX_DEPTH or nodes > MAX_NODES:
-            what = "nested too deeply" if depth > MAX_DEPTH else "too long"
-            raise NotPlain(line, f"this is {what} for a stream.", "Check what wrote this file.")
-        if event.anchor is not None:
-            raise NotPlain(line, "anchors and aliases (& and *) are not read here.", "Write the value out.")
-        if getattr(event, "tag", None) is not None:
-            raise NotPlain(line, "tags (!) are not read here.", "Write the value without its tag, or put it in quotes.")
 
 
 Field = tuple[str | int, ...]
@@ -122,7 +86,7 @@ class YamlFile:
     def read(cls, path: Path) -> YamlFile:
         """Read a file.
 
-        :raises SpecError: it cannot be read, is not plain YAML within the limits (`check_plain`), or is not a mapping.
+        :raises SpecError: it cannot be read, is not a mapping, has anchors, aliases or tags, or is too deep or long.
         """
         return cls.parse(path, read_text(path))
 
@@ -131,7 +95,7 @@ class YamlFile:
         """Return what a text means; `path` and the line are named in errors."""
         file = cls(path, {}, {})
         try:
-            check_plain(text)
+            file._check_plain(text)
             node = _Loader(text).get_single_node()
             fields = None if node is None else file._value(node, ())
         except yaml.MarkedYAMLError as error:
@@ -142,9 +106,6 @@ class YamlFile:
                 sentence = "this line begins with a tab, and YAML takes only spaces there."
                 raise file.error((), sentence, next_step="Put spaces in its place.") from None
             raise file.error((), f"this is not YAML: {error.problem}.", next_step="Correct it there.") from None
-        except NotPlain as error:
-            file.lines[()] = error.line
-            raise file.error((), error.sentence, next_step=error.next_step) from None
         except yaml.YAMLError:
             raise file.error((), "this is not YAML.", next_step="Remove the characters that are not text.") from None
         if not isinstance(fields, dict):
@@ -195,6 +156,30 @@ class YamlFile:
         return self.error(
             field, f"{sentence}.", next_step="" if found["type"] == "value_error" else "Correct it there."
         )
+
+    def _check_plain(self, text: str) -> None:
+        """Read the events one by one: PyYAML's composer, which recurses in C, must not see what is too deep."""
+        depth = nodes = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if not isinstance(event, yaml.NodeEvent):
+                continue
+            nodes += 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            self.lines[()] = event.start_mark.line + 1 if event.start_mark else 1
+            if depth > MAX_DEPTH or nodes > MAX_NODES:
+                what = "nested too deeply" if depth > MAX_DEPTH else "too long"
+                raise self.error((), f"this is {what} for a stream.", next_step="Check what wrote this file.")
+            if event.anchor is not None:
+                raise self.error(
+                    (), "anchors and aliases (& and *) are not read here.", next_step="Write the value out."
+                )
+            if getattr(event, "tag", None) is not None:
+                next_step = "Write the value without its tag, or put it in quotes."
+                raise self.error((), "tags (!) are not read here.", next_step=next_step)
+        self.lines.clear()
 
     def _value(self, node: yaml.Node, field: Field) -> Any:
         """Return what a node says, and number its lines."""

@@ -13,7 +13,7 @@ from airflow_stream_provider.runbook.upgrade import StopFirstOperator
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 from tests.support.control_root import new_log
 from tests.support.story import OLD, RUNNING, write
-from tests.support.tasks import run, spec_in
+from tests.support.tasks import run, spec_in, waits
 
 
 @pytest.fixture
@@ -29,8 +29,7 @@ def log(spec: StreamSpec) -> ControlLog:
 
 
 def test_restart_asks_the_holder_to_stop(spec: StreamSpec, log: ControlLog) -> None:
-    with pytest.raises(TaskDeferred):
-        run(StopFirstOperator(task_id="t", stream=spec, strategy="restart"))
+    waits(StopFirstOperator(task_id="t", stream=spec, strategy="restart"))
     request = log.refresh().open_request
     assert request is not None
     assert (request.source, request.to) == (OLD, None)
