@@ -19,6 +19,6 @@ def assert_golden(test_file: str, verb: str, said: Mapping[str, object]) -> None
     found = "".join(f"== {situation}\n{text}\n" for situation, text in said.items())
     if os.environ.get("UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
-        path.write_text(found)
+        path.write_text(found, encoding="utf-8")
     assert path.exists(), f"UPDATE_GOLDEN=1 writes {path.name}"
-    assert found == path.read_text(), "if these words are meant, write them with UPDATE_GOLDEN=1"
+    assert found == path.read_text(encoding="utf-8"), "if these words are meant, write them with UPDATE_GOLDEN=1"

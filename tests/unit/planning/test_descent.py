@@ -22,6 +22,7 @@ from tests.support.story import (
     requested,
     standby,
 )
+from tests.support.there import there
 
 BACK = "orders-1-cccc"
 BACK_DRIVER = f"{BACK}.00000004"
@@ -46,9 +47,7 @@ def test_a_family_is_what_was_declared_to_run_a_release_again() -> None:
 def test_a_roll_back_puts_aside_what_held_last_until_it_is_carried_out() -> None:
     assert wanted_instead(play(BROKEN)) is None
     state = play([*ROLLED_BACK, again("b", NEW_DEPLOYMENT)])
-    chosen = wanted_instead(state)
-    assert chosen is not None
-    assert chosen.id == BACK
+    assert there(wanted_instead(state)).id == BACK
     assert unwanted(state) == {NEW_DEPLOYMENT, "b"}
 
 
@@ -82,8 +81,7 @@ def test_a_holder_that_takes_the_stream_back_is_rolled_back_from_all_the_same() 
     asked = [requested("back", BACK_DRIVER), ready("back", BACK_DRIVER), released(NEW, "back", BACK_DRIVER)]
     taken_back = [*begun, *asked, acquired(NEW, "back", 3)]
     for end in ([], [failed(NEW)]):
-        chosen = wanted_instead(play([*taken_back, *end]))
-        assert chosen is not None
+        chosen = there(wanted_instead(play([*taken_back, *end])))
         assert chosen.id == BACK
 
 
@@ -106,6 +104,5 @@ def test_what_was_redeployed_or_declared_again_was_not_asked_for_by_the_yaml() -
     release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
     stored = record("declared", deployment="orders-1-dddd", release=release, policy={}, redeployed=True)
     for more in ([], [again(BACK, OLD_DEPLOYMENT)], [stored]):
-        found = asked_for_last(play([*HANDED_OVER, *more]))
-        assert found is not None
+        found = there(asked_for_last(play([*HANDED_OVER, *more])))
         assert found.id == NEW_DEPLOYMENT

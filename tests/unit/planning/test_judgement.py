@@ -38,6 +38,7 @@ from tests.support.story import (
     standby,
     submitted,
 )
+from tests.support.there import there
 
 
 def judged(found: Snapshot, every: float, max_seconds: float | None = None) -> Comparison:
@@ -146,21 +147,16 @@ def test_nothing_has_happened() -> None:
 
 
 def test_a_standby_that_ended_leaves_nothing_to_decide() -> None:
-    found = look(*BOTH, failed(NEW))
-    assert found is not None
+    found = there(look(*BOTH, failed(NEW)))
     assert (found.ended, found.subject) == (Ended.GONE, NEW_DEPLOYMENT)
     assert found.reason == (
         f"{NEW_DEPLOYMENT} has ended: it broke: Boom. {OLD_DEPLOYMENT} (release 1) holds the stream."
     )
-    found = look(*BOTH, retired(NEW_DEPLOYMENT))
-    assert found is not None
-    assert f"{NEW_DEPLOYMENT} has ended: not needed." in found.reason
+    assert f"{NEW_DEPLOYMENT} has ended: not needed." in there(look(*BOTH, retired(NEW_DEPLOYMENT))).reason
 
 
 def test_a_standby_that_was_fenced_cannot_take_over() -> None:
-    found = look(*BOTH, fenced(NEW))
-    assert found is not None
-    assert "has no driver that could take over" in found.reason
+    assert "has no driver that could take over" in there(look(*BOTH, fenced(NEW))).reason
 
 
 def test_a_release_that_a_person_has_put_in_charge_meanwhile_may_still_be_answered() -> None:
@@ -215,9 +211,7 @@ HANDED_TO_OTHER = [
 
 
 def test_another_holder_than_the_one_that_was_compared_leaves_nothing_to_decide() -> None:
-    found = look(*HANDED_TO_OTHER)
-    assert found is not None
-    assert "orders-3-cccc has taken over since" in found.reason
+    assert "orders-3-cccc has taken over since" in there(look(*HANDED_TO_OTHER)).reason
 
 
 def test_a_holder_that_died_and_was_brought_back_is_the_same_release() -> None:
@@ -242,14 +236,12 @@ DOUBT = replace(WAIT, limits=LIMITS.to_json())
 def test_who_is_asked_because_of_a_doubt_is_not_waited_for_when_nobody_holds() -> None:
     dead = snapshot(*BOTH, failed(OLD))
     assert WAIT.check(dead, Observations()) is None, "with `approval` a person is asked in any case"
-    found = DOUBT.check(dead, Observations())
-    assert found is not None
+    found = there(DOUBT.check(dead, Observations()))
     assert (found.ended, found.subject) == (Ended.REACHED, NEW_DEPLOYMENT)
     assert found.reason.startswith("Nobody runs it (failed")
     assert DOUBT.check(snapshot(*BOTH), Observations()) is None
     assert DOUBT.check(snapshot(*UPGRADED), Observations()) is None, "it holds by now"
-    gone = DOUBT.check(snapshot(*BOTH, failed(OLD), failed(NEW)), Observations())
-    assert gone is not None
+    gone = there(DOUBT.check(snapshot(*BOTH, failed(OLD), failed(NEW)), Observations()))
     assert gone.ended is Ended.GONE, "nothing is left that could take over"
 
 
@@ -283,8 +275,7 @@ def test_nor_when_the_holder_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
         "airflow_stream_provider.planning.judgement.hanging",
         lambda snapshot, limits: asked.append(limits) or f"{OLD} hangs.",
     )
-    found = DOUBT.check(snapshot(*BOTH), Observations())
-    assert found is not None
+    found = there(DOUBT.check(snapshot(*BOTH), Observations()))
     assert (found.ended, found.reason, asked) == (Ended.REACHED, f"{OLD} hangs.", [LIMITS])
     assert WAIT.check(snapshot(*BOTH), Observations()) is None
 
@@ -298,8 +289,6 @@ def test_a_question_of_an_earlier_version_goes_on_as_it_was_asked() -> None:
 
 def test_a_stream_that_was_stopped_meanwhile_stays_so() -> None:
     stop = [*BOTH, requested("stop", None), released(OLD, "stop", None)]
-    found = look(*stop)
-    assert found is not None
-    assert "The stream is stopped by now." in found.reason
+    assert "The stream is stopped by now." in there(look(*stop)).reason
     # With `restart` it was stopped before anybody was asked.
     assert Answered(NEW_DEPLOYMENT, "").check(snapshot(*stop), Observations()) is None
