@@ -11,8 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.runbook.upgrade import StopFirstOperator
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
-from tests.support.control_root import new_log
-from tests.support.story import OLD, RUNNING, write
+from tests.support.control_root import log_of
+from tests.support.story import OLD, RUNNING
 from tests.support.tasks import run, spec_in, waits
 
 
@@ -23,9 +23,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 @pytest.fixture
 def log(spec: StreamSpec) -> ControlLog:
-    found = new_log(spec.control, spec.name)
-    write(found, *RUNNING)
-    return found
+    return log_of(spec.control, *RUNNING)
 
 
 def test_restart_asks_the_holder_to_stop(spec: StreamSpec, log: ControlLog) -> None:

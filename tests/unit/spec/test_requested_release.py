@@ -80,17 +80,6 @@ def test_the_bundle_confines_when_its_topmost_folder_holds_the_yaml(spec: Stream
         RequestedRelease.of(spec, None, "streams/a.py", None, None, bundle).check()
 
 
-def test_a_missing_file_is_named(spec: StreamSpec) -> None:
-    with pytest.raises(SpecError, match=r"There is no file .*/apps/b\.py"):
-        RequestedRelease.of(spec, None, "apps/b.py", None, None).check()
-
-
-def test_a_script_that_is_not_python_is_named_with_its_line(spec: StreamSpec) -> None:
-    spec.path("apps/a.py").write_text("x = 1\ndef broken(:\n")
-    with pytest.raises(SpecError, match=r"apps/a\.py, line 2: this is not Python"):
-        RequestedRelease.of(spec, None, None, None, None).check()
-
-
 def test_a_secret_in_the_form_is_refused_without_showing_it(spec: StreamSpec) -> None:
     with pytest.raises(SpecError) as caught:
         RequestedRelease.of(spec, None, None, '["--password=hunter2"]', None).check()
