@@ -48,19 +48,19 @@ RELEASED = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW)]
 UPGRADED = [*RELEASED, acquired(NEW, "mine", 2)]
 
 
-def appended(step: Step, *names: str) -> tuple[Any, ...]:
+def appended(step: Step | None, *names: str) -> tuple[Any, ...]:
     """The kind of the record that a step appends, and these of its fields."""
     assert isinstance(step, Append), step
     return (step.kind, *(step.fields[name] for name in names))
 
 
-def results(step: Step, *names: str) -> tuple[Any, ...]:
+def results(step: Step | None, *names: str) -> tuple[Any, ...]:
     """These of the results of a step that is the last one."""
     assert isinstance(step, Done), step
     return tuple(step.result[name] for name in names)
 
 
-def given_up(step: Step) -> str:
+def given_up(step: Step | None) -> str:
     """The error that a step gives up with."""
     assert isinstance(step, GiveUp), step
     return str(step.error)
