@@ -28,12 +28,10 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     RUNNING,
     declared,
-    failed,
     hash_of,
     record,
     released,
     requested,
-    standby,
     submitted,
     write,
 )
@@ -143,12 +141,6 @@ def test_it_waits_until_the_standby_is_up_and_leaves_the_holder_alone(
     assert (result["holder"], log.refresh().holder, cluster.did) == (OLD_DEPLOYMENT, OLD, [])
 
 
-def test_a_refusal_fails_the_task_and_says_who_runs(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *RUNNING, declared(MINE), submitted(MINE), failed(None, MINE))
-    with pytest.raises(AirflowFailException, match=rf"it broke: Boom\. {OLD_DEPLOYMENT} .*holds the stream"):
-        run(submit(spec))
-
-
 def test_a_driver_that_is_dead_before_it_was_up_is_put_on_record(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
@@ -224,8 +216,3 @@ def test_an_id_that_a_dead_try_wrote_down_and_never_sent_is_sent_by_the_next_one
     assert outcome is not None
     waits(submit(spec), outcome)
     assert cluster.did == [("submit", reserved)]
-
-
-def test_a_standby_that_was_up_already_is_found(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
-    write(log, *RUNNING, declared(MINE), submitted(MINE), standby(DRIVER))
-    assert run(submit(spec))["incarnation"] == DRIVER
