@@ -15,6 +15,7 @@ from airflow_stream_provider.planning.operation import Operation
 from tests.support.golden import assert_golden
 from tests.support.snapshots import snapshot
 from tests.support.story import (
+    FOLLOWING,
     NEW,
     NEW_DEPLOYMENT,
     OLD,
@@ -23,10 +24,7 @@ from tests.support.story import (
     STOPPED,
     fenced,
     hash_of,
-    record,
     retired,
-    standby,
-    submitted,
 )
 from tests.support.story import ending as job_ends
 
@@ -45,18 +43,7 @@ THIRD, THIRD_DRIVER = "orders-3-cccc", "orders-3-cccc.0000000c"
 JOB = "application_1410450250506_0001"
 RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"application {JOB} (orders) of spark", Remains(("It runs.",)))
 HAS_ENDED = replace(RUNS, state=DriverState.KILLED, remains=Remains())
-FOLLOWS = [
-    record(
-        "declared",
-        deployment=OLD_DEPLOYMENT,
-        release={"version": "1", "hash": hash_of(OLD_DEPLOYMENT)},
-        policy={"adopts": True},
-        reason="",
-    ),
-    submitted(OLD_DEPLOYMENT),
-    standby(OLD),
-]
-JOB_ENDS = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
+JOB_ENDS = [*FOLLOWING, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
 
 Row = tuple[str, Foreseen]
 

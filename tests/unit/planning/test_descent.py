@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.descent import asked_for_last, family, origin, unwanted, wanted_instead
 from tests.support.story import (
     HANDED_OVER,
@@ -14,23 +13,17 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     acquired,
     failed,
-    hash_of,
     play,
     ready,
-    record,
     released,
     requested,
     standby,
 )
+from tests.support.story import declared_again as again
 from tests.support.there import there
 
 BACK = "orders-1-cccc"
 BACK_DRIVER = f"{BACK}.00000004"
-
-
-def again(deployment: str, of: str, instead_of: str | None = None) -> Record:
-    release = {"version": "1", "hash": hash_of(of)}
-    return record("declared", deployment=deployment, release=release, policy={}, again=of, instead_of=instead_of)
 
 
 BROKEN = [*HANDED_OVER, failed("orders-2-bbbb.00000002")]
@@ -101,8 +94,7 @@ def test_the_origin_of_a_release_is_what_ran_it_first() -> None:
 
 def test_what_was_redeployed_or_declared_again_was_not_asked_for_by_the_yaml() -> None:
     assert asked_for_last(play([])) is None
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    stored = record("declared", deployment="orders-1-dddd", release=release, policy={}, redeployed=True)
+    stored = again("orders-1-dddd", OLD_DEPLOYMENT, again=None, redeployed=True)
     for more in ([], [again(BACK, OLD_DEPLOYMENT)], [stored]):
         found = there(asked_for_last(play([*HANDED_OVER, *more])))
         assert found.id == NEW_DEPLOYMENT

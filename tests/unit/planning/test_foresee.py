@@ -18,7 +18,6 @@ from tests.support.foretold import (
     CHANGED,
     DOWN,
     ENDED,
-    FOLLOWS,
     HAS_ENDED,
     JOB,
     JOB_ENDS,
@@ -33,6 +32,7 @@ from tests.support.foretold import (
     seen,
 )
 from tests.support.story import (
+    FOLLOWING,
     HANDED_OVER,
     INTERRUPTED,
     NEW,
@@ -47,6 +47,7 @@ from tests.support.story import (
     STOPPING,
     acquired,
     declared,
+    declared_again,
     failed,
     fenced,
     finished,
@@ -81,7 +82,7 @@ def test_a_stop() -> None:
             "it is stopped, and drivers are left": ("stop", stop(STOPPED)),
             "it is stopped, and no driver is left": ("done", stop(ENDED)),
             "it never ran": ("refused", stop()),
-            "a driver is to follow a job": ("stop", stop(FOLLOWS)),
+            "a driver is to follow a job": ("stop", stop(FOLLOWING)),
             "a job is being ended": ("stop", stop(JOB_ENDS)),
             "a job is named": ("refused", stop(RUNNING, job=JOB)),
         },
@@ -139,9 +140,9 @@ def test_a_start() -> None:
             "it runs with other files": ("done", start(RUNNING, CHANGED)),
             "another release holds": ("refused", start(RUNNING, OTHER)),
             "the holder is silent": ("refused", start(RUNNING, beats=SILENT)),
-            "a driver is to follow a job": ("refused", start(FOLLOWS)),
+            "a driver is to follow a job": ("refused", start(FOLLOWING)),
             "a job is being ended": ("refused", start(JOB_ENDS)),
-            "what was to follow a job is called off": ("start", start([*FOLLOWS, retired(OLD_DEPLOYMENT)])),
+            "what was to follow a job is called off": ("start", start([*FOLLOWING, retired(OLD_DEPLOYMENT)])),
         },
     )
 
@@ -166,7 +167,7 @@ def test_a_restart() -> None:
             "an upgrade needs approval, and the release is new": ("refused", restart(RUNNING, new)),
             "it is stopped, and the release is new": ("refused", restart(ENDED, new)),
             "there is no release": ("refused", restart(ENDED, NONE)),
-            "a driver is to follow a job": ("refused", restart(FOLLOWS)),
+            "a driver is to follow a job": ("refused", restart(FOLLOWING)),
         },
     )
 
@@ -181,9 +182,7 @@ def test_only_a_fence_and_an_adoption_go_by_a_persons_word(operation: Operation)
 
 def once_more(deployment: str, of: str, **more: Any) -> list[Record]:
     """Records by which a deployment of the same release comes up."""
-    release = {"version": "1", "hash": hash_of(of)}
-    said = record("declared", deployment=deployment, release=release, policy={}, again=of, **more)
-    return [said, submitted(deployment)]
+    return [declared_again(deployment, of, **more), submitted(deployment)]
 
 
 def holds(driver: str, epoch: int) -> list[Record]:
@@ -307,8 +306,8 @@ def test_an_adoption() -> None:
         return seen(Operation.ADOPT, records, beats=beats, job_view=view, job=job, **more)
 
     one, goes_on = "adopt", f"adopt {OLD_DEPLOYMENT}"
-    another = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, "driver-1")]
-    unnamed = [*FOLLOWS, job_ends(OLD_DEPLOYMENT, ""), retired(OLD_DEPLOYMENT)]
+    another = [*FOLLOWING, job_ends(OLD_DEPLOYMENT, "driver-1")]
+    unnamed = [*FOLLOWING, job_ends(OLD_DEPLOYMENT, ""), retired(OLD_DEPLOYMENT)]
     check(
         __file__,
         Operation.ADOPT,
@@ -316,9 +315,9 @@ def test_an_adoption() -> None:
             "a job runs": (one, adopt()),
             "no job is named": (one, adopt(view=None, job="")),
             "by a person's word": (one, adopt(view=None, job="", confirmed_by="Ada")),
-            "a driver follows it": (goes_on, adopt(FOLLOWS)),
-            "a driver follows it, and it has ended": (goes_on, adopt(FOLLOWS, HAS_ENDED)),
-            "a driver that is silent follows it": ("refused", adopt(FOLLOWS, at=10.0)),
+            "a driver follows it": (goes_on, adopt(FOLLOWING)),
+            "a driver follows it, and it has ended": (goes_on, adopt(FOLLOWING, HAS_ENDED)),
+            "a driver that is silent follows it": ("refused", adopt(FOLLOWING, at=10.0)),
             "the stream was left": (one, adopt(ENDED)),
             "the stream runs": ("refused", adopt(RUNNING)),
             "the stream is down": ("refused", adopt(DOWN)),

@@ -15,7 +15,6 @@ from airflow_stream_provider.planning.rewind import FoundRewind
 from tests.support.foretold import (
     ALIVE,
     BEAT,
-    FOLLOWS,
     HANGS,
     JOB_ENDS,
     NONE,
@@ -30,6 +29,7 @@ from tests.support.foretold import (
 from tests.support.rehearsals import again as rehearsed
 from tests.support.rehearsals import running
 from tests.support.story import (
+    FOLLOWING,
     HANDED_OVER,
     NEW,
     NEW_DEPLOYMENT,
@@ -73,7 +73,7 @@ def test_an_upgrade() -> None:
             "a hand-over is under way": ("refused", upgrade(REQUESTED)),
             "a stop is under way": ("refused", upgrade(STOPPING)),
             "there is no release": ("refused", upgrade(RUNNING, NONE)),
-            "a driver is to follow a job": ("refused", upgrade(FOLLOWS)),
+            "a driver is to follow a job": ("refused", upgrade(FOLLOWING)),
             "a job is being ended": ("refused", upgrade(JOB_ENDS)),
         },
     )
@@ -94,7 +94,7 @@ def test_a_redeployment() -> None:
             "it runs, and hangs": (old, redeploy(RUNNING, replace(SAME, hanging=HANGS))),
             "a hand-over is under way": ("refused", redeploy(REQUESTED)),
             "there is no release": ("refused", redeploy(RUNNING, NONE)),
-            "a driver is to follow a job": ("refused", redeploy(FOLLOWS)),
+            "a driver is to follow a job": ("refused", redeploy(FOLLOWING)),
         },
     )
 
@@ -140,7 +140,7 @@ def test_a_promotion() -> None:
             "its rehearsal was slow, and the holder hangs": (new, promote(slow, hangs, beats=doubted())),
             "its rehearsal was slow, and the holder has failed": (new, promote([*slow, failed(OLD)], beats=doubted())),
             "its rehearsal was slow, and it goes on": (new, promote(begun, beats=doubted())),
-            "it is to follow a job": ("refused", promote(FOLLOWS)),
+            "it is to follow a job": ("refused", promote(FOLLOWING)),
             "a job is being ended": ("refused", promote([*JOB_ENDS, *PREPARED[-3:]])),
         },
     )
