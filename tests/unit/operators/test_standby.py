@@ -208,9 +208,8 @@ def test_an_id_that_a_dead_try_wrote_down_and_never_sent_is_sent_by_the_next_one
     write(log, *RUNNING, published(log, MINE), submitted(MINE))
     reserved = f"driver-{MINE}"
     cluster.states[reserved] = DriverState.RESERVED
-    condition = waits(submit(spec))
+    condition = StandbyUp(waits(submit(spec))["deployment"])
     assert cluster.did == []
-    condition = StandbyUp(condition["deployment"])
     seen = StreamHook.of(spec).observe(condition.needs(None, Observations()))
     outcome = condition.check(seen, Observations())
     assert outcome is not None
