@@ -24,8 +24,8 @@ from airflow_stream_provider.planning.adopt import left_to_another
 from airflow_stream_provider.planning.judgement import Answered
 from airflow_stream_provider.planning.operation import check_person
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.step_loop import carry_out, has_moved_since
-from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip, TaskIdentity
+from airflow_stream_provider.planning.step_loop import carry_out_try
+from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, TaskIdentity
 from airflow_stream_provider.planning.waits import Condition, Ended, Looks, Observations, WaitOutcome, wait
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -90,30 +90,21 @@ def run_here(operator: StreamOperator, identity: TaskIdentity) -> Ran:
     deadline, progress = time.time() + operator.wait_seconds, Progress()
     outcome: WaitOutcome | None = None
     while True:
-        end = carry_out(operator, operator.hook, identity, outcome, progress)
-        if has_moved_since(operator.hook, end):
-            end = carry_out(operator, operator.hook, identity, outcome, progress)
-        step = end.step
+        step, snapshot = carry_out_try(operator, operator.hook, identity, outcome, progress)
         if isinstance(step, Done):
-            return Ran(Exit.DONE, operator.result(end.snapshot, step.result), "", end.snapshot)
+            return Ran(Exit.DONE, operator.result(snapshot, step.result), "", snapshot)
         if isinstance(step, Skip):
-            return Ran(Exit.DONE, {}, step.reason, end.snapshot)
+            return Ran(Exit.DONE, {}, step.reason, snapshot)
         if isinstance(step, GiveUp):
-            return Ran(Exit.FAILED, {}, f"{step.error}{operator.log_end(step.log_of)}", end.snapshot)
-        if isinstance(step, Kill):
-            operator.hook.kill(step.deployment)
-        elif step.log_of:
+            return Ran(Exit.FAILED, {}, f"{step.error}{operator.log_end(step.log_of)}", snapshot)
+        if step.log_of:
             progress.warning("%s", operator.of_mute_driver(step.log_of, identity))
-        condition = step.then if isinstance(step, Kill) else step.condition
-        outcome = _waited(operator.hook, condition, deadline, progress)
+        looks = _LooksHere(operator.hook, step.condition, progress)
+        waited = wait(step.condition, looks, deadline, subject=operator.hook.stream, log=progress)
+        outcome = asyncio.run(waited).outcome
         if outcome.ended is Ended.TIMEOUT:
             said = f"{outcome.reason} {operator.wait_hint(identity)} It was waited for {operator.wait_seconds:.0f} s."
-            return Ran(Exit.UNKNOWN, {}, " ".join(said.split()), end.snapshot)
-
-
-def _waited(hook: StreamHook, condition: Condition, deadline: float, progress: Progress) -> WaitOutcome:
-    looks = _LooksHere(hook, condition, progress)
-    return asyncio.run(wait(condition, looks, deadline, subject=hook.stream, log=progress)).outcome
+            return Ran(Exit.UNKNOWN, {}, " ".join(said.split()), snapshot)
 
 
 class _LooksHere(Looks[Snapshot, Observations]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -16,7 +16,6 @@ from airflow_stream_provider.operators.stream import (
     RollBackOperator,
     StartStreamOperator,
     StopStreamOperator,
-    with_gaps,
 )
 from airflow_stream_provider.planning.operation import Operation
 
@@ -76,10 +75,6 @@ class AdoptOperator(ReleaseOperator):
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
         seq = snapshot.state.seq
         return self.hook.declare(self.requested, step.deployment, step.reason, identity.by, seq, adopts=True)
-
-    @override
-    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-        return with_gaps(snapshot, done)
 
 
 def operator_of(

@@ -24,9 +24,8 @@ from airflow_stream_provider.triggers.grace import beyond
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.step_loop import End
     from airflow_stream_provider.planning.steps import Declare, Step, TaskIdentity
-    from airflow_stream_provider.planning.waits import Condition, Needs, WaitOutcome
+    from airflow_stream_provider.planning.waits import Needs, WaitOutcome
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -90,6 +89,18 @@ def _last(context: Context, alias: AssetAlias) -> list[Any]:
     return [[each.extra.get("epoch"), each.extra.get("holder")] for each in events][-1] if events else []
 
 
+def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+    """Add how the change of holder went: `boundary`, `ends` (last batch by query), `gap_seconds` by query."""
+    from airflow_stream_provider.hooks.about_drivers import gaps
+
+    request = done.get("request")
+    acquired = next((record for record in snapshot.acquisitions() if request and record["request"] == request), None)
+    if acquired is None:
+        return dict(done)
+    # Also where it stopped for another request, as with the strategy `restart`.
+    return {**done, **snapshot.release_before(acquired), "gap_seconds": gaps(snapshot, acquired)}
+
+
 class StreamOperator(BaseOperator):
     """Base of the stream operators; each has a plan of its own.
 
@@ -111,7 +122,7 @@ class StreamOperator(BaseOperator):
     OPERATION: ClassVar[Operation | None] = None
     """Its name for people, if it is done by hand, too."""
     CHANGES_HOLDER: ClassVar[bool] = False
-    """Whether its success may be an event of the stream's asset; see `operators.asset.announce`."""
+    """Whether its success may be an event of the stream's asset (`announce`), and its XCom says how it went."""
 
     def __init__(
         self,
@@ -170,7 +181,7 @@ class StreamOperator(BaseOperator):
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: the result of the plan, with what has to be read from elsewhere."""
-        return dict(done)
+        return with_gaps(snapshot, done) if self.CHANGES_HOLDER else dict(done)
 
     def subject(self, identity: TaskIdentity) -> str:
         """Return the deployment whose driver the task's links lead to; else they lead to that of the holder."""
@@ -210,42 +221,25 @@ class StreamOperator(BaseOperator):
     # -- one try of the task -----------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
-        from airflow_stream_provider.planning.step_loop import carry_out, has_moved_since
-        from airflow_stream_provider.planning.steps import TaskIdentity
+        from airflow_stream_provider.planning.step_loop import carry_out_try
+        from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, TaskIdentity
+        from airflow_stream_provider.triggers.stream import StreamTrigger
 
         identity = TaskIdentity.of(context)
-        end = carry_out(self, self.hook, identity, outcome, self.log)
-        self._leave_links(context, identity, end.snapshot)
-        if has_moved_since(self.hook, end):
-            # Once: some drivers are killed although they live.
-            end = carry_out(self, self.hook, identity, outcome, self.log)
-        return self._end(context, end, identity, deadline)
-
-    def _end(self, context: Context, end: End, identity: TaskIdentity, deadline: float) -> Any:
-        """Carry out a step that ends this try of the task or defers it."""
-        from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip
-
-        step = end.step
+        step, snapshot = carry_out_try(self, self.hook, identity, outcome, self.log)
+        self._leave_links(context, identity, snapshot)
         if isinstance(step, Done):
-            result = self.result(end.snapshot, step.result)
-            announce(context, end.snapshot, result)
+            result = self.result(snapshot, step.result)
+            announce(context, snapshot, result)
             return result
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):
             raise AirflowFailException(f"{step.error}{self.log_end(step.log_of)}") from step.error
-        if isinstance(step, Kill):
-            self.hook.kill(step.deployment)
-            return self._defer(step.then, deadline)
         if step.log_of:
             self.log.warning("%s", self.of_mute_driver(step.log_of, identity))
-        return self._defer(step.condition, deadline)
-
-    def _defer(self, condition: Condition, deadline: float) -> NoReturn:
-        from airflow_stream_provider.triggers.stream import StreamTrigger
-
-        trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)
-        self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
+        trigger = StreamTrigger(self.hook.address, step.condition.to_json(), deadline)
+        return self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
         from airflow_stream_provider.planning.steps import TaskIdentity

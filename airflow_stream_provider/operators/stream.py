@@ -211,18 +211,6 @@ class ReviveStreamOperator(StreamOperator):
         return Needs(drivers=drivers_of_interest(snapshot), job=job_of_interest(snapshot))
 
 
-def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-    """Add how the change of holder went: `boundary`, `ends` (last batch by query), `gap_seconds` by query."""
-    from airflow_stream_provider.hooks.about_drivers import gaps
-
-    request = done.get("request")
-    acquired = next((record for record in snapshot.acquisitions() if request and record["request"] == request), None)
-    if acquired is None:
-        return dict(done)
-    # Also where it stopped for another request, as with the strategy `restart`.
-    return {**done, **snapshot.release_before(acquired), "gap_seconds": gaps(snapshot, acquired)}
-
-
 class HandOverOperator(StreamOperator):
     """Make a warm deployment the holder: by a hand-over at a batch boundary or, without a holder, by an appointment.
 
@@ -246,10 +234,6 @@ class HandOverOperator(StreamOperator):
         may = asks and snapshot.candidate(self.deployment) is not None
         hangs = holder_hangs(self.hook, self.stream, snapshot) if may else ""
         return take_over(snapshot, identity, self.deployment, outcome, self.reason or identity.by, hangs=hangs)
-
-    @override
-    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-        return with_gaps(snapshot, done)
 
 
 class RollBackOperator(StreamOperator):
@@ -281,10 +265,6 @@ class RollBackOperator(StreamOperator):
 
         why = self.reason or self.fault or identity.by
         return roll_back(snapshot, identity, self.deployment, outcome, why, fault_found=self.fault != "")
-
-    @override
-    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-        return with_gaps(snapshot, done)
 
 
 class StartStreamOperator(ReleaseOperator):
@@ -318,7 +298,3 @@ class StartStreamOperator(ReleaseOperator):
 
         state = self.hook.control_log.refresh() if self.hook.exists() else StreamState()
         return own_tries(state, identity, self.stream.name, self.requested.version)[-1]
-
-    @override
-    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-        return with_gaps(snapshot, done)

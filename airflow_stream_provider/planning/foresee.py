@@ -65,7 +65,7 @@ def _stop(asked: Asked) -> Foreseen:
         return asked.done(f"It was stopped by {author(last)}, and no driver is left by the control log.")
     will = asked.first
     if state.holder is None and state.open_request is None:
-        will.append("Nobody holds it: the control log will say that nobody is to.")
+        will.append("No driver holds it: the control log will say that none is to.")
     elif state.phase is not StreamPhase.STOPPING:
         seconds = snapshot.policy(snapshot.holding).boundary_seconds
         will.append(
@@ -77,7 +77,7 @@ def _stop(asked: Asked) -> Foreseen:
     job = job_first(state)
     if job:
         will.append(
-            f"{job} Nobody follows it then, and nothing asks any more whether it is gone: if it is not, two "
+            f"{job} No driver follows it then, and whether it is gone is not asked any more: if it is not, two "
             "jobs write one checkpoint once the stream is started."
         )
     will.append("The watch leaves the stream alone until somebody starts it.")

@@ -128,9 +128,9 @@ def foresee_abort(asked: Asked) -> Foreseen:
         "given."
     )
     if state.job is not None:
-        will.append("Nobody runs the stream then, and people are told. If the old job is to run on, stop the stream.")
+        will.append("No driver runs it then, and people are told. If the old job is to run on, stop the stream.")
     elif state.holder is None:
-        will.append("Nobody holds the stream. An upgrade that has stopped it starts the release before it again.")
+        will.append("No driver holds the stream. An upgrade that has stopped it starts the release before it again.")
     reads = NO_CHANGE if state.holder is not None else next_start(snapshot)
     return asked.will(*will, reads_again=reads, deployment=name)
 

@@ -52,11 +52,21 @@ class Stream(Protocol):
     def end_job(self, job: str, /) -> bool:
         """Have the cluster end a job without a stream; return whether it is confirmed gone within some seconds."""
 
+    def kill(self, deployment: str, /) -> None:
+        """Kill what the cluster runs of a deployment."""
+
 
 class End(NamedTuple):
     """The step that ends a try of the task, and the snapshot that it was planned from."""
 
     step: Done | Skip | GiveUp | Wait | Kill
+    snapshot: Snapshot
+
+
+class Try(NamedTuple):
+    """How a try ended, once what was to be killed is killed."""
+
+    step: Done | Skip | GiveUp | Wait
     snapshot: Snapshot
 
 
@@ -99,7 +109,24 @@ def carry_out(
             return End(step, snapshot)
 
 
-def has_moved_since(stream: Stream, end: End) -> bool:
+def carry_out_try(
+    verb: Verb, stream: Stream, identity: TaskIdentity, outcome: WaitOutcome | None, log: logging.Logger | Any
+) -> Try:
+    """Carry out the steps of one try, a kill included, so that it ends by itself or with a wait; see `carry_out`.
+
+    A driver that is to be killed and has beaten since is looked at once more; only once, as some are killed though
+    they live.
+    """
+    end = carry_out(verb, stream, identity, outcome, log)
+    if _has_moved_since(stream, end):
+        end = carry_out(verb, stream, identity, outcome, log)
+    if not isinstance(end.step, Kill):
+        return Try(end.step, end.snapshot)
+    stream.kill(end.step.deployment)
+    return Try(Wait(end.step.then), end.snapshot)
+
+
+def _has_moved_since(stream: Stream, end: End) -> bool:
     """Whether a driver that is to be killed has beaten since that was planned: the cluster may have been slow."""
     if not isinstance(end.step, Kill) or not isinstance(end.step.then, Dead):
         return False

@@ -82,7 +82,7 @@ class QuestionOperator(ApprovalOperator):
 
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.REACHED:
-            raise AirflowSkipException(f"Nobody has to be asked any more: {outcome.reason}")
+            raise AirflowSkipException(f"No answer is needed any more: {outcome.reason}")
         if outcome.ended is Ended.TIMEOUT:
             self._timed_out()
         raise AirflowFailException(
@@ -92,7 +92,7 @@ class QuestionOperator(ApprovalOperator):
 
     def _timed_out(self) -> NoReturn:
         raise AirflowFailException(
-            f"Nobody answered within {self.response_timeout}, which counts as a no: {self.WITHOUT_A_YES}. Trigger it "
+            f"No answer came within {self.response_timeout}, which counts as a no: {self.WITHOUT_A_YES}. Trigger it "
             "again."
         )
 
@@ -159,7 +159,7 @@ class ApproveUpgradeOperator(QuestionOperator):
         judged = json.loads(self.rehearsal or "null") or {}
         needed = self.approval == "True" or self.stream.upgrade.approval
         if judged.get("verdict") == "pass" and not needed:
-            raise AirflowSkipException("Nobody has to be asked: the rehearsal has passed.")
+            raise AirflowSkipException("No approval is needed: the rehearsal has passed.")
         with failing_without_retry():
             if self.stream.problem:
                 # The YAML names the approvers. Not a SpecError: the file may be mended when the task is retried.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -72,8 +70,8 @@ def check_control_url(url: str) -> None:
         local_folder(url)
 
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+|\d+(?:\.\d+)?")
 # GROUP:NAME:VERSION, as in spark.jars.packages.
 PACKAGE = re.compile(r"[^:\s]+:(?P<name>[^:\s]+):(?P<version>[^:\s]+)")
 # Something of an address, which no connection id of a person's has.
@@ -86,7 +84,7 @@ _VARIABLE = re.compile(r"(?!AIRFLOW_)[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 def seconds(value: Any) -> Any:
     """Return a duration such as ``90s``, ``10m``, ``1h30m`` or a plain number, in seconds."""
     if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
-        return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", value))
+        return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError("is not a duration: write it like 90s, 10m or 1h30m")
     # Not float(value): of an integer with hundreds of digits that is an OverflowError.
@@ -125,24 +123,6 @@ def check_variable(name: str) -> None:
         )
 
 
-def _text(value: Any) -> Any:
-    # Without what YAML made of it, which may be another number than was written.
-    kinds = {type(None): "nothing", bool: "true or false", int: "a number", float: "a number", date: "a date"}
-    kind = kinds.get(date if isinstance(value, date) else type(value))
-    if kind is not None:
-        raise ValueError(f"is read as {kind} by YAML: put it in quotes")
-    return value
-
-
-def _words(value: Any) -> Any:
-    if value is None:
-        raise ValueError("is read as nothing by YAML: put it in quotes")
-    # A YAML file has only texts here (`yaml_file.AS_WRITTEN`); in Python, 5 and True are what a person writes.
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else value
-
-
 def _connection_id(value: str) -> str:
     if _ADDRESS.fullmatch(value):
         raise ValueError(
@@ -177,30 +157,11 @@ def as_sentence(check: Any) -> Any:
     return checked
 
 
-def check_json(path: str, value: Any) -> None:
-    """Raise ValueError where a value cannot be kept as JSON: a name that is no text, a number that is none."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            if not isinstance(key, str):
-                where = f" of {path!r}" if path else ""
-                raise ValueError(
-                    f"the name {key}{where} is no text for YAML, but of type {type(key).__name__}: put it in quotes, "
-                    f'like "{key}" (yes, no, on and off stand for true and false)'
-                )
-            check_json(f"{path}.{key}" if path else key, part)
-    elif isinstance(value, (list, tuple)):
-        for number, part in enumerate(value):
-            check_json(f"{path}.{number}", part)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{path!r} is no finite number: put it in quotes")
-
-
 # Dates and times are made of durations, and 64 bits hold what Kafka and the state can count.
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3650 * 86400)]
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1)]
 ConnectionId = Annotated[Text, AfterValidator(_connection_id)]
-Word = Annotated[str, BeforeValidator(_words)]
 VariableName = Annotated[str, AfterValidator(as_sentence(check_variable))]
 StreamName = Annotated[Text, AfterValidator(as_sentence(check_stream_name))]
 Version = Annotated[Text, AfterValidator(as_sentence(check_version))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -40,11 +41,9 @@ from airflow_stream_provider.spec.fields import (
     TopicAddress,
     VariableName,
     Version,
-    Word,
     as_sentence,
     check_cron,
     check_decided_conf,
-    check_json,
 )
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
@@ -169,7 +168,10 @@ class NotifySpec(_Part):
     @field_validator("arguments")
     @classmethod
     def _no_secrets_in_arguments(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        check_json("", arguments)
+        try:
+            json.dumps(arguments, allow_nan=False)
+        except ValueError:
+            raise ValueError("a value is no finite number: put it in quotes") from None
         return dict(as_sentence(refuse_secret_values)(arguments))
 
 
@@ -194,10 +196,10 @@ class StreamSpec(_Part):
     kafka: ConnectionId | None = None
     storage: StorageUrl | None = None
     storage_connection: ConnectionId | None = None
-    arguments: tuple[Word, ...] = ()
+    arguments: tuple[str, ...] = ()
     py_files: tuple[Text, ...] = ()
-    conf: dict[str, Word] = Field(default_factory=dict)
-    environment: dict[VariableName, Word] = Field(default_factory=dict)
+    conf: dict[str, str] = Field(default_factory=dict)
+    environment: dict[VariableName, str] = Field(default_factory=dict)
     upgrade: UpgradeSpec = UpgradeSpec()
     lag: LagSpec = LagSpec()
     offsets_group: Text | None = None

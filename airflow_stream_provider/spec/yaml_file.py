@@ -7,7 +7,6 @@ streams, their watches included.
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -22,16 +21,6 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 16
 MAX_NODES = 2000
-
-
-class NotPlain(Exception):
-    """YAML that is refused; `line` counts from 1."""
-
-    def __init__(self, line: int, sentence: str, next_step: str) -> None:
-        super().__init__(sentence)
-        self.line = line
-        self.sentence = sentence
-        self.next_step = next_step
 
 
 def read_text(path: Path) -> str:
@@ -54,35 +43,10 @@ def read_text(path: Path) -> str:
     raise SpecError(f"{path} cannot be read: {why}.", next_step="Check the file.", file=str(path))
 
 
-def check_plain(text: str) -> None:
-    """Raise NotPlain when YAML has anchors, aliases or tags, or is deeper than MAX_DEPTH or longer than MAX_NODES.
-
-    Reads the events one by one: PyYAML's composer, which recurses in C, must not see what is too deep.
-
-    :raises yaml.YAMLError: it is not YAML.
-    """
-    depth = nodes = 0
-    for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        if not isinstance(event, yaml.NodeEvent):
-            continue
-        line = event.start_mark.line + 1 if event.start_mark else 1
-        nodes += 1
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        if depth > MAX_DEPTH or nodes > MAX_NODES:
-            what = "nested too deeply" if depth > MAX_DEPTH else "too long"
-            raise NotPlain(line, f"this is {what} for a stream.", "Check what wrote this file.")
-        if event.anchor is not None:
-            raise NotPlain(line, "anchors and aliases (& and *) are not read here.", "Write the value out.")
-        if getattr(event, "tag", None) is not None:
-            raise NotPlain(line, "tags (!) are not read here.", "Write the value without its tag, or put it in quotes.")
-
-
 Field = tuple[str | int, ...]
-# Fields that other programs read. What is written there is a text: YAML would make 750 of 12:30, and false of NO.
-AS_WRITTEN = frozenset({"arguments", "conf", "environment"})
+# The field for users' own functions, which take YAML's numbers and truths. All other scalars are the text as written,
+# and pydantic makes of it what the field is: YAML would make 750 of 12:30, 1.1 of 1.10 and false of NO.
+_TYPED = "notify"
 # What is written in place of a value of the wrong kind, or of nothing, by the name of the field.
 _EXAMPLES = {
     "name": "orders",
@@ -104,7 +68,7 @@ _ABOUT = {
     "control": ", a folder that Airflow and all drivers mount, made once by `airflow streams init`",
 }
 _KINDS = {"tuple_type": "a list", "dict_type": "a mapping", "model_type": "a mapping", "string_type": "a text"}
-_TEXT, _NOTHING, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "null", "merge"))
+_TAG = "tag:yaml.org,2002:"
 
 # PyYAML's own in C where it was built with it: ten times as fast.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -122,7 +86,7 @@ class YamlFile:
     def read(cls, path: Path) -> YamlFile:
         """Read a file.
 
-        :raises SpecError: it cannot be read, is not plain YAML within the limits (`check_plain`), or is not a mapping.
+        :raises SpecError: it cannot be read, is not a mapping, has anchors, aliases or tags, or is too deep or long.
         """
         return cls.parse(path, read_text(path))
 
@@ -131,15 +95,9 @@ class YamlFile:
         """Return what a text means; `path` and the line are named in errors."""
         file = cls(path, {}, {})
         try:
-            check_plain(text)
-            # Composed once and constructed from that: a folder of streams is read at every parse of its DAG file.
-            loader = _Loader(text)
-            node = loader.get_single_node()
-            fields = None
-            if node is not None:
-                file._number(node, ())
-                _keep_as_written(node)
-                fields = file._construct(loader, node)
+            file._check_plain(text)
+            node = _Loader(text).get_single_node()
+            fields = None if node is None else file._value(node, ())
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             file.lines[()] = mark.line + 1 if mark else 1
@@ -148,9 +106,6 @@ class YamlFile:
                 sentence = "this line begins with a tab, and YAML takes only spaces there."
                 raise file.error((), sentence, next_step="Put spaces in its place.") from None
             raise file.error((), f"this is not YAML: {error.problem}.", next_step="Correct it there.") from None
-        except NotPlain as error:
-            file.lines[()] = error.line
-            raise file.error((), error.sentence, next_step=error.next_step) from None
         except yaml.YAMLError:
             raise file.error((), "this is not YAML.", next_step="Remove the characters that are not text.") from None
         if not isinstance(fields, dict):
@@ -202,62 +157,65 @@ class YamlFile:
             field, f"{sentence}.", next_step="" if found["type"] == "value_error" else "Correct it there."
         )
 
-    def _construct(self, loader: Any, node: yaml.Node) -> Any:
-        try:
-            return loader.construct_document(node)
-        except (ValueError, OverflowError):
-            # A date such as 2026-30-11, or a number of thousands of digits.
-            again = _Loader("")  # the first one is in the middle of this
-            for field, scalar in _scalars(node, ()):
-                try:
-                    again.construct_object(scalar)
-                except (ValueError, OverflowError):
-                    sentence = "this looks like a number or a date, and is none."
-                    raise self.error(field, sentence, next_step="Put it in quotes.") from None
-            raise self.error((), "a value cannot be read.", next_step="Put values in quotes.") from None
+    def _check_plain(self, text: str) -> None:
+        """Read the events one by one: PyYAML's composer, which recurses in C, must not see what is too deep."""
+        depth = nodes = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            if isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if not isinstance(event, yaml.NodeEvent):
+                continue
+            nodes += 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            self.lines[()] = event.start_mark.line + 1 if event.start_mark else 1
+            if depth > MAX_DEPTH or nodes > MAX_NODES:
+                what = "nested too deeply" if depth > MAX_DEPTH else "too long"
+                raise self.error((), f"this is {what} for a stream.", next_step="Check what wrote this file.")
+            if event.anchor is not None:
+                raise self.error(
+                    (), "anchors and aliases (& and *) are not read here.", next_step="Write the value out."
+                )
+            if getattr(event, "tag", None) is not None:
+                next_step = "Write the value without its tag, or put it in quotes."
+                raise self.error((), "tags (!) are not read here.", next_step=next_step)
+        self.lines.clear()
 
-    def _number(self, node: yaml.Node, field: Field) -> None:
+    def _value(self, node: yaml.Node, field: Field) -> Any:
+        """Return what a node says, and number its lines."""
         self.lines.setdefault(field, node.start_mark.line + 1)
         if isinstance(node, yaml.SequenceNode):
-            for position, item in enumerate(node.value):
-                self._number(item, (*field, position))
-        elif isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                if not isinstance(key, yaml.ScalarNode):
-                    raise self.error(field, "a field's name is not a word.", next_step="Correct it there.")
-                name = (*field, str(key.value))
-                if name in self.lines:
-                    self.lines[name] = key.start_mark.line + 1
-                    raise self.error(name, "this field is given twice.", next_step="Keep one of the two.")
-                self.lines[name] = key.start_mark.line + 1
-                self._number(value, name)
+            return [self._value(item, (*field, position)) for position, item in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            return self._scalar(node, field)
+        found = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self.error(field, "a field's name is not a word.", next_step="Correct it there.")
+            name = (*field, str(key.value))
+            twice = name in self.lines
+            self.lines[name] = key.start_mark.line + 1
+            if twice:
+                raise self.error(name, "this field is given twice.", next_step="Keep one of the two.")
+            found[name[-1]] = self._value(value, name)
+        return found
+
+    def _scalar(self, node: yaml.Node, field: Field) -> Any:
+        if node.tag == f"{_TAG}null":
+            return None
+        if field[:1] != (_TYPED,) or node.tag.removeprefix(_TAG) not in ("bool", "int", "float"):
+            return node.value
+        try:
+            return _Loader("").construct_object(node)
+        except ValueError:  # thousands of digits
+            sentence = "this looks like a number, and is none."
+            raise self.error(field, sentence, next_step="Put it in quotes.") from None
 
 
 def _begins_with_tab(text: str, number: int) -> bool:
     lines = text.splitlines()
     line = lines[number] if number < len(lines) else ""
     return "\t" in line[: len(line) - len(line.lstrip())]
-
-
-def _keep_as_written(stream: yaml.Node) -> None:
-    """Make texts of all that the fields of AS_WRITTEN hold, but not of null, which is to be refused."""
-    fields = stream.value if isinstance(stream, yaml.MappingNode) else []
-    for each in (value for key, value in fields if key.value in AS_WRITTEN):
-        for _, scalar in _scalars(each, ()):
-            if scalar.tag not in (_NOTHING, _MERGE):
-                scalar.tag = _TEXT
-
-
-def _scalars(node: yaml.Node, field: Field) -> Iterator[tuple[Field, yaml.ScalarNode]]:
-    if isinstance(node, yaml.ScalarNode):
-        yield field, node
-    elif isinstance(node, yaml.SequenceNode):
-        for position, item in enumerate(node.value):
-            yield from _scalars(item, (*field, position))
-    elif isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield field, key
-            yield from _scalars(value, (*field, str(key.value)))
 
 
 def _fields_at(model: type[BaseModel], field: Field) -> list[str]:

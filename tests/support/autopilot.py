@@ -15,8 +15,8 @@ from airflow_stream_provider.planning.retire import retire
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import stand_by
-from airflow_stream_provider.planning.step_loop import carry_out
-from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Kill, Skip, Step, TaskIdentity
+from airflow_stream_provider.planning.step_loop import carry_out_try
+from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, Step, TaskIdentity
 from airflow_stream_provider.planning.stop import stop
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
@@ -75,18 +75,14 @@ class Autopilot:
         identity = TaskIdentity("test", "manual", task)
         outcome: WaitOutcome | None = None
         while True:
-            step = carry_out(_Verb(plan, needs), self.hook, identity, outcome, log).step
+            step = carry_out_try(_Verb(plan, needs), self.hook, identity, outcome, log).step
             if isinstance(step, Done):
                 return step.result
             if isinstance(step, GiveUp):
                 raise step.error
             if isinstance(step, Skip):
                 return {"skipped": step.reason}
-            if isinstance(step, Kill):
-                self.hook.kill(step.deployment)
-                outcome = self._wait(step.then.to_json())
-            else:
-                outcome = self._wait(step.condition.to_json())
+            outcome = self._wait(step.condition.to_json())
 
     def _wait(self, condition: dict[str, Any]) -> WaitOutcome:
         async def first() -> WaitOutcome:

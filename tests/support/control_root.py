@@ -5,12 +5,19 @@ from __future__ import annotations
 from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.lifecycle.record import Record
 from devstack.control_folder import folder_of, publish
-from tests.support.story import record
+from tests.support.story import record, write
 
 
 def new_log(control: str, stream: str = "orders") -> ControlLog:
     make_root(control)
     return open_log(control, stream, create=True)
+
+
+def log_of(control: str, *records: Record) -> ControlLog:
+    """The log of the stream orders, with these records."""
+    log = new_log(control)
+    write(log, *records)
+    return log
 
 
 def published(log: ControlLog, deployment: str) -> Record:

@@ -17,11 +17,11 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     RUNNING,
     acquired,
+    declared_again,
     failed,
     fenced,
     hash_of,
     ready,
-    record,
     requested,
     standby,
     submitted,
@@ -41,10 +41,7 @@ def take(
 
 
 def again(at: float = 100.0, deployment: str = AGAIN, run: str = "run") -> Record:
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    by = f"airflow:orders__revive/{run}/revive"
-    fields = {"deployment": deployment, "release": release, "policy": {}, "again": OLD_DEPLOYMENT, "reason": ""}
-    return record("declared", by=by, at=at, **fields)
+    return declared_again(deployment, OLD_DEPLOYMENT, by=f"airflow:orders__revive/{run}/revive", at=at)
 
 
 def held(number: int, at: float) -> list[Record]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step, TaskIdentity
 from tests.support.story import (
     NEW,
     OLD,
@@ -44,3 +46,21 @@ BOTH = [*RUNNING, *up(NEW)]
 ASKED = [*BOTH, requested("mine", NEW, by=ME.by)]
 RELEASED = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW)]
 UPGRADED = [*RELEASED, acquired(NEW, "mine", 2)]
+
+
+def appended(step: Step | None, *names: str) -> tuple[Any, ...]:
+    """The kind of the record that a step appends, and these of its fields."""
+    assert isinstance(step, Append), step
+    return (step.kind, *(step.fields[name] for name in names))
+
+
+def results(step: Step | None, *names: str) -> tuple[Any, ...]:
+    """These of the results of a step that is the last one."""
+    assert isinstance(step, Done), step
+    return tuple(step.result[name] for name in names)
+
+
+def given_up(step: Step | None) -> str:
+    """The error that a step gives up with."""
+    assert isinstance(step, GiveUp), step
+    return str(step.error)

@@ -46,6 +46,15 @@ def declared(deployment: str) -> Record:
     return record("declared", deployment=deployment, release=release, policy={}, reason="")
 
 
+def declared_again(
+    deployment: str, of: str, *, version: str = "1", by: str = "test", at: float = 100.0, **more: Any
+) -> Record:
+    """A deployment of the release of another one, by the watch or a roll-back."""
+    release = {"version": version, "hash": hash_of(of)}
+    fields = {"deployment": deployment, "release": release, "policy": {}, "again": of, "reason": "", **more}
+    return record("declared", by=by, at=at, **fields)
+
+
 def following(deployment: str) -> Record:
     """A deployment that is to follow a job without a stream."""
     one = declared(deployment)

@@ -6,6 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.steps import TaskIdentity
@@ -48,3 +51,11 @@ def run(operator: StreamOperator, event: WaitOutcome | None = None) -> Any:
     if event is None:
         return operator.execute(context())
     return operator.resume(context(), event.to_event())
+
+
+def waits(operator: StreamOperator, event: WaitOutcome | None = None) -> dict[str, Any]:
+    """Run a try until it defers, as `run`; return the condition that its trigger waits for."""
+    with pytest.raises(TaskDeferred) as deferred:
+        run(operator, event)
+    condition: dict[str, Any] = deferred.value.trigger.serialize()[1]["condition"]
+    return condition

@@ -127,7 +127,7 @@ def test_an_approval_by_nobody_is_a_no_and_the_stream_goes_on(world: World) -> N
     finally:
         file.write_text(text)
     said = world.site.airflow.task_log(DAG, run, "approve")
-    assert "Nobody answered within 0:01:00, which counts as a no: the standby is ended. Trigger it again." in said
+    assert "No answer came within 0:01:00, which counts as a no: the standby is ended. Trigger it again." in said
     after = world.log.refresh()
     assert (after.holder, after.epoch) == (before.holder, before.epoch)
     assert [d.id for d in after.deployments.values() if not d.ended] == [deployment_of(before.holder or "")]

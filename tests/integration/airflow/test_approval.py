@@ -104,7 +104,7 @@ def test_a_holder_that_dies_while_a_person_thinks_about_a_doubt_is_upgraded_at_o
     killed.join(60)
     assert run.result("judge")["verdict"] == "inconclusive"
     assert (run.state, run.states["approve"], run.states["hand_over"]) == ("success", "skipped", "success")
-    assert "Nobody has to be asked any more: " in run.log
+    assert "No answer is needed any more: " in run.log
     assert world.version == "2"
     world.assert_sound()
 
@@ -125,7 +125,7 @@ def test_no_answer_in_time_is_a_no_and_the_standby_is_warm_until_then(asked: Wor
     over.set()
     watching.join(60)
     assert (run.state, run.states["approve"], run.tries["approve"]) == ("failed", "failed", 1)
-    assert "Nobody answered within 0:01:00, which counts as a no: the standby is ended." in run.log
+    assert "No answer came within 0:01:00, which counts as a no: the standby is ended." in run.log
     assert asked.version == "1"
     assert seen.count(2) > 30, "the standby was up for a minute"
     asked.until("the standby's end", lambda: len(asked.drivers()) == 1)

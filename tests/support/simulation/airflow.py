@@ -132,7 +132,7 @@ class Task(Airflow):
             try:
                 step, seen = carry_out(self, self, self.identity, outcome, log)
                 if isinstance(step, Kill):
-                    self._kill(step.deployment)
+                    self.kill(step.deployment)
                     outcome = self._wait(step.then, deadline)
                 elif isinstance(step, Wait):
                     outcome = self._wait(step.condition, deadline)
@@ -197,7 +197,7 @@ class Task(Airflow):
             return False
         return True
 
-    def _kill(self, deployment: str) -> None:
+    def kill(self, deployment: str) -> None:
         kill_drivers(self.log, cast("Cluster", self.cluster), Whose(deployment))
 
     def _wait(self, condition: Condition, deadline: float) -> WaitOutcome | None:

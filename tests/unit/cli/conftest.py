@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli import act
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream
+from tests.support.commands import Here
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import NEW_DEPLOYMENT, OLD_DEPLOYMENT
-
-Run = Callable[..., int]
 
 
 @pytest.fixture
@@ -48,17 +44,10 @@ def log(control: str) -> ControlLog:
 
 
 @pytest.fixture
-def call(tmp_path: Path, control: str) -> Run:
-    """Call a command; by default with a reason, and nobody is asked."""
-
-    def call(name: str, **more: Any) -> int:
-        given = {"reason": "disk of w3", "dry_run": False, "yes": True, "json": False, "verbose": False, **more}
-        folder = str(tmp_path / "dags" / "streams")
-        with pytest.raises(SystemExit) as found:
-            act.act(Namespace(name="orders", folder=folder, **given), name)
-        return int(found.value.code or 0)
-
-    return call
+def here(
+    tmp_path: Path, control: str, log: ControlLog, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
+) -> Here:
+    return Here(tmp_path / "dags" / "streams", control, log, cluster, capsys.readouterr)
 
 
 @pytest.fixture

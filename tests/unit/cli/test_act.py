@@ -15,8 +15,8 @@ from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning import take_over
+from tests.support.commands import Here
 from tests.support.control_root import new_log, published
-from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
 from tests.support.story import (
     HANDED_OVER,
@@ -30,7 +30,6 @@ from tests.support.story import (
     write,
 )
 
-Run = Callable[..., int]
 # Nobody holds, and no driver is left but one that the cluster has to confirm gone.
 DOWN = [*RUNNING, fenced(OLD)]
 
@@ -39,111 +38,97 @@ def kinds(log: ControlLog, since: int) -> list[str]:
     return [record.kind for record in log.records()[since:]]
 
 
-def test_a_stop_ends_every_driver_and_says_who_asked_and_why(
-    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
-    with PlayedDrivers(control):
-        assert call("stop") == Exit.DONE
-    assert kinds(log, len(RUNNING)) == ["requested", "released", "retired"]
-    asked = log.records()[len(RUNNING)]
+def test_a_stop_ends_every_driver_and_says_who_asked_and_why(here: Here) -> None:
+    write(here.log, *RUNNING)
+    with PlayedDrivers(here.control):
+        assert here.call("stop") == Exit.DONE
+    assert kinds(here.log, len(RUNNING)) == ["requested", "released", "retired"]
+    asked = here.log.records()[len(RUNNING)]
     assert asked.by.startswith("person:")
     assert asked.by.endswith("/stop")
     assert asked["reason"] == "disk of w3"
-    said = capsys.readouterr()
+    said = here.said()
     assert "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again." in said.out
     assert "After record" in said.err, "each step"
     assert "The holder is asked to stop at a batch boundary, within" in said.err, "it is said though nobody is asked"
     assert "After record" not in said.out
-    assert call("stop") == Exit.DONE
-    assert "Nothing to do: It was stopped by person:" in capsys.readouterr().out
-    assert len(log.records()) == len(RUNNING) + 3
+    assert here.call("stop") == Exit.DONE
+    assert "Nothing to do: It was stopped by person:" in here.said().out
+    assert len(here.log.records()) == len(RUNNING) + 3
 
 
-def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(
-    call: Run, control: str, log: ControlLog, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *DOWN)
-    cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
-    assert call("stop") == Exit.UNKNOWN
-    assert "Give the same command again" in capsys.readouterr().err
-    cluster.error = None
-    assert call("stop") == Exit.DONE
-    assert kinds(log, len(DOWN)).count("stopped") == 1
+def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(here: Here) -> None:
+    write(here.log, *DOWN)
+    here.cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
+    assert here.call("stop") == Exit.UNKNOWN
+    assert "Give the same command again" in here.said().err
+    here.cluster.error = None
+    assert here.call("stop") == Exit.DONE
+    assert kinds(here.log, len(DOWN)).count("stopped") == 1
 
 
-def test_a_restart_stops_and_starts_with_one_reason(call: Run, control: str, log: ControlLog) -> None:
-    write(log, published(log, OLD_DEPLOYMENT), *RUNNING[1:])
-    with PlayedDrivers(control):
-        assert call("restart") == Exit.DONE
-    state = log.refresh()
+def test_a_restart_stops_and_starts_with_one_reason(here: Here) -> None:
+    write(here.log, published(here.log, OLD_DEPLOYMENT), *RUNNING[1:])
+    with PlayedDrivers(here.control):
+        assert here.call("restart") == Exit.DONE
+    state = here.log.refresh()
     assert state.holding_deployment is not None
     assert state.holding_deployment.id != OLD_DEPLOYMENT
-    by = [record.by.rpartition("/")[2] for record in log.records() if record.by.startswith("person:")]
+    by = [record.by.rpartition("/")[2] for record in here.log.records() if record.by.startswith("person:")]
     assert set(by) == {"restart.stop", "restart.start"}
 
 
-def test_a_start_makes_the_control_log_of_a_stream_that_never_ran(call: Run, control: str, tmp_path: Path) -> None:
-    new_log(control, "another")
-    with PlayedDrivers(control):
-        assert call("start") == Exit.DONE
-    assert open_log(control, "orders").refresh().holder is not None
+def test_a_start_makes_the_control_log_of_a_stream_that_never_ran(here: Here, tmp_path: Path) -> None:
+    new_log(here.control, "another")
+    with PlayedDrivers(here.control):
+        assert here.call("start") == Exit.DONE
+    assert open_log(here.control, "orders").refresh().holder is not None
 
 
-def test_a_roll_back_gives_the_stream_to_the_release_before(
-    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *HANDED_OVER)
-    with PlayedDrivers(control):
-        assert call("roll-back") == Exit.DONE
-    assert log.refresh().holder == OLD
-    said = capsys.readouterr().out
+def test_a_roll_back_gives_the_stream_to_the_release_before(here: Here) -> None:
+    write(here.log, *HANDED_OVER)
+    with PlayedDrivers(here.control):
+        assert here.call("roll-back") == Exit.DONE
+    assert here.log.refresh().holder == OLD
+    said = here.said().out
     assert said.startswith("Rolled back: disk of w3.")
     assert f"{OLD_DEPLOYMENT} (release 1) holds the stream" in said
 
 
-def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(
-    call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *HANDED_OVER)
-    assert call("roll-back", dry_run=True, reason=None) == Exit.DONE
-    said = capsys.readouterr().out
+def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(here: Here) -> None:
+    write(here.log, *HANDED_OVER)
+    assert here.call("roll-back", dry_run=True, reason=None) == Exit.DONE
+    said = here.said().out
     assert f"orders is running: driver {NEW} with release 1" in said
     assert "Read again: nothing, as every query stops at a batch boundary." in said
     assert said.endswith("Dry run: nothing was done.\n")
-    assert len(log.records()) == len(HANDED_OVER)
+    assert len(here.log.records()) == len(HANDED_OVER)
 
 
-def test_a_release_is_called_off_before_it_holds(
-    call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *PREPARED)
-    assert call("abort") == Exit.DONE
-    assert kinds(log, len(PREPARED)) == ["retired"]
-    assert f"Called off: disk of w3. Ended: {NEW_DEPLOYMENT}." in capsys.readouterr().out
-    assert log.refresh().holder == OLD
-    assert call("abort") == Exit.DONE
-    assert "Nothing to do: No new release comes up" in capsys.readouterr().out
+def test_a_release_is_called_off_before_it_holds(here: Here) -> None:
+    write(here.log, *PREPARED)
+    assert here.call("abort") == Exit.DONE
+    assert kinds(here.log, len(PREPARED)) == ["retired"]
+    assert f"Called off: disk of w3. Ended: {NEW_DEPLOYMENT}." in here.said().out
+    assert here.log.refresh().holder == OLD
+    assert here.call("abort") == Exit.DONE
+    assert "Nothing to do: No new release comes up" in here.said().out
 
 
-def test_a_fence_goes_by_a_persons_word_where_the_cluster_is_gone(
-    call: Run, log: ControlLog, cluster: NotingCluster
-) -> None:
-    write(log, *RUNNING)
-    cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
-    assert call("fence", confirmed_by="Ada") == Exit.DONE
-    assert log.records()[-1]["evidence"] == {"person": "Ada"}
+def test_a_fence_goes_by_a_persons_word_where_the_cluster_is_gone(here: Here) -> None:
+    write(here.log, *RUNNING)
+    here.cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
+    assert here.call("fence", confirmed_by="Ada") == Exit.DONE
+    assert here.log.records()[-1]["evidence"] == {"person": "Ada"}
 
 
-def test_a_retired_stream_is_stopped_for_good(
-    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
-    with PlayedDrivers(control):
-        assert call("retire") == Exit.DONE
-    asked = next(record for record in log.records()[len(RUNNING) :] if record.kind == "requested")
+def test_a_retired_stream_is_stopped_for_good(here: Here) -> None:
+    write(here.log, *RUNNING)
+    with PlayedDrivers(here.control):
+        assert here.call("retire") == Exit.DONE
+    asked = next(record for record in here.log.records()[len(RUNNING) :] if record.kind == "requested")
     assert asked["reason"] == "Retired for good: disk of w3"
-    assert "Retired for good: disk of w3." in capsys.readouterr().out
+    assert "Retired for good: disk of w3." in here.said().out
 
 
 @pytest.mark.parametrize(
@@ -160,140 +145,114 @@ def test_a_retired_stream_is_stopped_for_good(
     ],
 )
 def test_what_cannot_be_done_is_refused_and_touches_nothing(
-    call: Run,
-    log: ControlLog,
-    cluster: NotingCluster,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    records: list[Record],
-    more: dict[str, Any],
-    says: str,
+    here: Here, name: str, records: list[Record], more: dict[str, Any], says: str
 ) -> None:
-    write(log, *records)
-    assert call(name, **more) == Exit.REFUSED
-    said = capsys.readouterr()
+    write(here.log, *records)
+    assert here.call(name, **more) == Exit.REFUSED
+    said = here.said()
     assert says in said.out + said.err
-    assert (len(log.records()), cluster.did) == (len(records), [])
+    assert (len(here.log.records()), here.cluster.did) == (len(records), [])
 
 
-def test_a_stop_that_misses_its_boundary_has_failed(
-    call: Run, control: str, log: ControlLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stop_that_misses_its_boundary_has_failed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(take_over, "ANSWER_SECONDS", 0.0)
     short = {"boundary_seconds": 1.0}
-    write(log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
-    with PlayedDrivers(control, deaf=True):
-        assert call("stop") == Exit.FAILED
-    said = capsys.readouterr().err
+    write(here.log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
+    with PlayedDrivers(here.control, deaf=True):
+        assert here.call("stop") == Exit.FAILED
+    said = here.said().err
     assert "did not stop at a batch boundary in time and goes on" in said
     # Not `boundary_seconds`: the driver has those that it was deployed with, and no upgrade gets past that batch.
     assert "If it must not write now, fence it (`airflow streams fence`)" in said
 
 
-def test_what_a_program_gets_is_one_json_object(
-    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
-    assert call("stop", json=True, dry_run=True) == Exit.DONE
-    found = json.loads(capsys.readouterr().out)
+def test_what_a_program_gets_is_one_json_object(here: Here) -> None:
+    write(here.log, *RUNNING)
+    assert here.call("stop", json=True, dry_run=True) == Exit.DONE
+    found = json.loads(here.said().out)
     assert (found["stream"], found["outcome"], found["results"]) == ("orders", "dry_run", {})
     assert found["foreseen"]["held"]["driver"] == OLD
-    assert call("stop", json=True, reason="") == Exit.REFUSED
-    assert json.loads(capsys.readouterr().out)["foreseen"] is None
-    with PlayedDrivers(control):
-        assert call("stop", json=True) == Exit.DONE
-    assert json.loads(capsys.readouterr().out)["results"]["stop"]["stopped"] is True
+    assert here.call("stop", json=True, reason="") == Exit.REFUSED
+    assert json.loads(here.said().out)["foreseen"] is None
+    with PlayedDrivers(here.control):
+        assert here.call("stop", json=True) == Exit.DONE
+    assert json.loads(here.said().out)["results"]["stop"]["stopped"] is True
 
 
-def test_a_person_is_asked_and_may_say_no(
-    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
+def test_a_person_is_asked_and_may_say_no(here: Here, asked: list[Callable[[], str]]) -> None:
+    write(here.log, *RUNNING)
     asked.append(lambda: "n")
-    assert call("fence", yes=False, confirmed_by="Ada") == Exit.REFUSED
-    said = capsys.readouterr()
+    assert here.call("fence", yes=False, confirmed_by="Ada") == Exit.REFUSED
+    said = here.said()
     assert f"{OLD} counts as dead by the word of Ada" in said.out
     assert "Nothing was done." in said.err
-    assert len(log.records()) == len(RUNNING)
+    assert len(here.log.records()) == len(RUNNING)
 
 
-def test_who_holds_by_now_is_shown_before_it_is_done(
-    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
+def test_who_holds_by_now_is_shown_before_it_is_done(here: Here, asked: list[Callable[[], str]]) -> None:
+    write(here.log, *RUNNING)
 
     def upgraded_meanwhile() -> str:
-        write(log, *HANDED_OVER[len(RUNNING) :])
+        write(here.log, *HANDED_OVER[len(RUNNING) :])
         return "y"
 
     asked += [upgraded_meanwhile, lambda: "yes"]
-    assert call("fence", yes=False, confirmed_by="Ada") == Exit.DONE
-    said = capsys.readouterr().out
+    assert here.call("fence", yes=False, confirmed_by="Ada") == Exit.DONE
+    said = here.said().out
     assert "The stream has changed meanwhile." in said
     assert said.index(f"{NEW} counts as dead") > said.index("has changed")
-    assert log.records()[-1]["incarnation"] == NEW
+    assert here.log.records()[-1]["incarnation"] == NEW
 
 
 @pytest.mark.parametrize("key", [KeyboardInterrupt, EOFError])
 def test_ctrl_c_and_ctrl_d_say_what_becomes_of_what_was_asked_for(
-    call: Run,
-    log: ControlLog,
-    asked: list[Callable[[], str]],
-    capsys: pytest.CaptureFixture[str],
-    key: type[BaseException],
+    here: Here, asked: list[Callable[[], str]], key: type[BaseException]
 ) -> None:
-    write(log, *RUNNING)
+    write(here.log, *RUNNING)
 
     def interrupted() -> str:
         raise key
 
     asked.append(interrupted)
-    assert call("stop", yes=False) == Exit.UNKNOWN
-    assert "Interrupted. Nothing was done." in capsys.readouterr().err
+    assert here.call("stop", yes=False) == Exit.UNKNOWN
+    assert "Interrupted. Nothing was done." in here.said().err
 
 
-def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(
-    call: Run, control: str, tmp_path: Path, log: ControlLog, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
+def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(here: Here, tmp_path: Path) -> None:
+    write(here.log, *RUNNING)
     yaml = tmp_path / "dags" / "streams" / "orders.yaml"
     yaml.write_text(yaml.read_text() + "versoin: 2\n")
-    assert call("restart") == Exit.REFUSED
-    assert "versoin: there is no such field" in "".join(capsys.readouterr())
-    with PlayedDrivers(control):
-        assert call("stop") == Exit.DONE
-    assert log.refresh().holder is None
+    assert here.call("restart") == Exit.REFUSED
+    assert "versoin: there is no such field" in "".join(here.said())
+    with PlayedDrivers(here.control):
+        assert here.call("stop") == Exit.DONE
+    assert here.log.refresh().holder is None
 
 
-def test_a_standby_is_promoted(call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]) -> None:
-    write(log, *PREPARED)
-    with PlayedDrivers(control):
-        assert call("promote") == Exit.DONE
-    assert log.refresh().holder == NEW
-    assert list(log.refresh().requests.values())[-1].reason == "disk of w3"
-    assert "Promoted: disk of w3." in capsys.readouterr().out
-    assert call("promote") == Exit.DONE
-    assert "Nothing to do: No new release stands by." in capsys.readouterr().out
+def test_a_standby_is_promoted(here: Here) -> None:
+    write(here.log, *PREPARED)
+    with PlayedDrivers(here.control):
+        assert here.call("promote") == Exit.DONE
+    assert here.log.refresh().holder == NEW
+    assert list(here.log.refresh().requests.values())[-1].reason == "disk of w3"
+    assert "Promoted: disk of w3." in here.said().out
+    assert here.call("promote") == Exit.DONE
+    assert "Nothing to do: No new release stands by." in here.said().out
 
 
 @pytest.mark.parametrize(("begun", "says"), [(False, "Nothing was done."), (True, "Give the same command again")])
 def test_an_error_that_nobody_thought_of_does_not_say_that_nothing_was_touched(
-    begun: bool,
-    says: str,
-    call: Run,
-    log: ControlLog,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    here: Here, begun: bool, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python's own exit code for it is 1, which is that of a refusal."""
-    write(log, *RUNNING)
+    write(here.log, *RUNNING)
 
     def fails(*given: object, **more: object) -> None:
         raise LookupError("nobody thought of this")
 
     monkeypatch.setattr(act, "run_here" if begun else "look_ahead", fails)
-    assert call("stop", json=True) == Exit.UNKNOWN
-    said = capsys.readouterr()
+    assert here.call("stop", json=True) == Exit.UNKNOWN
+    said = here.said()
     found = json.loads(said.out)
     assert found["outcome"] == "unknown"
     assert found["said"].startswith("This command itself has failed (LookupError).")

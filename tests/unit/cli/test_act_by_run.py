@@ -13,17 +13,15 @@ import pytest
 
 from airflow_stream_provider.cli import act, upgrade_run
 from airflow_stream_provider.cli.run_here import Exit, Ran
-from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning.rewind import FoundRewind
+from tests.support.commands import Here
 from tests.support.control_root import published
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, RUNNING, declared, requested, write
-
-Run = Callable[..., int]
 
 
 class PlayedRun:
@@ -63,79 +61,69 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PlayedRun]:
     return play
 
 
-def test_an_upgrade_is_a_run_of_airflow(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *PREPARED)
+def test_an_upgrade_is_a_run_of_airflow(here: Here, play: Callable[..., PlayedRun]) -> None:
+    write(here.log, *PREPARED)
     run = play(same=True)
-    assert call("upgrade", dry_run=True, reason=None) == Exit.DONE
-    assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
+    assert here.call("upgrade", dry_run=True, reason=None) == Exit.DONE
+    assert "A driver of the YAML's release 1 (" in here.said().out
     assert run.conf == {}
-    assert run.seq == log.refresh().seq
-    assert call("upgrade") == Exit.DONE
+    assert run.seq == here.log.refresh().seq
+    assert here.call("upgrade") == Exit.DONE
     assert run.asked == [("orders", "", ""), ("orders", "disk of w3", "")], "what was shown is what is carried out"
     assert run.conf == {"release": "", "reason": "disk of w3"}
-    assert "Upgraded: disk of w3. Run r ended well. It was driver" in capsys.readouterr().out
+    assert "Upgraded: disk of w3. Run r ended well. It was driver" in here.said().out
 
 
-def test_an_upgrade_that_fails_has_begun(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *PREPARED)
+def test_an_upgrade_that_fails_has_begun(here: Here, play: Callable[..., PlayedRun]) -> None:
+    write(here.log, *PREPARED)
     play(ran=Ran(Exit.FAILED, {"run": "r", "state": "failed"}, "Run r failed (soak)."))
-    assert call("upgrade", json=True) == Exit.FAILED
-    found = json.loads(capsys.readouterr().out)
+    assert here.call("upgrade", json=True) == Exit.FAILED
+    found = json.loads(here.said().out)
     assert (found["outcome"], found["said"]) == ("failed", "Run r failed (soak).")
     assert found["results"] == {"upgrade": {"run": "r", "state": "failed"}}
 
 
-def test_what_an_earlier_command_has_started_is_followed(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_earlier_command_has_started_is_followed(here: Here, play: Callable[..., PlayedRun]) -> None:
     """Also in the middle of its hand-over, where nothing new may begin."""
-    write(log, *PREPARED, declared("orders-3-cccc"), requested("up", NEW))
+    write(here.log, *PREPARED, declared("orders-3-cccc"), requested("up", NEW))
     play(run_id="r")
-    assert call("upgrade", dry_run=True) == Exit.DONE
-    assert "Run r of orders__upgrade, which was asked for before, is under way." in capsys.readouterr().out
+    assert here.call("upgrade", dry_run=True) == Exit.DONE
+    assert "Run r of orders__upgrade, which was asked for before, is under way." in here.said().out
     play(problem="An upgrade is under way already: run x.")
-    assert call("upgrade", dry_run=True) == Exit.REFUSED
-    assert "The request for" in capsys.readouterr().out
+    assert here.call("upgrade", dry_run=True) == Exit.REFUSED
+    assert "The request for" in here.said().out
 
 
 @pytest.mark.parametrize("followed", ["r", ""])
 def test_a_run_that_has_deployed_something_else_than_the_yaml_says_is_no_success(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str], followed: str
+    here: Here, play: Callable[..., PlayedRun], followed: str
 ) -> None:
     """One that is followed had begun before; one that is started goes by the form as Airflow has read it last."""
-    write(log, *PREPARED)
+    write(here.log, *PREPARED)
     play(run_id=followed)
-    assert call("upgrade") == Exit.FAILED
+    assert here.call("upgrade") == Exit.FAILED
     said = "Run r has deployed something else than was asked for. orders-1-aaaa (release 1) holds the stream."
-    assert said in capsys.readouterr().err
+    assert said in here.said().err
 
 
-def test_what_airflow_cannot_start_is_refused(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
+def test_what_airflow_cannot_start_is_refused(here: Here, play: Callable[..., PlayedRun]) -> None:
+    write(here.log, *RUNNING)
     play(problem="The DAG orders__upgrade is paused.")
-    assert call("upgrade") == Exit.REFUSED
-    assert "Refused: The DAG orders__upgrade is paused." in capsys.readouterr().out
-    assert len(log.records()) == len(RUNNING)
+    assert here.call("upgrade") == Exit.REFUSED
+    assert "Refused: The DAG orders__upgrade is paused." in here.said().out
+    assert len(here.log.records()) == len(RUNNING)
 
 
-def test_a_stored_release_is_redeployed(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
-) -> None:
-    stored = published(log, "orders-1-dddd")
-    write(log, stored, *PREPARED)
+def test_a_stored_release_is_redeployed(here: Here, play: Callable[..., PlayedRun]) -> None:
+    stored = published(here.log, "orders-1-dddd")
+    write(here.log, stored, *PREPARED)
     release = stored["release"]["hash"]
     run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": "orders-1-dddd"}))
-    assert call("redeploy", release="ffff") == Exit.REFUSED
-    assert f"Those that are there, newest first: 1 ({release[:12]})" in capsys.readouterr().out
-    assert call("redeploy", release=release[:7]) == Exit.DONE
+    assert here.call("redeploy", release="ffff") == Exit.REFUSED
+    assert f"Those that are there, newest first: 1 ({release[:12]})" in here.said().out
+    assert here.call("redeploy", release=release[:7]) == Exit.DONE
     assert run.conf == {"release": release, "reason": "disk of w3"}
-    assert "Redeployed: disk of w3. Run r ended well." in capsys.readouterr().out
+    assert "Redeployed: disk of w3. Run r ended well." in here.said().out
 
 
 WANTED = {"to": 1767323040.0, "queries": {"a": {"orders": {"0": 7}}}}
@@ -150,15 +138,13 @@ WANTED = {"to": 1767323040.0, "queries": {"a": {"orders": {"0": 7}}}}
     ],
 )
 def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
+    here: Here,
     text: str,
     to: float,
     query: str | None,
     code: Exit,
     said: str,
-    call: Run,
-    log: ControlLog,
     play: Callable[..., PlayedRun],
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = PREPARED[0]
@@ -166,7 +152,7 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
         if each.kind == "declared":  # the second one is what the run has declared
             more = {"rewind": WANTED} if each is not first else {}
             each = dataclasses.replace(each, fields={**each.fields, **more})
-        write(log, each)
+        write(here.log, each)
     looked: list[tuple[float | None, str]] = []
 
     def find(hook: StreamHook, snapshot: object, to: float | None, query: str, ceilings: object) -> FoundRewind:
@@ -175,14 +161,14 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
 
     monkeypatch.setattr(look_ahead, "find_rewind", find)
     monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: {})
-    log.beat(OLD, Heartbeat(at=time.time()))
+    here.log.beat(OLD, Heartbeat(at=time.time()))
     run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
-    assert call("rewind", to="soon", query=None) == Exit.REFUSED
-    assert "'soon' is no time in the past." in capsys.readouterr().err
-    assert call("rewind", to="2h", query="a", dry_run=True, reason=None) == Exit.DONE
-    assert "Read again: a: 3 records of orders." in capsys.readouterr().out
+    assert here.call("rewind", to="soon", query=None) == Exit.REFUSED
+    assert "'soon' is no time in the past." in here.said().err
+    assert here.call("rewind", to="2h", query="a", dry_run=True, reason=None) == Exit.DONE
+    assert "Read again: a: 3 records of orders." in here.said().out
     assert run.conf == {}
-    assert call("rewind", to=text, query=query) == code, "the run has done what WANTED says"
+    assert here.call("rewind", to=text, query=query) == code, "the run has done what WANTED says"
     assert looked[-1] == (to, query or "")
     assert run.asked[-1] == ("orders", "disk of w3", "", "rewinds")
     assert run.conf == {
@@ -190,14 +176,14 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
         "reason": "disk of w3",
         "rewind": json.dumps({**WANTED, "to": to, "held": OLD_DEPLOYMENT}),
     }
-    assert said in "".join(capsys.readouterr())
+    assert said in "".join(here.said())
 
 
 def test_a_run_that_has_deployed_another_stored_release_is_no_success(
-    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+    here: Here, play: Callable[..., PlayedRun]
 ) -> None:
-    stored = published(log, "orders-1-dddd")
-    write(log, stored, *PREPARED)
+    stored = published(here.log, "orders-1-dddd")
+    write(here.log, stored, *PREPARED)
     play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
-    assert call("redeploy", release=stored["release"]["hash"]) == Exit.FAILED
-    assert "Run r has deployed something else than was asked for." in capsys.readouterr().err
+    assert here.call("redeploy", release=stored["release"]["hash"]) == Exit.FAILED
+    assert "Run r has deployed something else than was asked for." in here.said().err

@@ -11,15 +11,14 @@ import pytest
 
 from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.clusters import DriverState, UnmanagedView
-from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.planning import adopt, take_over
 from airflow_stream_provider.planning.judgement import Answered
 from devstack.drivers import wait_for
+from tests.support.commands import Here
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, hash_of, record, retired, standby, submitted, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, hash_of, record, retired, standby, submitted, write
 
-Run = Callable[..., int]
 JOB = "driver-20261121023732-0002"
 RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"driver {JOB} (PythonRunner, worker w)")
 
@@ -32,32 +31,28 @@ def job(cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch) -> str:
     return JOB
 
 
-def test_a_job_is_ended_by_its_id_once_the_new_driver_stands_by(
-    call: Run, control: str, log: ControlLog, cluster: NotingCluster, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with PlayedDrivers(control):
-        assert call("adopt", job=job) == Exit.DONE
-    kinds = [record.kind for record in log.records()]
+def test_a_job_is_ended_by_its_id_once_the_new_driver_stands_by(here: Here, job: str) -> None:
+    with PlayedDrivers(here.control):
+        assert here.call("adopt", job=job) == Exit.DONE
+    kinds = [record.kind for record in here.log.records()]
     assert kinds == ["declared", "submitted", "standby", "ending", "requested", "ready", "acquired"]
-    declared, asked = log.records()[0], log.records()[4]
+    declared, asked = here.log.records()[0], here.log.records()[4]
     assert declared["policy"]["adopts"] is True
     assert asked["evidence"] == {"job": job, "state": "killed"}
-    assert cluster.did == [("submit", "driver-1"), ("end", job)]
-    assert capsys.readouterr().out.startswith("Adopted: disk of w3. orders-1-")
+    assert here.cluster.did == [("submit", "driver-1"), ("end", job)]
+    assert here.said().out.startswith("Adopted: disk of w3. orders-1-")
 
 
-def test_a_command_that_was_cut_off_after_the_end_of_the_job_goes_on(
-    call: Run, control: str, log: ControlLog, cluster: NotingCluster, job: str
-) -> None:
-    with PlayedDrivers(control, appoints=False):
+def test_a_command_that_was_cut_off_after_the_end_of_the_job_goes_on(here: Here, job: str) -> None:
+    with PlayedDrivers(here.control, appoints=False):
         monkey = pytest.MonkeyPatch()
         monkey.setattr("airflow_stream_provider.cli.run_here.run_here", _cut_off_after_the_standby)
-        assert call("adopt", job=job) == Exit.UNKNOWN
+        assert here.call("adopt", job=job) == Exit.UNKNOWN
         monkey.undo()
-    cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
-    with PlayedDrivers(control):
-        assert call("adopt", job=job) == Exit.DONE
-    assert [record.kind for record in log.records()].count("declared") == 1
+    here.cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
+    with PlayedDrivers(here.control):
+        assert here.call("adopt", job=job) == Exit.DONE
+    assert [record.kind for record in here.log.records()].count("declared") == 1
 
 
 def _cut_off_after_the_standby(operator: Any, identity: Any) -> Any:
@@ -66,70 +61,55 @@ def _cut_off_after_the_standby(operator: Any, identity: Any) -> Any:
     raise KeyboardInterrupt
 
 
-def test_a_person_is_asked_to_end_it_and_says_so_by_name(
-    call: Run,
-    control: str,
-    log: ControlLog,
-    job: str,
-    asked: list[Callable[[], str]],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_person_is_asked_to_end_it_and_says_so_by_name(here: Here, job: str, asked: list[Callable[[], str]]) -> None:
     asked += [lambda: "y", lambda: "A" * 200, lambda: "Ada Lovelace"]
-    with PlayedDrivers(control):
-        assert call("adopt", yes=False) == Exit.DONE
-    said = capsys.readouterr().out
+    with PlayedDrivers(here.control):
+        assert here.call("adopt", yes=False) == Exit.DONE
+    said = here.said().out
     assert "Then you are asked to end the old job" in said
     assert said.index("stands by and has rehearsed") < said.index("End the old job now")
-    (request,) = (record for record in log.records() if record.kind == "requested")
+    (request,) = (record for record in here.log.records() if record.kind == "requested")
     assert request["evidence"] == {"person": "Ada Lovelace"}
 
 
 @pytest.mark.parametrize("answer", ["", KeyboardInterrupt, EOFError])
 def test_a_person_who_gives_up_leaves_no_driver_beside_the_job(
-    answer: Any, call: Run, control: str, log: ControlLog, cluster: NotingCluster, job: str, asked: list[Any]
+    here: Here, answer: Any, job: str, asked: list[Any]
 ) -> None:
     def says() -> str:
-        cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired
+        here.cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired
         if answer:
             raise answer
         return ""
 
     asked.append(says)
-    with PlayedDrivers(control):
-        assert call("adopt") == Exit.REFUSED
-    kinds = [record.kind for record in log.records()]
+    with PlayedDrivers(here.control):
+        assert here.call("adopt") == Exit.REFUSED
+    kinds = [record.kind for record in here.log.records()]
     assert kinds == ["declared", "submitted", "standby", "ending", "stopped", "retired"]
-    assert ("end", job) not in cluster.did
+    assert ("end", job) not in here.cluster.did
 
 
 def test_a_person_who_is_asked_hears_that_the_driver_is_lost(
-    call: Run,
-    control: str,
-    log: ControlLog,
-    cluster: NotingCluster,
-    asked: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    here: Here, asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Answered, "pace", 0.05)
     heard: list[str] = []
 
     def says() -> str:
-        (name,) = log.refresh().deployments
-        cluster.states["driver-1"] = DriverState.FINISHED
-        write(log, retired(name))
-        wait_for("a word", lambda: heard.append(capsys.readouterr().out) or "Do NOT" in "".join(heard))
+        (name,) = here.log.refresh().deployments
+        here.cluster.states["driver-1"] = DriverState.FINISHED
+        write(here.log, retired(name))
+        wait_for("a word", lambda: heard.append(here.said().out) or "Do NOT" in "".join(heard))
         return ""
 
     asked.append(says)
-    with PlayedDrivers(control):
-        assert call("adopt") == Exit.REFUSED
+    with PlayedDrivers(here.control):
+        assert here.call("adopt") == Exit.REFUSED
     assert " has ended: not needed." in "".join(heard), heard
 
 
-def test_the_driver_of_somebody_else_is_left_to_him(
-    call: Run, log: ControlLog, asked: list[Any], capsys: pytest.CaptureFixture[str], control: str, job: str
-) -> None:
+def test_the_driver_of_somebody_else_is_left_to_him(here: Here, asked: list[Any], job: str) -> None:
     """He may be asked still whether the job has ended."""
     theirs = record(
         "declared",
@@ -139,43 +119,36 @@ def test_the_driver_of_somebody_else_is_left_to_him(
         policy={"adopts": True},
         reason="",
     )
-    write(log, theirs, submitted(OLD_DEPLOYMENT), standby(OLD))
+    write(here.log, theirs, submitted(OLD_DEPLOYMENT), standby(OLD))
     asked.append(lambda: "")
-    with PlayedDrivers(control):
-        assert call("adopt") == Exit.REFUSED
-    assert not log.refresh().deployments[OLD_DEPLOYMENT].ended
-    assert log.records()[-1].kind == "ending", "it may still follow"
-    said = capsys.readouterr().err
+    with PlayedDrivers(here.control):
+        assert here.call("adopt") == Exit.REFUSED
+    assert not here.log.refresh().deployments[OLD_DEPLOYMENT].ended
+    assert here.log.records()[-1].kind == "ending", "it may still follow"
+    said = here.said().err
     assert f"{OLD_DEPLOYMENT} was brought up by airflow:orders__operate/manual__1/stand_by, and is left" in said
 
 
 def test_a_driver_that_does_not_answer_is_ended(
-    call: Run,
-    control: str,
-    log: ControlLog,
-    cluster: NotingCluster,
-    job: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    here: Here, job: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As one does whose checkpoint somebody else writes."""
 
     def end(found: object) -> None:
-        cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
-        cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
+        here.cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
+        here.cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
 
     monkeypatch.setattr("tests.support.noting_cluster._Foreign.end", end)
     monkeypatch.setattr(take_over, "STILL_SECONDS", 0.0)
     monkeypatch.setattr(take_over, "ANSWER_SECONDS", 0.5)
     yaml = tmp_path / "dags" / "streams" / "orders.yaml"
     yaml.write_text(yaml.read_text() + "upgrade: {boundary_seconds: 1s}\n")
-    with PlayedDrivers(control, appoints=False):
-        assert call("adopt", job=job) == Exit.FAILED
-    assert "so somebody else writes it" in capsys.readouterr().err
-    kinds = [record.kind for record in log.records()]
+    with PlayedDrivers(here.control, appoints=False):
+        assert here.call("adopt", job=job) == Exit.FAILED
+    assert "so somebody else writes it" in here.said().err
+    kinds = [record.kind for record in here.log.records()]
     assert kinds[-3:] == ["requested", "aborted", "retired"]
-    assert log.refresh().holder is None
+    assert here.log.refresh().holder is None
 
 
 @pytest.mark.parametrize(
@@ -184,32 +157,13 @@ def test_a_driver_that_does_not_answer_is_ended(
         (RUNS, {"job": "driver-1,driver-2"}, "is not the id of one job"),
         (RUNS, {"job": JOB, "confirmed_by": "Ada"}, "give one of both"),
         (RUNS, {}, "Nobody can be asked here to end the old job"),
-        (RUNS, {"job": "driver-20261121023732-0009"}, "The stream's cluster cannot end"),
-        (replace(RUNS, state=DriverState.LOST), {"job": JOB}, "A job that is not known is not gone"),
-        (replace(RUNS, state=DriverState.FAILED), {"job": JOB}, "has ended already (failed)"),
         (replace(RUNS, managed=True), {"job": JOB}, "is run by a stream of this provider"),
     ],
 )
 def test_what_cannot_be_adopted_is_refused_and_touches_nothing(
-    view: UnmanagedView,
-    more: dict[str, Any],
-    says: str,
-    call: Run,
-    log: ControlLog,
-    cluster: NotingCluster,
-    job: str,
-    capsys: pytest.CaptureFixture[str],
+    here: Here, view: UnmanagedView, more: dict[str, Any], says: str, job: str
 ) -> None:
-    cluster.foreign[job] = view
-    assert call("adopt", **more) == Exit.REFUSED
-    assert says in "".join(capsys.readouterr())
-    assert (log.records(), cluster.did) == ([], [])
-
-
-def test_a_managed_stream_is_not_adopted(
-    call: Run, log: ControlLog, cluster: NotingCluster, job: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(log, *RUNNING)
-    assert call("adopt", job=job) == Exit.REFUSED
-    assert "Its checkpoints are managed already" in capsys.readouterr().out
-    assert (len(log.records()), cluster.did) == (len(RUNNING), [])
+    here.cluster.foreign[job] = view
+    assert here.call("adopt", **more) == Exit.REFUSED
+    assert says in "".join(here.said())
+    assert (here.log.records(), here.cluster.did) == ([], [])

@@ -13,8 +13,8 @@ import pytest
 from airflow_stream_provider.cli import commands
 from airflow_stream_provider.cli.status import Code
 from devstack.checkpoint_trees import commit, kafka, new, plan
-from tests.support.control_root import new_log
-from tests.support.story import HANDED_OVER, NEW, OLD, PREPARED, standby, write
+from tests.support.control_root import log_of
+from tests.support.story import HANDED_OVER, NEW, OLD, PREPARED, standby
 
 Show = Callable[..., str]
 
@@ -36,7 +36,7 @@ def show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Show:
 
 
 def test_the_life_of_a_stream_is_a_table_and_json(show: Show, tmp_path: Path) -> None:
-    write(new_log(f"file://{tmp_path}"), *HANDED_OVER)
+    log_of(f"file://{tmp_path}", *HANDED_OVER)
     text = show()
     assert [text.count(word) for word in ("deployed", "stood by", "started", "handed over")] == [2, 2, 1, 1]
     assert "a person wants it" in text
@@ -67,7 +67,7 @@ def test_a_gap_is_measured_where_the_checkpoint_can_be_read(show: Show, tmp_path
         commit(root, batch, at=at)
     query = {"name": "enrich", "checkpoint": str(tmp_path / "checkpoint")}
     up = replace(standby(NEW), fields={**standby(NEW).fields, "queries": [query]})
-    write(new_log(f"file://{tmp_path}"), *PREPARED[:-1], up, *HANDED_OVER[len(PREPARED) :])
+    log_of(f"file://{tmp_path}", *PREPARED[:-1], up, *HANDED_OVER[len(PREPARED) :])
     assert json.loads(show(json=True))[-1]["gap_seconds"] == {"enrich": 3.5}
     assert "enrich 3.5 s" in show()
 
@@ -82,7 +82,7 @@ def test_a_stream_that_was_never_deployed_has_none(show: Show, capsys: pytest.Ca
 def test_the_life_of_a_stream_is_told_though_its_yaml_cannot_be_used(
     show: Show, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write(new_log(f"file://{tmp_path}"), *HANDED_OVER)
+    log_of(f"file://{tmp_path}", *HANDED_OVER)
     yaml = tmp_path / "streams" / "orders.yaml"
     yaml.write_text(yaml.read_text() + "versoin: 2\n")
     assert "handed over" in show()

@@ -18,9 +18,9 @@ from airflow_stream_provider.planning.conditions import Pause
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, TaskIdentity, Wait
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.control_root import new_log
+from tests.support.control_root import log_of
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD_DEPLOYMENT, RUNNING, write
+from tests.support.story import OLD_DEPLOYMENT, RUNNING
 from tests.support.tasks import IDENTITY, spec_in
 
 SOON, LATE = Pause(OLD_DEPLOYMENT, 0.0), Pause(OLD_DEPLOYMENT, 4e9)
@@ -57,9 +57,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
 
 @pytest.fixture
 def log(tmp_path: Path, cluster: NotingCluster) -> ControlLog:
-    found = new_log(f"file://{tmp_path}")
-    write(found, *RUNNING)
-    return found
+    return log_of(f"file://{tmp_path}", *RUNNING)
 
 
 def ran(tmp_path: Path, *steps: Step, seconds: float | None = None) -> tuple[Ran, Steps]:

@@ -36,7 +36,7 @@ from airflow_stream_provider.monitoring.life import What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
-from tests.support.control_root import new_log
+from tests.support.control_root import log_of
 from tests.support.lag_reports import partition, report
 from tests.support.more_time import in_time
 from tests.support.story import (
@@ -149,7 +149,7 @@ def test_without_kafka_only_incidents_are_bad(spec: StreamSpec) -> None:
 def test_a_stream_without_a_sample_is_judged_by_its_phase(
     spec: StreamSpec, records: list[Record], phase: str, version: str, code: Code
 ) -> None:
-    write(new_log(spec.control, "orders"), *records)
+    log_of(spec.control, *records)
     found = status_of(spec)
     assert (found.phase, found.version, found.sample, found.code) == (phase, version, None, code)
     event = found.event.to_json() if found.event else None
@@ -169,8 +169,7 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
 
 
 def test_a_query_that_fails_is_told_with_its_error_and_the_offsets_of_its_batch(spec: StreamSpec) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     ranges = (OffsetRange("orders-3", "100", "250"),)
     ill = QueryHealth("retrying", 90.0, 6, "ValueError: bad", batch=18, ranges=ranges, note="A log ended earlier.")
     queries = (QueryProgress("enrich", health=QueryHealth()), QueryProgress("alerts", health=ill), QueryProgress("old"))
@@ -188,8 +187,7 @@ def test_a_query_that_fails_is_told_with_its_error_and_the_offsets_of_its_batch(
 
 def test_what_goes_wrong_in_the_driver_that_holds_is_shown(spec: StreamSpec) -> None:
     """Found by a review: nothing showed what a driver says of itself."""
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     log.beat(OLD, Heartbeat(counter=1, at=time.time(), message="The runtime cannot go on: KeyError: 'a'"))
     assert status_of(spec).problem == "The runtime cannot go on: KeyError: 'a'"
 
@@ -209,7 +207,7 @@ def test_what_goes_wrong_in_the_driver_that_holds_is_shown(spec: StreamSpec) -> 
 def test_it_says_who_holds_since_when_and_what_happened_last(
     spec: StreamSpec, records: list[Record], holder: str, since: float | None, what: What | None, reason: str
 ) -> None:
-    write(new_log(spec.control, "orders"), *records)
+    log_of(spec.control, *records)
     found = status_of(spec)
     assert (found.holder, found.since) == (holder, since)
     assert (found.event.what if found.event else None) == what
@@ -217,8 +215,7 @@ def test_it_says_who_holds_since_when_and_what_happened_last(
 
 
 def test_of_a_long_life_only_the_last_records_are_read(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING, *(declared(f"orders-9-{number:04}") for number in range(300)))
+    log = log_of(spec.control, *RUNNING, *(declared(f"orders-9-{number:04}") for number in range(300)))
     log.save()
     numbers: list[int] = []
     read = FilesStore.read
@@ -232,8 +229,7 @@ def test_of_a_long_life_only_the_last_records_are_read(spec: StreamSpec, monkeyp
 
 def test_what_happened_last_is_nothing_from_before_a_record_that_is_lost(spec: StreamSpec) -> None:
     """As long as the state is saved, that record harms nobody."""
-    log = new_log(spec.control, "orders")
-    write(log, *PREPARED)
+    log = log_of(spec.control, *PREPARED)
     log.store.put_saved_state(dump(log.refresh()))
     write(log, requested("up", NEW))
     (folder_of(log) / "log" / f"{4:020}.json").unlink()
@@ -242,8 +238,7 @@ def test_what_happened_last_is_nothing_from_before_a_record_that_is_lost(spec: S
 
 
 def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
-    log = new_log(spec.control)
-    write(log, *STOPPED)
+    log = log_of(spec.control, *STOPPED)
     log.store.create(len(STOPPED) + 1, acquired(NEW, "forged", 7).to_json())
     log.store.create(len(STOPPED) + 2, b"garbage")
     after = record("noted").numbered(len(STOPPED) + 3, Record.read(b"garbage", 0).nonce)
@@ -256,16 +251,14 @@ def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
 
 
 def test_a_rewind_that_was_left_undone_is_a_warning(spec: StreamSpec) -> None:
-    log = new_log(spec.control)
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     log.beat(OLD, Heartbeat(at=time.time(), rewind="orders-2 was lost. Nobody does it any more.", rewind_undone=True))
     found = status_of(spec.model_copy(update={"kafka": None}))
     assert (found.problem, found.code) == ("orders-2 was lost. Nobody does it any more.", Code.WARN)
 
 
 def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:
-    log = new_log(spec.control)
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     (folder_of(log) / "log" / f"{4:020d}.json").write_bytes(b"garbage")
     found = status_of(spec)
     assert (found.phase, found.code) == ("", Code.UNKNOWN)
@@ -273,8 +266,7 @@ def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:
 
 
 def test_a_log_that_is_older_than_its_heartbeats_is_no_status_either(spec: StreamSpec) -> None:
-    log = new_log(spec.control)
-    write(log, *STOPPED)
+    log = log_of(spec.control, *STOPPED)
     log.beat(OLD, Heartbeat(seq=len(STOPPED) + 1))
     found = status_of(spec)
     assert found.code == Code.UNKNOWN
@@ -295,8 +287,7 @@ def test_a_log_that_is_older_than_its_heartbeats_is_no_status_either(spec: Strea
 def test_only_a_sample_of_late_says_how_it_is(
     spec: StreamSpec, age: float, schedule: float | None, kafka: str | None, code: Code
 ) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     log.beat(OLD, Heartbeat(at=time.time()))
     append(SampleFile(folder_of(log)), LagSample(time.time() - age, "running", health=Health.FAIL, problem="Because."))
     watch = spec.watch.model_copy(update={"schedule": schedule})
@@ -310,8 +301,7 @@ def test_only_a_sample_of_late_says_how_it_is(
 def test_a_driver_that_has_been_silent_for_long_is_not_called_running(
     spec: StreamSpec, kafka: str | None, sampled: bool
 ) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     log.beat(OLD, Heartbeat(counter=7, at=time.time() - 2400.0))
     if sampled:
         append(SampleFile(folder_of(log)), sample())
@@ -322,8 +312,7 @@ def test_a_driver_that_has_been_silent_for_long_is_not_called_running(
 
 
 def test_a_driver_that_has_been_silent_for_longer_than_its_lease_is_a_warning(spec: StreamSpec) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     log.beat(OLD, Heartbeat(counter=1, at=time.time() - 31.0))
     found = status_of(spec.model_copy(update={"kafka": None}))
     assert (found.phase, found.code) == ("running", Code.WARN)
@@ -331,24 +320,21 @@ def test_a_driver_that_has_been_silent_for_longer_than_its_lease_is_a_warning(sp
 
 
 def test_a_damaged_heartbeat_is_no_sign_of_life(spec: StreamSpec) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     log.store.put_heartbeat(OLD, b"{")
     found = status_of(spec)
     assert (found.phase, found.code, found.silent_seconds) == ("silent", Code.BAD, None)
 
 
 def test_a_heartbeat_that_nobody_can_calculate_with_is_no_sign_of_life(spec: StreamSpec) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     log.store.put_heartbeat(OLD, b'{"counter": 1, "at": 1' + b"0" * 400 + b"}")
     found = status_of(spec)
     assert (found.phase, found.code, found.silent_seconds) == ("silent", Code.BAD, None)
 
 
 def test_what_nobody_thought_of_is_a_line_of_its_own(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = new_log(spec.control, "orders")
-    write(log, *RUNNING)
+    log_of(spec.control, *RUNNING)
     monkeypatch.setattr("airflow_stream_provider.cli.status.sign_of_life", lambda *_: 1 / 0)
     found = status_of(spec)
     assert (found.stream, found.phase, found.code) == ("orders", "", Code.UNKNOWN)

@@ -21,8 +21,8 @@ from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.record import Record
-from tests.support.control_root import new_log
-from tests.support.story import PREPARED, RUNNING, acquired, failed, ready, record, released, requested, write
+from tests.support.control_root import log_of
+from tests.support.story import PREPARED, RUNNING, acquired, failed, ready, record, released, requested
 
 DAG = "orders__upgrade"
 RELEASE = "ab" * 32
@@ -208,7 +208,7 @@ def follow(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def follow(records: list[Record], *looks: tuple[str, dict[str, str]], run_id: str = "r") -> tuple[Ran, list[str]]:
         control = f"file://{tmp_path}/{len(records)}"
-        write(new_log(control), *records)
+        log_of(control, *records)
         hook = StreamHook("orders", control, "here")
         answers, said = iter(looks), list[str]()
         monkeypatch.setattr(UpgradeRun, "_look", lambda self, run: next(answers))

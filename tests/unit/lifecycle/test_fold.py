@@ -7,10 +7,26 @@ from dataclasses import replace
 import pytest
 
 from airflow_stream_provider.lifecycle.fold import ILLEGAL_NAMED, fold
+from airflow_stream_provider.lifecycle.proof import SEVERAL, Proof
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import IllegalRecord, IncarnationState, RequestStage, StreamPhase
 from tests.support import story
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, TWIN, play, record
+from tests.support.story import (
+    HANDED_OVER,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    RUNNING,
+    TAKEN_BACK,
+    TWIN,
+    fenced,
+    finished,
+    play,
+    record,
+    released,
+)
+from tests.support.story import failed as fails
 
 State, Stage, Phase = IncarnationState, RequestStage, StreamPhase
 
@@ -203,3 +219,49 @@ def test_who_held_before_a_deployment_first_did() -> None:
     found = {name: deployment.previous for name, deployment in state.deployments.items()}
     assert found == {OLD_DEPLOYMENT: "", NEW_DEPLOYMENT: OLD_DEPLOYMENT}
     assert play(story.PREPARED).deployments[NEW_DEPLOYMENT].previous is None
+
+
+def proof(*ends: tuple[str, bool | None]) -> Proof:
+    found = Proof()
+    for kind, committed in ends:
+        found = found.after(kind, committed)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ends", "never"),
+    [
+        ([], False),
+        ([("failed", False)], True),
+        ([("failed", True)], False),
+        ([("failed", None)] * 99, False),
+        ([("fenced", False)] * (SEVERAL - 1), False),
+        ([("fenced", False)] * SEVERAL, True),
+        ([("released", False), ("finished", False)] * 99, False),
+        ([("released", False), ("failed", False)], True),
+        ([("fenced", None), ("failed", False)], False),
+        ([("fenced", None), *[("failed", False)] * SEVERAL], True),
+        ([("released", True), *[("failed", False)] * 99], False),
+        ([("failed", False)] * 99 + [("released", True)], False),
+        ([("failed", False), ("fenced", False)], True),
+    ],
+)
+def test_an_older_release_follows_one_that_never_commits(ends: list[tuple[str, bool | None]], never: bool) -> None:
+    assert proof(*ends).never is never
+
+
+def test_what_is_no_truth_value_is_not_known() -> None:
+    assert Proof().after("failed", "yes") == Proof(committed=None)
+
+
+def test_the_newest_holder_of_a_release_tells_it_of_all() -> None:
+    assert play(RUNNING).incarnations[OLD].proof == Proof()
+    assert play([*RUNNING, finished(OLD)]).incarnations[OLD].proof == Proof(committed=None)
+    state = play([*HANDED_OVER, fails(NEW, committed=False)])
+    assert state.incarnations[NEW].proof == Proof(failed=True, in_vain=1)
+    assert state.incarnations[OLD].proof == Proof(committed=None)
+
+
+def test_one_that_holds_again_has_what_it_has_shown_before() -> None:
+    story = [*TAKEN_BACK[:-2], released(OLD, "up", NEW, committed=True), TAKEN_BACK[-1], fenced(OLD, committed=False)]
+    assert play(story).incarnations[OLD].proof == Proof(committed=True)

@@ -31,6 +31,7 @@ from tests.support.story import (
     standby,
     submitted,
 )
+from tests.support.there import there
 
 
 @pytest.mark.parametrize("kind", [IncarnationState, RequestStage, StreamPhase])
@@ -79,16 +80,13 @@ def test_an_open_request_says_more_than_the_holder() -> None:
 def test_only_the_newest_request_can_be_open() -> None:
     assert StreamState().open_request is None
     assert play(HANDED_OVER).open_request is None
-    request = play(REQUESTED).open_request
-    assert request is not None
+    request = there(play(REQUESTED).open_request)
     assert (request.id, request.source, request.to) == ("up", OLD, NEW)
     assert list(play(REQUESTED).requests) == ["start", "up"]
 
 
 def test_the_deployment_that_holds() -> None:
-    held = play(HANDED_OVER).holding_deployment
-    assert held is not None
-    assert held.id == NEW_DEPLOYMENT
+    assert there(play(HANDED_OVER).holding_deployment).id == NEW_DEPLOYMENT
     assert play(STARTED).holding_deployment is None
     assert play(STOPPED).holding_deployment is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.control import open_log
@@ -15,7 +15,7 @@ from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import acquired, ready, standby, write
-from tests.support.tasks import IDENTITY, run
+from tests.support.tasks import IDENTITY, run, waits
 
 MINE = IDENTITY.deployment("orders", "2")
 DRIVER = f"{MINE}.00000009"
@@ -35,15 +35,13 @@ def adopt(spec: StreamSpec, **more: str) -> AdoptOperator:
 
 
 def test_two_tasks_with_a_person_between_them(script: StreamSpec, cluster: NotingCluster) -> None:
-    with pytest.raises(TaskDeferred):
-        run(adopt(script))
+    waits(adopt(script))
     log = open_log(script.control, script.name)
     assert log.refresh().deployments[MINE].adopts
     write(log, standby(DRIVER))
     stands_by = run(adopt(script), WaitOutcome(Ended.REACHED, MINE))
     assert (stands_by["deployment"], stands_by["adopted"], stands_by["says"]) == (MINE, False, "")
-    with pytest.raises(TaskDeferred):
-        run(adopt(script, deployment=MINE, confirmed_by="Ada"))
+    waits(adopt(script, deployment=MINE, confirmed_by="Ada"))
     request = log.refresh().open_request
     assert request is not None
     assert (request.source, request.to, request.by) == (None, DRIVER, IDENTITY.by)
@@ -61,31 +59,24 @@ def test_a_job_that_lingers_is_waited_for_in_the_triggerer(
     lingers = UnmanagedView(JOB, DriverState.RUNNING, remains=Remains(("It runs.",)))
     monkeypatch.setattr("tests.support.noting_cluster._Foreign.end", lambda job: cluster.did.append(("end", JOB)))
     cluster.foreign[JOB] = lingers
-    with pytest.raises(TaskDeferred):
-        run(adopt(script, job=JOB))
+    waits(adopt(script, job=JOB))
     log = open_log(script.control, script.name)
     write(log, standby(DRIVER))
-    with pytest.raises(TaskDeferred) as waits:
-        run(adopt(script, job=JOB))
-    assert waits.value.trigger.serialize()[1]["condition"]["condition"] == "SignsOfLife"
+    assert waits(adopt(script, job=JOB))["condition"] == "SignsOfLife"
     assert ("end", JOB) not in cluster.did
     lives = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={DRIVER: True})
-    with pytest.raises(TaskDeferred) as waits:
-        run(adopt(script, job=JOB), lives)
-    condition = waits.value.trigger.serialize()[1]["condition"]
+    condition = waits(adopt(script, job=JOB), lives)
     assert condition == {"condition": "JobGone", "job": JOB}
     assert cluster.did[-1] == ("end", JOB)
     assert log.refresh().open_request is None
     cluster.foreign[JOB] = UnmanagedView(JOB, DriverState.KILLED)
-    with pytest.raises(TaskDeferred):
-        run(adopt(script, job=JOB), WaitOutcome(Ended.REACHED, JOB))
+    waits(adopt(script, job=JOB), WaitOutcome(Ended.REACHED, JOB))
     assert log.refresh().open_request is not None
 
 
 def test_a_job_that_the_cluster_loses_is_not_followed(script: StreamSpec, cluster: NotingCluster) -> None:
     cluster.foreign[JOB] = UnmanagedView(JOB, DriverState.LOST)
-    with pytest.raises(TaskDeferred):
-        run(adopt(script, job=JOB))
+    waits(adopt(script, job=JOB))
     write(open_log(script.control, script.name), standby(DRIVER))
     with pytest.raises(
         AirflowFailException, match="The cluster does not confirm that driver-20261121023732-0002 is gone"

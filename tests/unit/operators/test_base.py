@@ -36,7 +36,7 @@ from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import UPGRADED
 from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, RUNNING, TWIN, standby, write
-from tests.support.tasks import IDENTITY, context, run
+from tests.support.tasks import IDENTITY, context, run, waits
 
 FAR = 4e9
 RETIRE = Append("retired", {"deployment": NEW_DEPLOYMENT, "reason": "why"})
@@ -123,10 +123,9 @@ def test_a_wait_has_one_deadline_for_all_tries_of_its_task(spec: StreamSpec, log
 
 def test_what_is_killed_is_waited_for(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
     write(log, *RUNNING)
-    with pytest.raises(TaskDeferred) as deferred:
-        run(Planned(stream=spec, steps=[Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))]))
+    condition = waits(Planned(stream=spec, steps=[Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))]))
     assert cluster.did == [("kill", f"driver-{OLD_DEPLOYMENT}")]
-    assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "Dead"
+    assert condition["condition"] == "Dead"
 
 
 @pytest.mark.parametrize("still", [True, False])
@@ -139,10 +138,15 @@ def test_one_that_beats_again_before_its_kill_is_looked_at_once_more(
     kill = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     operator = Planned(stream=spec, steps=[kill, kill if still else Done({})])
     counters = iter(range(8, 100))
-    monkeypatch.setattr(operator, "_leave_links", lambda *args: log.beat(OLD, Heartbeat(counter=next(counters))))
+    plan = operator.plan
+
+    def plan_and_beat(*args: Any) -> Step:
+        log.beat(OLD, Heartbeat(counter=next(counters)))
+        return plan(*args)
+
+    monkeypatch.setattr(operator, "plan", plan_and_beat)
     if still:
-        with pytest.raises(TaskDeferred):
-            run(operator)
+        waits(operator)
     else:
         run(operator)
     assert cluster.did == [("kill", f"driver-{OLD_DEPLOYMENT}")] * still
@@ -166,9 +170,7 @@ def test_a_submission_that_is_not_certain_is_asked_for_again_later(
 ) -> None:
     write(log, published(log, OLD_DEPLOYMENT))
     cluster.found = type(cluster.found)(certain=False)
-    with pytest.raises(TaskDeferred) as deferred:
-        run(Planned(stream=spec, steps=[Submit(OLD_DEPLOYMENT)]))
-    assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "Pause"
+    assert waits(Planned(stream=spec, steps=[Submit(OLD_DEPLOYMENT)]))["condition"] == "Pause"
     assert cluster.did == []
 
 

@@ -1,4 +1,4 @@
-"""A hand-over and a roll-back against a real control log: what they write, wait for and return."""
+"""A hand-over, a roll-back and a fence against a real control log: what they write, wait for and return."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.operators.stream import HandOverOperator, RollBackOperator, with_gaps
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.operators.base import with_gaps
+from airflow_stream_provider.operators.stream import FenceOperator, HandOverOperator, RollBackOperator
 from airflow_stream_provider.planning.outcome import went
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
-    aborted,
+    TWIN,
     acquired,
     declared,
     fenced,
@@ -30,7 +33,7 @@ from tests.support.story import (
     submitted,
     write,
 )
-from tests.support.tasks import IDENTITY, run
+from tests.support.tasks import IDENTITY, run, waits
 
 
 def hand_over(spec: StreamSpec) -> HandOverOperator:
@@ -40,8 +43,7 @@ def hand_over(spec: StreamSpec) -> HandOverOperator:
 def asked(spec: StreamSpec, log: ControlLog) -> str:
     """Let the task ask for the hand-over; return the request."""
     write(log, *BOTH)
-    with pytest.raises(TaskDeferred):
-        run(hand_over(spec))
+    waits(hand_over(spec))
     request = log.refresh().open_request
     assert request is not None
     return request.id
@@ -69,53 +71,15 @@ def test_a_resumed_task_returns_what_the_log_says(spec: StreamSpec, log: Control
     assert run(hand_over(spec)) == result
 
 
-def test_a_hand_over_that_was_aborted_is_not_asked_for_again(spec: StreamSpec, log: ControlLog) -> None:
-    request = asked(spec, log)
-    write(log, aborted(request, by=IDENTITY.by))
-    with pytest.raises(AirflowFailException, match=f"was aborted: enough. {OLD_DEPLOYMENT} .*holds the stream"):
-        run(hand_over(spec))
-    assert log.refresh().open_request is None
-
-
-def test_a_roll_back_of_nothing_is_skipped(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *BOTH)
-    with pytest.raises(AirflowSkipException, match="Nothing to roll back"):
-        run(RollBackOperator(task_id="t", stream=spec, deployment=""))
-    with pytest.raises(AirflowSkipException, match=f"{OLD_DEPLOYMENT} .*holds the stream"):
-        run(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
-
-
-def test_a_roll_back_asks_the_warm_one_before_to_take_over(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *UPGRADED)
-    with pytest.raises(TaskDeferred):
-        run(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
-    request = log.refresh().open_request
-    assert request is not None
-    assert (request.source, request.to, request.by) == (NEW, OLD, IDENTITY.by)
-
-
 def test_a_roll_back_without_a_fault_leaves_the_holder_and_fails(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
     with pytest.raises(AirflowFailException, match=r"No fault of .* was found"):
         run(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, fault=""))
     assert log.refresh().open_request is None
-    with pytest.raises(TaskDeferred):
-        run(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, fault="It is behind."))
+    waits(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, fault="It is behind."))
     request = log.refresh().open_request
     assert request is not None
     assert (request.to, request.reason) == (OLD, "It is behind.")
-
-
-def test_a_restart_that_failed_before_it_declared_starts_the_old_release_again(
-    spec: StreamSpec, log: ControlLog
-) -> None:
-    stop = requested("stop", None, by=f"{IDENTITY.run}stop_first")
-    write(log, *RUNNING, stop, released(OLD, "stop", None))
-    with pytest.raises(TaskDeferred):
-        run(RollBackOperator(task_id="t", stream=spec, deployment="", fault=""))
-    request = log.refresh().open_request
-    assert request is not None
-    assert request.to == OLD
 
 
 @pytest.mark.parametrize("done", [{}, {"request": ""}, {"request": "none"}, {"holder": "x"}])
@@ -150,3 +114,66 @@ def test_how_the_change_of_holder_went_is_added() -> None:
         "ends": {"a": {"batch": 7}},
         "gap_seconds": {},
     }
+
+
+def test_a_person_can_say_that_a_driver_is_dead(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *BOTH)
+    operator = FenceOperator(
+        task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, reason="The rack burnt down.", confirmed_by="Ada"
+    )
+    assert run(operator)["fenced"] == [OLD]
+    fenced = log.records()[-1]
+    assert (fenced.kind, fenced["reason"], fenced["evidence"]) == ("fenced", "The rack burnt down.", {"person": "Ada"})
+    assert run(operator)["fenced"] == [OLD]
+
+
+@pytest.mark.parametrize("age", [0.5, -3.0, 29.0])
+def test_a_person_is_not_believed_while_the_driver_beats(spec: StreamSpec, log: ControlLog, age: float) -> None:
+    """What was shown when he said so may be an hour old."""
+    write(log, *BOTH)
+    log.store.put_heartbeat(OLD, Heartbeat(counter=900, at=time.time() - age).to_json())
+    with pytest.raises(AirflowFailException, match=f"{OLD} was alive .* ago, by its heartbeat: it cannot be gone"):
+        run(FenceOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="Ada"))
+    assert log.refresh().holder == OLD
+    log.store.put_heartbeat(OLD, Heartbeat(counter=901, at=time.time() - 3600).to_json())
+    assert run(FenceOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="Ada"))["fenced"] == [
+        OLD
+    ]
+
+
+def test_a_person_speaks_for_every_driver_of_the_deployment(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *BOTH, standby(TWIN))
+    operator = FenceOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, confirmed_by="Ada")
+    assert run(operator)["fenced"] == [NEW, TWIN]
+    assert {r["reason"] for r in log.records() if r.kind == "fenced"} == {IDENTITY.by}
+
+
+def test_without_a_person_the_driver_is_killed_and_the_cluster_has_to_confirm_it(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *BOTH)
+    operator = FenceOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT)
+    condition = waits(operator)
+    assert cluster.did == [("kill", f"driver-{OLD_DEPLOYMENT}")]
+    assert condition["incarnation"] == OLD
+    declared = log.records()[-1]
+    assert (declared.kind, declared["incarnation"], declared["reason"]) == ("fencing", OLD, IDENTITY.by)
+    assert run(operator, WaitOutcome(Ended.DEAD, OLD, evidence={"cluster": "gone"}))["fenced"] == [OLD]
+    assert log.records()[-1]["evidence"] == {"cluster": "gone"}
+
+
+def test_a_deployment_that_is_not_known_is_skipped(spec: StreamSpec, log: ControlLog) -> None:
+    with pytest.raises(AirflowSkipException, match="There is no deployment 'none'"):
+        run(FenceOperator(task_id="t", stream=spec, deployment="none", confirmed_by="Ada"))
+
+
+def test_a_template_of_an_empty_field_is_no_person(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    """Two drivers would write: nobody has made sure of anything, and the cluster would not be asked."""
+    write(log, *BOTH)
+    template = FenceOperator(
+        task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, confirmed_by="{{ params.confirmed_by }}"
+    )
+    template.render_template_fields({"params": {"confirmed_by": None}})
+    with pytest.raises(AirflowFailException, match="'None' is what a template makes"):
+        run(template)
+    assert (len(log.records()), cluster.did) == (len(BOTH), [])

@@ -29,7 +29,7 @@ from tests.support.story import (
     requested,
     write,
 )
-from tests.support.tasks import run
+from tests.support.tasks import run, waits
 
 
 def rehearsed(seconds: float | None) -> list[Any]:
@@ -62,12 +62,6 @@ def test_a_standby_that_would_be_late_at_once_is_for_a_person(
     )
 
 
-def test_without_a_limit_nothing_is_late(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *rehearsed(500.0))
-    free = spec.model_copy(update={"lag": spec.lag.model_copy(update={"max_seconds": None})})
-    assert judge(free)["verdict"] == "pass"
-
-
 def test_the_holders_batches_stand_beside_the_rehearsed_ones(
     spec: StreamSpec, log: ControlLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,14 +74,6 @@ def test_the_holders_batches_stand_beside_the_rehearsed_ones(
     assert row["old"]["arriving_per_second"] == 100.0
     assert "a: the new release is about as fast as the old one." in capsys.readouterr().out
     json.dumps(found)
-
-
-def test_a_release_that_is_slower_than_rows_come_in_is_for_a_person(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *again(9.0))
-    log.beat(OLD, running(1.0, 4.0))
-    found = judge(spec)
-    assert found["verdict"] == "inconclusive"
-    assert "a: the new release is 9.0 times slower than the old one: " in found["reasons"][0]
 
 
 def test_what_cannot_be_told_is_left_to_a_person(spec: StreamSpec, log: ControlLog) -> None:
@@ -114,9 +100,8 @@ def test_a_holder_without_a_sign_of_life_keeps_no_upgrade_waiting(
 def test_in_doubt_it_waits_for_a_sign_of_life(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *again(9.0))
     log.beat(OLD, running(1.0, 12.0))
-    with pytest.raises(TaskDeferred) as deferred:
-        run(JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
-    assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "SignsOfLife"
+    condition = waits(JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
+    assert condition["condition"] == "SignsOfLife"
 
 
 def test_neither_does_one_that_hangs(spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:

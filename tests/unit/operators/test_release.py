@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import open_log
@@ -15,7 +15,7 @@ from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
-from tests.support.tasks import IDENTITY, context, run
+from tests.support.tasks import IDENTITY, context, run, waits
 
 TIMEOUT = WaitOutcome(Ended.TIMEOUT, reason="Timed out.")
 
@@ -53,8 +53,7 @@ def test_a_new_streams_log_is_made_and_the_forms_release_declared_and_submitted(
         "changed_checkpoints": ["/old"],
         "reason": "a person wants it",
     }
-    with pytest.raises(TaskDeferred):
-        run(submit(spec, **form))
+    waits(submit(spec, **form))
     log = open_log(spec.control, spec.name)
     declared, submitted = log.records()
     deployment = IDENTITY.deployment("orders", "3")
@@ -72,8 +71,7 @@ def test_a_new_streams_log_is_made_and_the_forms_release_declared_and_submitted(
 
 def test_a_second_try_goes_on_with_the_first_ones_deployment(spec: StreamSpec, cluster: NotingCluster) -> None:
     for _ in range(2):
-        with pytest.raises(TaskDeferred):
-            run(submit(spec))
+        waits(submit(spec))
     assert [r.kind for r in open_log(spec.control, spec.name).records()] == ["declared", "submitted"]
     assert cluster.did == [("submit", "driver-1")]
 
@@ -106,8 +104,7 @@ def test_a_timeout_says_what_the_cluster_knows(spec: StreamSpec, cluster: Noting
     open_log(spec.control, spec.name, create=True)
     with pytest.raises(AirflowFailException, match="It was not submitted yet"):
         run(submit(spec), TIMEOUT)
-    with pytest.raises(TaskDeferred):
-        run(submit(spec))
+    waits(submit(spec))
     cluster.states["driver-1"] = DriverState.QUEUED
     with pytest.raises(AirflowFailException, match=DriverState.QUEUED.description):
         run(submit(spec), TIMEOUT)

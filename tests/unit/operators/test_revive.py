@@ -18,7 +18,7 @@ from airflow_stream_provider.operators.stream import ReviveStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, RUNNING, STARTED, STOPPED, failed, submitted, write
+from tests.support.story import OLD, RUNNING, STARTED, failed, submitted, write
 from tests.support.tasks import context, run
 
 
@@ -70,12 +70,6 @@ def test_one_that_has_beaten_since_a_look_of_long_ago_is_watched_first(
     append(SampleFile(folder_of(log)), LagSample(time.time() - age, counters={OLD: 1}))
     beat(log, 2)
     with pytest.raises(TaskDeferred):
-        revive(spec)
-
-
-def test_one_that_somebody_stopped_is_left_alone(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *STOPPED)
-    with pytest.raises(AirflowSkipException, match="Nobody is to run it"):
         revive(spec)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryProgress
@@ -16,7 +16,7 @@ from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, UPGRADED
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, write
-from tests.support.tasks import IDENTITY, context, run
+from tests.support.tasks import IDENTITY, context, run, waits
 
 
 def soak(spec: StreamSpec, **settings: Any) -> SoakOperator:
@@ -54,18 +54,14 @@ def test_a_soak_whose_lag_stayed_unknown_fails_without_a_fault(spec: StreamSpec,
 
 def test_a_soak_counts_from_the_moment_the_release_took_over(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)  # its records are of the second 100
-    with pytest.raises(TaskDeferred) as deferred:
-        run(soak(spec, seconds=60.0))
-    condition = deferred.value.trigger.serialize()[1]["condition"]
+    condition = waits(soak(spec, seconds=60.0))
     assert (condition["until"], condition["run"]) == (160.0, IDENTITY.run)
     assert condition["limits"]["lag"]["max_seconds"] == 10
 
 
 def test_without_kafka_no_lag_is_judged(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
-    with pytest.raises(TaskDeferred) as deferred:
-        run(soak(spec.model_copy(update={"kafka": None})))
-    assert deferred.value.trigger.serialize()[1]["condition"]["limits"]["lag"] is None
+    assert waits(soak(spec.model_copy(update={"kafka": None})))["limits"]["lag"] is None
 
 
 def test_of_a_release_that_reads_again_neither_lag_nor_pace_is_judged(spec: StreamSpec, log: ControlLog) -> None:
@@ -74,9 +70,7 @@ def test_of_a_release_that_reads_again_neither_lag_nor_pace_is_judged(spec: Stre
         if each.kind == "declared" and each["deployment"] == NEW_DEPLOYMENT:
             each = replace(each, fields={**each.fields, "rewind": wanted})
         write(log, each)
-    with pytest.raises(TaskDeferred) as deferred:
-        run(soak(spec))
-    assert deferred.value.trigger.serialize()[1]["condition"]["limits"]["lag"] is None
+    assert waits(soak(spec))["limits"]["lag"] is None
     log.beat(OLD, batches(1.0))
     log.beat(NEW, batches(60.0))
     pushed: dict[str, Any] = {}

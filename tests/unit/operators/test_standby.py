@@ -28,16 +28,14 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     RUNNING,
     declared,
-    failed,
     hash_of,
     record,
     released,
     requested,
-    standby,
     submitted,
     write,
 )
-from tests.support.tasks import IDENTITY, context, run
+from tests.support.tasks import IDENTITY, context, run, waits
 from tests.support.team import Standby
 from tests.support.tries import Tries
 
@@ -61,8 +59,7 @@ def test_what_was_checked_is_declared_whatever_the_yaml_says_now(
     monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: looked.append(release))
     monkeypatch.setattr(StreamReleases, "publish", None)
     write(log, *RUNNING)
-    with pytest.raises(TaskDeferred):
-        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=given))
+    waits(SubmitStandbyOperator(task_id="t", stream=spec, checked=given))
     deployment = log.refresh().deployments[IDENTITY.deployment("orders", "1.9")]
     assert deployment.release == Release.from_json(CHECKED) == looked[0]
     assert "redeployed" not in deployment.declared.fields
@@ -74,8 +71,7 @@ def test_what_is_not_of_the_yaml_is_declared_as_such(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: None)
-    with pytest.raises(TaskDeferred):
-        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, redeployed=said))
+    waits(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, redeployed=said))
     (deployment,) = log.refresh().deployments.values()
     assert deployment.declared.get("redeployed") is (True if str(said) == "True" else None)
 
@@ -85,8 +81,7 @@ def test_what_is_to_be_read_again_is_declared(
 ) -> None:
     monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: None)
     wanted = WantedRewind(1764000000.0, {"out": {"orders": {0: 7}}})
-    with pytest.raises(TaskDeferred):
-        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, rewind=json.dumps(wanted.to_json())))
+    waits(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, rewind=json.dumps(wanted.to_json())))
     (deployment,) = log.refresh().deployments.values()
     assert deployment.rewind == wanted
 
@@ -137,21 +132,13 @@ def test_it_waits_until_the_standby_is_up_and_leaves_the_holder_alone(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
     write(log, *RUNNING, declared(MINE), submitted(MINE))
-    with pytest.raises(TaskDeferred) as deferred:
-        run(submit(spec))
-    condition = deferred.value.trigger.serialize()[1]["condition"]
+    condition = waits(submit(spec))
     assert (condition["condition"], condition["deployment"]) == ("StandbyUp", MINE)
     rehearsal = {"seconds": 3.5}
     write(log, record("standby", deployment=MINE, incarnation=DRIVER, queries=[], rehearsal=rehearsal))
     result = run(submit(spec), WaitOutcome(Ended.REACHED, MINE))
     assert (result["deployment"], result["incarnation"], result["rehearsal"]) == (MINE, DRIVER, rehearsal)
     assert (result["holder"], log.refresh().holder, cluster.did) == (OLD_DEPLOYMENT, OLD, [])
-
-
-def test_a_refusal_fails_the_task_and_says_who_runs(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *RUNNING, declared(MINE), submitted(MINE), failed(None, MINE))
-    with pytest.raises(AirflowFailException, match=rf"it broke: Boom\. {OLD_DEPLOYMENT} .*holds the stream"):
-        run(submit(spec))
 
 
 def test_a_driver_that_is_dead_before_it_was_up_is_put_on_record(
@@ -221,18 +208,10 @@ def test_an_id_that_a_dead_try_wrote_down_and_never_sent_is_sent_by_the_next_one
     write(log, *RUNNING, published(log, MINE), submitted(MINE))
     reserved = f"driver-{MINE}"
     cluster.states[reserved] = DriverState.RESERVED
-    with pytest.raises(TaskDeferred) as deferred:
-        run(submit(spec))
+    condition = StandbyUp(waits(submit(spec))["deployment"])
     assert cluster.did == []
-    condition = StandbyUp(deferred.value.trigger.serialize()[1]["condition"]["deployment"])
     seen = StreamHook.of(spec).observe(condition.needs(None, Observations()))
     outcome = condition.check(seen, Observations())
     assert outcome is not None
-    with pytest.raises(TaskDeferred):
-        run(submit(spec), outcome)
+    waits(submit(spec), outcome)
     assert cluster.did == [("submit", reserved)]
-
-
-def test_a_standby_that_was_up_already_is_found(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
-    write(log, *RUNNING, declared(MINE), submitted(MINE), standby(DRIVER))
-    assert run(submit(spec))["incarnation"] == DRIVER

@@ -16,7 +16,7 @@ from airflow_stream_provider.planning.signs_of_life import JobGone, SignsOfLife
 from airflow_stream_provider.planning.steps import Append, Declare, Done, EndJob, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.take_over import STILL_SECONDS
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import ME, snapshot
+from tests.support.snapshots import ME, given_up, results, snapshot
 from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
@@ -107,8 +107,7 @@ def test_before_the_job_ends_its_follower_has_given_a_sign_of_life(named: bool) 
     """It may be dead for hours: nobody looks after a driver that stands by for a stream which nobody holds."""
     assert plan(STARTED, RUNS, named=named) == SIGN
     silent = plan(STARTED, RUNS, SILENT, named=named)
-    assert isinstance(silent, GiveUp)
-    assert f"{OLD_DEPLOYMENT}, which is to follow the job, gives no sign of life." in str(silent.error)
+    assert f"{OLD_DEPLOYMENT}, which is to follow the job, gives no sign of life." in given_up(silent)
     for up in (LIVES, WaitOutcome(Ended.REACHED, OLD_DEPLOYMENT)):
         assert isinstance(plan(SAID, RUNS, up, named=named), EndJob if named else Done)
 
@@ -157,8 +156,7 @@ def test_whoever_is_asked_to_end_a_job_does_not_make_the_log_forget_its_id(
 
 def test_without_an_id_it_stands_by_until_a_person_says_by_name_that_the_job_is_gone() -> None:
     done = plan(STARTED, None, LIVES, named=False, says="batch 7 is under way")
-    assert isinstance(done, Done)
-    assert (done.result["adopted"], done.result["says"]) == (False, "batch 7 is under way")
+    assert results(done, "adopted", "says") == (False, "batch 7 is under way")
     step = plan(STARTED, confirmed_by="Ada")
     assert isinstance(step, Append)
     assert step.fields["evidence"] == {"person": "Ada"}
@@ -179,26 +177,22 @@ def test_the_appointment_is_followed_to_the_first_batch() -> None:
 
 
 def test_a_driver_that_did_not_answer_says_that_somebody_else_writes() -> None:
-    step = plan([*STARTED, MINE, aborted("mine", by=ME.by)], GONE)
-    assert isinstance(step, GiveUp)
-    assert "The stream was not adopted: enough." in str(step.error)
-    assert "so somebody else writes it" in str(step.error)
+    said = given_up(plan([*STARTED, MINE, aborted("mine", by=ME.by)], GONE))
+    assert "The stream was not adopted: enough." in said
+    assert "so somebody else writes it" in said
 
 
 def test_a_driver_that_is_lost_after_the_end_of_the_job_is_told() -> None:
     step = plan([*STARTED, retired(OLD_DEPLOYMENT)], GONE)
-    assert isinstance(step, GiveUp)
-    assert "If this provider has ended that job, the watch starts the release again." in str(step.error)
-    step = plan([*STARTED, retired(OLD_DEPLOYMENT)], confirmed_by="Ada")
-    assert isinstance(step, GiveUp)
-    assert f"The job is gone, by a person's word, and {OLD_DEPLOYMENT}" in str(step.error)
-    assert "Nobody runs the stream." in str(step.error)
+    assert "If this provider has ended that job, the watch starts the release again." in given_up(step)
+    said = given_up(plan([*STARTED, retired(OLD_DEPLOYMENT)], confirmed_by="Ada"))
+    assert f"The job is gone, by a person's word, and {OLD_DEPLOYMENT}" in said
+    assert "Nobody runs the stream." in said
 
 
 def test_what_somebody_else_has_started_is_left_alone() -> None:
     step = plan([*PREPARED], RUNS, deployment="orders-2-bbbb")
-    assert isinstance(step, GiveUp)
-    assert "Somebody has started the stream meanwhile" in str(step.error)
+    assert "Somebody has started the stream meanwhile" in given_up(step)
     other = plan([*STARTED, requested("theirs", OLD, evidence={"job": "driver-1"})], RUNS, deployment="orders-9-cccc")
     assert other == Wait(RequestOver("theirs", 200.0, (OLD,), 30.0))
 

@@ -32,7 +32,7 @@ from airflow_stream_provider.planning.stop import stop
 from airflow_stream_provider.planning.stream_health import judge_run
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import ME, snapshot, up
+from tests.support.snapshots import ME, appended, snapshot, up
 from tests.support.story import (
     FOLLOWING,
     JOB_ENDING,
@@ -133,19 +133,13 @@ def test_the_watch_asks_the_cluster_about_the_job_and_appoints_the_follower_once
 
 
 def test_another_driver_of_its_release_comes_up_where_the_follower_has_died() -> None:
-    step = revive(look(*JOB_ENDING, job=GONE), lives=False)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["again"]) == ("declared", OLD_DEPLOYMENT)
+    assert appended(revive(look(*JOB_ENDING, job=GONE), lives=False), "again") == ("declared", OLD_DEPLOYMENT)
     lost = look(*JOB_GONE, fenced(OLD), aborted("adopt"))
     assert revival_is_due(replace(lost, at=400.0), {OLD_DEPLOYMENT: False}, cluster_answers=True)
     gone = DriverFacts("driver-2", DriverState.KILLED, gone=True)
-    step = revive(replace(lost, drivers={OLD_DEPLOYMENT: gone}))
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", OLD_DEPLOYMENT)
+    assert appended(revive(replace(lost, drivers={OLD_DEPLOYMENT: gone})), "deployment") == ("failed", OLD_DEPLOYMENT)
     ended = look(*JOB_GONE, fenced(OLD), aborted("adopt"), failed(None, OLD_DEPLOYMENT))
-    step = revive(ended)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["again"]) == ("declared", OLD_DEPLOYMENT)
+    assert appended(revive(ended), "again") == ("declared", OLD_DEPLOYMENT)
     again = Record(
         "declared",
         {**dict(ended.declared(OLD_DEPLOYMENT).fields), "deployment": "orders-1-cccc", "again": OLD_DEPLOYMENT},
@@ -199,12 +193,8 @@ def test_a_job_whose_follower_has_ended_is_confirmed_gone_by_an_adoption_the_wat
     by_its_id = adopt(look(*again, job=GONE), ME, "orders-3-cccc", None, "why", job="driver-1")
     assert isinstance(by_its_id, Append)
     assert by_its_id.fields["evidence"] == {"job": "driver-1", "state": "killed"}
-    watch = revive(look(*left, job=GONE))
-    assert isinstance(watch, Append)
-    assert (watch.kind, watch.fields["again"]) == ("declared", OLD_DEPLOYMENT)
-    person = appointed(look(*left, stopped("it is gone"), *up(NEW)))
-    assert isinstance(person, Append)
-    assert person.kind == "requested"
+    assert appended(revive(look(*left, job=GONE)), "again") == ("declared", OLD_DEPLOYMENT)
+    assert appended(appointed(look(*left, stopped("it is gone"), *up(NEW)))) == ("requested",)
 
 
 # -- a stop that a start is to follow ----------------------------------------------------------------------------------
@@ -217,8 +207,7 @@ def test_a_stop_for_a_start_says_so_and_that_it_is_not_for_good() -> None:
     assert isinstance(step, Append)
     assert step.fields["until"] == step.fields["expires"] + RESTART_SECONDS
     step = stop(snapshot(*RUNNING, fenced(OLD)), ME, None, "why", restarts=True)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["until"]) == ("stopped", 110.0 + RESTART_SECONDS)
+    assert appended(step, "until") == ("stopped", 110.0 + RESTART_SECONDS)
     assert "until" not in stop(snapshot(*RUNNING), ME, None, "why").fields  # type: ignore[union-attr]
 
 

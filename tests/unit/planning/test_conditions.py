@@ -41,6 +41,7 @@ from tests.support.story import (
     requested,
     submitted,
 )
+from tests.support.there import there
 
 ALL: list[Condition] = [
     StandbyUp("d"),
@@ -83,18 +84,16 @@ def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
     for state in (DriverState.QUEUED, DriverState.RUNNING, DriverState.UNKNOWN):
         assert condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(state)}), Observations()) is None
     for state in (DriverState.FAILED, DriverState.KILLED, DriverState.LOST, DriverState.FINISHED):
-        ended = condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(state)}), Observations())
-        assert ended is not None
+        ended = there(condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(state)}), Observations()))
         assert ended.ended is Ended.GONE
-    reserved = condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(DriverState.RESERVED)}), Observations())
-    assert reserved is not None
+    reserved = there(
+        condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(DriverState.RESERVED)}), Observations())
+    )
     assert reserved.about(Ended.UNSENT, NEW_DEPLOYMENT)
-    up = condition.check(seen(BOTH, {}), Observations())
-    assert up is not None
+    up = there(condition.check(seen(BOTH, {}), Observations()))
     assert (up.ended, up.reason) == (Ended.REACHED, "")
     # Found by a review: the log of the wait said of one that had failed that it was up and rehearsed.
-    over = condition.check(seen([*starting, failed(None, NEW_DEPLOYMENT)], {}), Observations())
-    assert over is not None
+    over = there(condition.check(seen([*starting, failed(None, NEW_DEPLOYMENT)], {}), Observations()))
     assert (over.ended, over.reason) == (Ended.REACHED, "it has ended (failed): it broke: Boom.")
 
 
@@ -107,14 +106,10 @@ def test_a_driver_that_is_there_and_says_nothing_for_a_minute_ends_the_wait() ->
 
     assert look(0.0, DriverState.QUEUED, {}) is None
     assert look(59.0, DriverState.QUEUED, {}) is None
-    queued = look(60.0, DriverState.QUEUED, {})
-    assert queued is not None
-    assert queued.about(Ended.EXPIRED, NEW_DEPLOYMENT)
+    assert there(look(60.0, DriverState.QUEUED, {})).about(Ended.EXPIRED, NEW_DEPLOYMENT)
     assert look(600.0, DriverState.RUNNING, {OLD: 5}) is None, "it has waited in the queue"
     assert look(659.0, DriverState.RUNNING, {OLD: 64}) is None
-    mute = look(660.0, DriverState.RUNNING, {OLD: 65})
-    assert mute is not None
-    assert mute.about(Ended.EXPIRED, NEW_DEPLOYMENT)
+    assert there(look(660.0, DriverState.RUNNING, {OLD: 65})).about(Ended.EXPIRED, NEW_DEPLOYMENT)
     assert look(661.0, DriverState.RUNNING, {NEW: 1}) is None, "it has said who it is"
     assert look(720.0, DriverState.UNKNOWN, {}) is None
 
@@ -129,12 +124,9 @@ def test_a_request_is_watched_for_silence_and_expiry() -> None:
     assert condition.needs(moving, watch.seen).drivers == (OLD_DEPLOYMENT,)
     assert condition.check(moving, watch.seen) is None  # it may hold still because the folder is away
     dead = seen(ASKED, {OLD: 1, NEW: 10}, {OLD_DEPLOYMENT: driver(DriverState.FAILED)})
-    silent = condition.check(dead, watch.seen)
-    assert silent is not None
-    assert silent.about(Ended.SILENT, OLD)
+    assert there(condition.check(dead, watch.seen)).about(Ended.SILENT, OLD)
     watch.now = 61.0
-    frozen = condition.check(seen(ASKED, {OLD: 1, NEW: 11}), watch.seen)
-    assert frozen is not None
+    frozen = there(condition.check(seen(ASKED, {OLD: 1, NEW: 11}), watch.seen))
     assert frozen.about(Ended.SILENT, OLD)
     assert frozen.counters == {OLD: 1}
 
@@ -142,9 +134,7 @@ def test_a_request_is_watched_for_silence_and_expiry() -> None:
 def test_a_request_expires_only_when_everybody_is_alive() -> None:
     condition, watch = RequestOver("mine", 200.0, (OLD, NEW), 30.0), Watch()
     late = seen(ASKED, {OLD: 1, NEW: 1}, at=201.0)
-    expired = condition.check(late, watch.seen)
-    assert expired is not None
-    assert expired.about(Ended.EXPIRED, "mine")
+    assert there(condition.check(late, watch.seen)).about(Ended.EXPIRED, "mine")
     watch.now = 10.0
     assert condition.check(late, watch.seen) is None  # one is silent: that is judged first
 
@@ -177,16 +167,14 @@ def test_a_soak_ends_good_bad_or_superseded() -> None:
     assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(0), at=201.0), observations) is None, (
         "it may have died just now"
     )
-    good = condition.check(seen(UPGRADED, {NEW: 2}, lag=behind(0), at=202.0), observations)
-    assert good is not None
+    good = there(condition.check(seen(UPGRADED, {NEW: 2}, lag=behind(0), at=202.0), observations))
     assert good.ended is Ended.REACHED
     assert not good.reason
     condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50), at=210.0), observations)
     assert condition.check(seen(UPGRADED, {NEW: 2}, lag=behind(55), at=220.0), observations) is None, (
         "the soak is over, but it is too early to say"
     )
-    bad = condition.check(seen(UPGRADED, {NEW: 3}, lag=behind(60), at=240.0), observations)
-    assert bad is not None
+    bad = there(condition.check(seen(UPGRADED, {NEW: 3}, lag=behind(60), at=240.0), observations))
     assert bad.ended is Ended.BAD
     assert "60 records" in bad.reason
 
@@ -224,9 +212,7 @@ def test_a_soak_judges_the_age_of_the_oldest_record_too() -> None:
     limits = SoakLimits(LagLimits(max_seconds=30.0), samples=2).to_json()
     condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
     assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(40), at=165.0), observations) is None
-    late = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50), at=195.0), observations)
-    assert late is not None
-    assert late.ended is Ended.BAD
+    assert there(condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50), at=195.0), observations)).ended is Ended.BAD
 
 
 def test_the_first_commits_are_those_of_the_new_holder() -> None:
@@ -243,26 +229,21 @@ def test_a_new_observer_of_a_soak_that_is_over_judges_neither_good_nor_bad_at_on
     condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
     for counter, at in enumerate((300.0, 310.0, 320.0)):
         assert condition.check(seen(UPGRADED, {NEW: counter}, lag=behind(50), at=at), observations) is None
-    found = condition.check(seen(UPGRADED, {NEW: 9}, lag=behind(50), at=330.0), observations)
-    assert found is not None
-    assert found.ended is Ended.BAD
+    assert there(condition.check(seen(UPGRADED, {NEW: 9}, lag=behind(50), at=330.0), observations)).ended is Ended.BAD
 
 
 @pytest.mark.parametrize(("by", "ended"), [("airflow:other/run/x", Ended.REACHED), ("airflow:dag/run/back", Ended.BAD)])
 def test_whoever_took_over_since_is_judged_by_whose_wish_it_was(by: str, ended: Ended) -> None:
     after = [requested("x", OLD, by=by), ready("x", OLD), released(NEW, "x", OLD), acquired(OLD, "x", 3)]
     condition = Soaked(NEW_DEPLOYMENT, 200.0, SoakLimits().to_json(), "airflow:dag/run/")
-    found = condition.check(seen([*UPGRADED, *after], {}), Observations())
-    assert found is not None
-    assert found.ended is ended
+    assert there(condition.check(seen([*UPGRADED, *after], {}), Observations())).ended is ended
 
 
 @pytest.mark.parametrize("end", [fenced(OLD), failed(OLD)])
 def test_a_release_that_another_took_over_from_is_not_bad_because_nobody_holds_for_a_moment(end: Any) -> None:
     after = [requested("x", OLD, by="airflow:other/run/x"), ready("x", OLD), released(NEW, "x", OLD)]
     condition = Soaked(NEW_DEPLOYMENT, 200.0, SoakLimits().to_json(), "airflow:dag/run/")
-    found = condition.check(seen([*UPGRADED, *after, acquired(OLD, "x", 3), end], {}), Observations())
-    assert found is not None
+    found = there(condition.check(seen([*UPGRADED, *after, acquired(OLD, "x", 3), end], {}), Observations()))
     assert (found.ended, found.reason) == (Ended.REACHED, "Another release took over since.")
 
 

@@ -12,19 +12,19 @@ from airflow_stream_provider.planning.waits import Ended, Observations
 from tests.support.looks import Watch, driver, seen
 from tests.support.snapshots import BOTH, RUNNING, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, failed, fenced
+from tests.support.there import there
 
 
 def test_a_driver_is_dead_only_when_both_the_cluster_and_the_heartbeat_say_so() -> None:
     condition, watch = Dead(OLD, 30.0), Watch()
-    gone, there = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}, {OLD_DEPLOYMENT: driver(DriverState.KILLED)}
+    gone, stays = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}, {OLD_DEPLOYMENT: driver(DriverState.KILLED)}
     assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
     watch.now = 29.0
     assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
     watch.now = 31.0
-    assert condition.check(seen(RUNNING, {OLD: 7}, there), watch.seen) is None
+    assert condition.check(seen(RUNNING, {OLD: 7}, stays), watch.seen) is None
     assert condition.check(seen(RUNNING, {OLD: 7}), watch.seen) is None
-    confirmed = condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
-    assert confirmed is not None
+    confirmed = there(condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen))
     assert confirmed.about(Ended.DEAD, OLD)
     assert confirmed.evidence == {"driver": "killed", "submission": "driver-1", "silent_seconds": 31.0}
     assert confirmed.counters == {OLD: 7}
@@ -37,8 +37,7 @@ def test_a_driver_on_a_lost_machine_is_dead_only_when_it_and_its_executors_must_
         watch.now = now
         assert condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen) is None
     watch.now = 661.0
-    confirmed = condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen)
-    assert confirmed is not None
+    confirmed = there(condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen))
     assert confirmed.about(Ended.DEAD, OLD)
     assert "machine is lost" in confirmed.reason
 
@@ -48,8 +47,7 @@ def test_a_driver_that_may_not_write_is_not_waited_for_on_a_lost_machine() -> No
     lost = {NEW_DEPLOYMENT: DriverFacts("driver-1", DriverState.LOST, lost=True)}
     assert condition.check(seen(BOTH, {NEW: 7}, lost), watch.seen) is None
     watch.now = 31.0
-    confirmed = condition.check(seen(BOTH, {NEW: 7}, lost), watch.seen)
-    assert confirmed is not None
+    confirmed = there(condition.check(seen(BOTH, {NEW: 7}, lost), watch.seen))
     assert confirmed.about(Ended.DEAD, NEW)
     assert confirmed.evidence["may_write"] is False
 
@@ -57,28 +55,24 @@ def test_a_driver_that_may_not_write_is_not_waited_for_on_a_lost_machine() -> No
 @pytest.mark.parametrize("state", [DriverState.RUNNING, DriverState.QUEUED, DriverState.KILLED])
 def test_what_is_still_there_two_leases_after_its_kill_must_be_killed_again(state: DriverState) -> None:
     condition, watch = Dead(OLD, 30.0), Watch()
-    there = {OLD_DEPLOYMENT: driver(state)}
+    stays = {OLD_DEPLOYMENT: driver(state)}
     # The machine was away when the kill came, or another driver of the deployment has come up since.
-    assert condition.check(seen(RUNNING, {OLD: 7}, there, at=110.0), watch.seen) is None
-    assert condition.check(seen(RUNNING, {OLD: 8}, there, at=169.0), watch.seen) is None
-    late = condition.check(seen(RUNNING, {OLD: 9}, there, at=171.0), watch.seen)
-    assert late is not None
-    assert late.about(Ended.EXPIRED, OLD)
+    assert condition.check(seen(RUNNING, {OLD: 7}, stays, at=110.0), watch.seen) is None
+    assert condition.check(seen(RUNNING, {OLD: 8}, stays, at=169.0), watch.seen) is None
+    assert there(condition.check(seen(RUNNING, {OLD: 9}, stays, at=171.0), watch.seen)).about(Ended.EXPIRED, OLD)
 
 
 def test_single_looks_that_show_a_lost_driver_do_not_begin_its_silence_anew() -> None:
     condition, watch = Dead(OLD, 30.0, 600.0), Watch()
     lost = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
-    there = {OLD_DEPLOYMENT: driver(DriverState.FAILED)}
+    stays = {OLD_DEPLOYMENT: driver(DriverState.FAILED)}
     for now in range(0, 660, 2):
         watch.now = float(now)
         # A worker that answers late, or a master that fails between two questions.
-        facts = there if now % 62 == 0 else lost
+        facts = stays if now % 62 == 0 else lost
         assert condition.check(seen(RUNNING, {OLD: 7}, facts, at=110.0 + now), watch.seen) is None
     watch.now = 661.0
-    confirmed = condition.check(seen(RUNNING, {OLD: 7}, lost, at=771.0), watch.seen)
-    assert confirmed is not None
-    assert confirmed.about(Ended.DEAD, OLD)
+    assert there(condition.check(seen(RUNNING, {OLD: 7}, lost, at=771.0), watch.seen)).about(Ended.DEAD, OLD)
 
 
 def test_a_cluster_that_does_not_answer_is_not_asked_to_kill_again() -> None:
@@ -90,9 +84,8 @@ def test_a_cluster_that_does_not_answer_is_not_asked_to_kill_again() -> None:
 
 def test_nobody_waits_for_the_death_of_a_driver_that_another_has_fenced() -> None:
     # Another driver of its deployment may run on for ever.
-    there = {OLD_DEPLOYMENT: driver(DriverState.RUNNING)}
-    over = Dead(OLD, 30.0).check(seen([*RUNNING, fenced(OLD)], {OLD: 7}, there), Observations())
-    assert over is not None
+    stays = {OLD_DEPLOYMENT: driver(DriverState.RUNNING)}
+    over = there(Dead(OLD, 30.0).check(seen([*RUNNING, fenced(OLD)], {OLD: 7}, stays), Observations()))
     assert over.about(Ended.REACHED, OLD)
 
 
@@ -103,15 +96,12 @@ def test_one_that_stopped_inside_a_batch_is_waited_for_though_it_has_ended() -> 
     condition, watch = Dead(OLD, 30.0), Watch()
     assert condition.check(seen(torn, {OLD: 7}, gone), watch.seen) is None
     watch.now = 31.0
-    found = condition.check(seen(torn, {OLD: 7}, gone), watch.seen)
-    assert found is not None
-    assert found.about(Ended.DEAD, OLD)
+    assert there(condition.check(seen(torn, {OLD: 7}, gone), watch.seen)).about(Ended.DEAD, OLD)
 
 
 def test_a_driver_that_does_not_hold_need_not_be_waited_for_on_a_lost_machine() -> None:
     lost = {NEW_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
-    over = DriversGone(NEW_DEPLOYMENT, 200.0).check(seen(BOTH, {}, lost), Observations())
-    assert over is not None
+    over = there(DriversGone(NEW_DEPLOYMENT, 200.0).check(seen(BOTH, {}, lost), Observations()))
     assert over.ended is Ended.REACHED
 
 
@@ -161,6 +151,4 @@ def test_a_job_is_gone_when_its_cluster_says_so_and_is_not_waited_for_without_en
         return
     assert first is None
     assert condition.check(replace(looked, at=looked.at + JobGone.PATIENCE), memory) is None
-    over = condition.check(replace(looked, at=looked.at + JobGone.PATIENCE + 1), memory)
-    assert over is not None
-    assert over.about(ended, JOB)
+    assert there(condition.check(replace(looked, at=looked.at + JobGone.PATIENCE + 1), memory)).about(ended, JOB)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.descent import asked_for_last, family, origin, unwanted, wanted_instead
 from tests.support.story import (
     HANDED_OVER,
@@ -14,22 +13,17 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     acquired,
     failed,
-    hash_of,
     play,
     ready,
-    record,
     released,
     requested,
     standby,
 )
+from tests.support.story import declared_again as again
+from tests.support.there import there
 
 BACK = "orders-1-cccc"
 BACK_DRIVER = f"{BACK}.00000004"
-
-
-def again(deployment: str, of: str, instead_of: str | None = None) -> Record:
-    release = {"version": "1", "hash": hash_of(of)}
-    return record("declared", deployment=deployment, release=release, policy={}, again=of, instead_of=instead_of)
 
 
 BROKEN = [*HANDED_OVER, failed("orders-2-bbbb.00000002")]
@@ -46,9 +40,7 @@ def test_a_family_is_what_was_declared_to_run_a_release_again() -> None:
 def test_a_roll_back_puts_aside_what_held_last_until_it_is_carried_out() -> None:
     assert wanted_instead(play(BROKEN)) is None
     state = play([*ROLLED_BACK, again("b", NEW_DEPLOYMENT)])
-    chosen = wanted_instead(state)
-    assert chosen is not None
-    assert chosen.id == BACK
+    assert there(wanted_instead(state)).id == BACK
     assert unwanted(state) == {NEW_DEPLOYMENT, "b"}
 
 
@@ -82,8 +74,7 @@ def test_a_holder_that_takes_the_stream_back_is_rolled_back_from_all_the_same() 
     asked = [requested("back", BACK_DRIVER), ready("back", BACK_DRIVER), released(NEW, "back", BACK_DRIVER)]
     taken_back = [*begun, *asked, acquired(NEW, "back", 3)]
     for end in ([], [failed(NEW)]):
-        chosen = wanted_instead(play([*taken_back, *end]))
-        assert chosen is not None
+        chosen = there(wanted_instead(play([*taken_back, *end])))
         assert chosen.id == BACK
 
 
@@ -103,9 +94,7 @@ def test_the_origin_of_a_release_is_what_ran_it_first() -> None:
 
 def test_what_was_redeployed_or_declared_again_was_not_asked_for_by_the_yaml() -> None:
     assert asked_for_last(play([])) is None
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    stored = record("declared", deployment="orders-1-dddd", release=release, policy={}, redeployed=True)
+    stored = again("orders-1-dddd", OLD_DEPLOYMENT, again=None, redeployed=True)
     for more in ([], [again(BACK, OLD_DEPLOYMENT)], [stored]):
-        found = asked_for_last(play([*HANDED_OVER, *more]))
-        assert found is not None
+        found = there(asked_for_last(play([*HANDED_OVER, *more])))
         assert found.id == NEW_DEPLOYMENT

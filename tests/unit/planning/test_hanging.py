@@ -13,7 +13,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryHealth, 
 from airflow_stream_provider.planning.hanging import crash_loops, hanging, needs_to_tell
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, fenced, hash_of, record, retired
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, declared_again, fenced, retired
 
 NOW = 10_000.0
 # Ten times the default of `boundary_seconds`.
@@ -78,9 +78,8 @@ def test_without_a_lag_or_a_holder_nobody_hangs() -> None:
 
 
 def brought_back(number: int, at: float, **more: Any) -> list[Any]:
-    name, release = f"orders-1-aaaa-{number}", {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    fields: dict[str, Any] = {"release": release, "policy": {}, "reason": "", "again": OLD_DEPLOYMENT, **more}
-    return [record("declared", at=at, deployment=name, **fields), retired(name)]
+    name = f"orders-1-aaaa-{number}"
+    return [declared_again(name, OLD_DEPLOYMENT, at=at, **more), retired(name)]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Submit, Wait
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.revivals import AGAIN, DOWN, ME, again, take
-from tests.support.snapshots import snapshot
+from tests.support.snapshots import appended, snapshot
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
@@ -34,13 +33,13 @@ from tests.support.story import (
     STOPPED,
     acquired,
     declared,
+    declared_again,
     failed,
     fenced,
     fencing,
     finished,
     hash_of,
     ready,
-    record,
     released,
     requested,
     retired,
@@ -80,9 +79,7 @@ def test_a_dead_holder_is_fenced_and_only_then_another_started() -> None:
     step = take(*RUNNING, fencing(OLD), outcome=known(old=False))
     assert step == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     dead = WaitOutcome(Ended.DEAD, OLD, "killed and confirmed gone", {"driver": "killed"})
-    step = take(*RUNNING, outcome=dead)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["incarnation"], step.fields["evidence"]) == ("fenced", OLD, {"driver": "killed"})
+    assert appended(take(*RUNNING, outcome=dead), "incarnation", "evidence") == ("fenced", OLD, {"driver": "killed"})
 
 
 def test_what_stopped_inside_a_batch_is_fenced() -> None:
@@ -123,9 +120,7 @@ def test_the_last_release_is_started_again() -> None:
     step = take(*DOWN, again(), submitted(AGAIN), standby(up), counters={up: 1})
     assert step == Wait(SignsOfLife({up: 1}, 30.0))
     alive = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={up: True})
-    step = take(*DOWN, again(), submitted(AGAIN), standby(up), outcome=alive)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["to"]) == ("requested", up)
+    assert appended(take(*DOWN, again(), submitted(AGAIN), standby(up), outcome=alive), "to") == ("requested", up)
 
 
 def test_a_fenced_deployment_is_given_up_once_the_cluster_has_nothing_of_it() -> None:
@@ -133,9 +128,7 @@ def test_a_fenced_deployment_is_given_up_once_the_cluster_has_nothing_of_it() ->
     assert drivers_of_interest(snapshot(*records)) == (OLD_DEPLOYMENT,)
     assert take(*records) == Wait(StandbyUp(OLD_DEPLOYMENT)), "a supervised driver may be on its way"
     gone = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.KILLED, gone=True)}
-    step = take(*records, drivers=gone)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", OLD_DEPLOYMENT)
+    assert appended(take(*records, drivers=gone), "deployment") == ("failed", OLD_DEPLOYMENT)
 
 
 def test_an_older_release_does_not_follow_while_the_cluster_does_not_answer() -> None:
@@ -145,8 +138,7 @@ def test_an_older_release_does_not_follow_while_the_cluster_does_not_answer() ->
     step = take(*records, outcome=known(old=True), drivers=unknown, at=5010.0)
     assert step == Wait(StandbyUp(NEW_DEPLOYMENT))
     step = take(*records, outcome=known(old=True), drivers=unknown, at=5001.0 + COME_UP_SECONDS)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["to"]) == ("requested", OLD), "it does not come up again"
+    assert appended(step, "to") == ("requested", OLD), "it does not come up again"
 
 
 def test_the_deployment_of_a_watch_that_died_is_gone_on_with() -> None:
@@ -155,37 +147,26 @@ def test_the_deployment_of_a_watch_that_died_is_gone_on_with() -> None:
 
 
 def test_that_of_an_upgrade_is_left_to_it_for_a_minute() -> None:
-    theirs = record(
-        "declared",
-        by="airflow:orders__upgrade/x/submit",
-        deployment="orders-1-eeee",
-        release={"version": "1", "hash": hash_of(OLD_DEPLOYMENT)},
-        policy={},
-        reason="",
-    )
+    theirs = declared_again("orders-1-eeee", OLD_DEPLOYMENT, again=None, by="airflow:orders__upgrade/x/submit")
     assert isinstance(take(*DOWN, theirs), Skip)
     assert take(*DOWN, theirs, at=100.0 + ADOPT_SECONDS + 1) == Submit("orders-1-eeee")
 
 
 def test_the_release_to_run_is_waited_for_while_another_one_hangs() -> None:
     """Found by a review: what the watch had declared was submitted only when another one stood by or ended."""
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    fields: dict[str, Any] = {"deployment": "orders-1-eeee", "release": release, "policy": {}, "reason": ""}
-    hanging = [record("declared", by="airflow:orders__upgrade/x/submit", **fields), submitted("orders-1-eeee")]
+    theirs = declared_again("orders-1-eeee", OLD_DEPLOYMENT, again=None, by="airflow:orders__upgrade/x/submit")
+    hanging = [theirs, submitted("orders-1-eeee")]
     down = [*HANDED_OVER, retired(OLD_DEPLOYMENT), *hanging, fenced(NEW), failed(None, NEW_DEPLOYMENT)]
     drivers = {"orders-1-eeee": DriverFacts("driver-1", DriverState.QUEUED)}
-    newer = {"version": "2", "hash": hash_of(NEW_DEPLOYMENT)}
-    fields |= {"deployment": AGAIN, "release": newer, "again": NEW_DEPLOYMENT}
-    mine = record("declared", by=ME.by, **fields)
+    mine = declared_again(AGAIN, NEW_DEPLOYMENT, version="2", by=ME.by)
     assert take(*down, mine, drivers=drivers) == Submit(AGAIN)
     assert take(*down, mine, submitted(AGAIN), drivers=drivers) == Wait(StandbyUp(AGAIN))
 
 
 def test_no_second_driver_of_a_release_is_submitted_that_is_coming_up() -> None:
     """Found by a chaos run: a roll-back and the watch had declared one release, and the watch's stayed for ever."""
-    theirs, release = "orders-1-eeee", {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    by = "airflow:orders__upgrade/x/roll_back"
-    later = record("declared", by=by, deployment=theirs, release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
+    theirs = "orders-1-eeee"
+    later = declared_again(theirs, OLD_DEPLOYMENT, by="airflow:orders__upgrade/x/roll_back")
     both = [*DOWN, again(), later, submitted(theirs)]
     assert take(*both) == Wait(StandbyUp(theirs))
     assert take(*both, failed(None, theirs)) == Submit(AGAIN)
@@ -193,9 +174,8 @@ def test_no_second_driver_of_a_release_is_submitted_that_is_coming_up() -> None:
 
 def test_a_second_driver_is_submitted_when_the_one_that_is_coming_up_is_late() -> None:
     """Found by a review: while a driver hung, what the watch had declared was never submitted."""
-    theirs, release = "orders-1-eeee", {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    fields: dict[str, Any] = {"deployment": theirs, "release": release, "policy": {}, "again": OLD_DEPLOYMENT}
-    later = record("declared", by="airflow:orders__upgrade/x/roll_back", **fields, reason="")
+    theirs = "orders-1-eeee"
+    later = declared_again(theirs, OLD_DEPLOYMENT, by="airflow:orders__upgrade/x/roll_back")
     both = [*DOWN, again(), later, submitted(theirs)]
     hangs = {theirs: DriverFacts("driver-1", DriverState.RUNNING)}
     assert take(*both, drivers=hangs, at=100.0 + COME_UP_SECONDS) == Wait(StandbyUp(theirs))
@@ -215,9 +195,7 @@ def test_what_the_watch_has_declared_is_retired_when_another_one_holds(up: list[
 def test_what_a_roll_back_has_declared_is_retired_when_something_else_came_to_hold() -> None:
     """Found by a review: the watch's driver of the same release was appointed first, and the roll-back's stayed."""
     mine, theirs, newer = f"{AGAIN}.0000000a", "orders-1-eeee", "orders-2-ffff.0000000d"
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    fields: dict[str, Any] = {"deployment": theirs, "release": release, "policy": {}, "again": OLD_DEPLOYMENT}
-    rolling_back = record("declared", **fields, instead_of=NEW_DEPLOYMENT, reason="")
+    rolling_back = declared_again(theirs, OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT)
     bad = [*HANDED_OVER, retired(OLD_DEPLOYMENT), failed(NEW, committed=False)]
     both = [*bad, again(), rolling_back, submitted(AGAIN), submitted(theirs), standby(mine)]
     story = [*both, requested("r", mine), ready("r", mine), acquired(mine, "r", 3)]
@@ -226,9 +204,7 @@ def test_what_a_roll_back_has_declared_is_retired_when_something_else_came_to_ho
         assert step == Append("retired", {"deployment": theirs, "reason": f"It is not needed: {AGAIN} holds."})
     # While what it is to replace holds, also by another name, it stays.
     assert isinstance(take(*HANDED_OVER, rolling_back, before={NEW: 1}, counters={NEW: 2}), Done)
-    release = {"version": "2", "hash": hash_of(NEW_DEPLOYMENT)}
-    fields = {"deployment": deployment_of(newer), "release": release, "policy": {}, "again": NEW_DEPLOYMENT}
-    as_bad = record("declared", **fields, reason="")
+    as_bad = declared_again(deployment_of(newer), NEW_DEPLOYMENT, version="2")
     held = [submitted(deployment_of(newer)), standby(newer), requested("s", newer), ready("s", newer)]
     story = [*bad, as_bad, rolling_back, *held, acquired(newer, "s", 3)]
     assert isinstance(take(*story, before={newer: 1}, counters={newer: 2}), Done)
@@ -246,13 +222,9 @@ def test_what_the_watch_has_brought_up_and_what_is_not_its_own_is_kept() -> None
 
 def test_a_driver_that_never_came_up_is_given_up() -> None:
     lost = WaitOutcome(Ended.GONE, AGAIN, "its driver is gone (failed)")
-    step = take(*DOWN, again(), submitted(AGAIN), outcome=lost)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)
+    assert appended(take(*DOWN, again(), submitted(AGAIN), outcome=lost), "deployment") == ("failed", AGAIN)
     gone = {AGAIN: DriverFacts("driver-1", DriverState.FAILED, gone=True)}
-    step = take(*DOWN, again(), submitted(AGAIN), drivers=gone)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)
+    assert appended(take(*DOWN, again(), submitted(AGAIN), drivers=gone), "deployment") == ("failed", AGAIN)
 
 
 def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> None:
@@ -260,9 +232,7 @@ def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> No
     assert step == Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))
     silent = WaitOutcome(Ended.SILENT, NEW, "no heartbeat for 61 s")
     assert take(*READY, fencing(NEW), outcome=silent) == Kill(deployment_of(NEW), Dead(NEW, 30.0))
-    expired = take(*REQUESTED, at=201.0)
-    assert isinstance(expired, Append)
-    assert (expired.kind, expired.fields["request"]) == ("aborted", "up")
+    assert appended(take(*REQUESTED, at=201.0), "request") == ("aborted", "up")
 
 
 @pytest.mark.parametrize("records", [[], STARTED, STOPPED, [*RUNNING, finished(OLD)]])

@@ -14,7 +14,7 @@ from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.recovery_decision import release_to_run
 from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Submit, TaskIdentity
 from tests.support.revivals import AGAIN, DOWN, ME, again, failing, held, take
-from tests.support.snapshots import snapshot
+from tests.support.snapshots import appended, snapshot
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -59,9 +59,7 @@ def test_the_pauses_grow_to_five_minutes_and_no_further() -> None:
 
 def test_a_machine_whose_clock_is_ahead_blocks_nobody() -> None:
     tomorrow = again(at=100.0 + 86400.0, deployment="orders-1-eeee", run="earlier")
-    step = take(*DOWN, tomorrow, failed(None, "orders-1-eeee"))
-    assert isinstance(step, Append)
-    assert step.kind == "declared"
+    assert appended(take(*DOWN, tomorrow, failed(None, "orders-1-eeee"))) == ("declared",)
     theirs = replace(tomorrow, by="airflow:orders__upgrade/x/roll_back")
     assert take(*DOWN, theirs) == Submit("orders-1-eeee"), "nobody submits it"
 

@@ -35,13 +35,13 @@ from tests.support.story import (
     aborted,
     acquired,
     declared,
+    declared_again,
     failed,
     fenced,
     finished,
     hash_of,
     play,
     ready,
-    record,
     released,
     requested,
     retired,
@@ -134,11 +134,10 @@ def test_only_a_release_that_never_committed_is_followed_by_an_older_one() -> No
 def test_a_release_that_was_tried_twice_and_never_committed_is_followed_by_an_older_one() -> None:
     """Found by the simulation: only the last try counted as one that never committed, and the watch tried for ever."""
     again = "orders-2-again.00000009"
-    release = {"version": "1", "hash": hash_of(NEW_D)}
     twice = [
         *HANDED_OVER,
         failed(NEW, committed=False),
-        record("declared", deployment="orders-2-again", release=release, again=NEW_D),
+        declared_again("orders-2-again", NEW_D),
         standby(again),
         requested("more", again),
         ready("more", again),
@@ -152,9 +151,7 @@ def test_a_release_that_was_tried_twice_and_never_committed_is_followed_by_an_ol
 def tried(which: str, number: int, at: float = 100.0) -> list[Record]:
     """The watch declares a release again, and it does not come up."""
     name = f"{which}-again{number}"
-    release = {"version": "1", "hash": hash_of(which)}
-    again = record("declared", deployment=name, release=release, again=which, at=at)
-    return [again, failed(None, name)]
+    return [declared_again(name, which, at=at), failed(None, name)]
 
 
 # NEW fails before it has committed anything, since the sink is out; OLD, which was warm, follows, and fails, too.
@@ -183,8 +180,7 @@ def test_a_release_that_never_committed_takes_turns_with_an_older_one_that_does_
     assert recovery_step(play(story), {}, 100 + OPEN_SECONDS).subject == OLD_D
     # One that comes to hold ends that.
     name = "orders-1-comes.00000007"
-    release = {"version": "1", "hash": hash_of(OLD_D)}
-    holds = [record("declared", deployment="orders-1-comes", release=release, again=OLD_D), standby(name)]
+    holds = [declared_again("orders-1-comes", OLD_D), standby(name)]
     holds += [requested("it", name), ready("it", name), acquired(name, "it", 4), failed(name, committed=False)]
     assert recovery_step(play([*story, *holds]), {}, 200).subject == "orders-1-comes"
 
@@ -208,9 +204,8 @@ def test_who_is_tried_in_place_of_whom_is_said() -> None:
 
 def test_what_a_roll_back_has_put_aside_is_neither_appointed_nor_brought_up() -> None:
     drained = [*HANDED_OVER, retired(OLD_D), released(NEW, None, None)]
-    release = {"version": "1", "hash": hash_of(OLD_D)}
-    fields = {"deployment": "orders-1-back", "release": release, "again": OLD_D, "instead_of": NEW_D}
-    back = Record("declared", fields, "airflow:orders__upgrade/run/roll_back", at=100.0)
+    by = "airflow:orders__upgrade/run/roll_back"
+    back = declared_again("orders-1-back", OLD_D, instead_of=NEW_D, by=by)
     assert recovery_step(play(drained), {NEW: True}, 110).action is Do.REQUEST
     for now in (110, 100 + COME_UP_SECONDS + 1):
         assert recovery_step(play([*drained, back]), {NEW: True}, now).action is Do.WAIT

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from airflow_stream_provider.planning.retire import leftovers, retire
 from airflow_stream_provider.planning.signs_of_life import DriversGone
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, TaskIdentity, Wait
@@ -14,9 +12,9 @@ from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
     declared,
+    declared_again,
     failed,
     fenced,
-    hash_of,
     record,
 )
 
@@ -57,9 +55,7 @@ def test_room_is_made_of_what_was_there_before_this_run() -> None:
 def test_what_the_watch_brings_a_stream_back_with_makes_no_room() -> None:
     """Found by a chaos run: the next upgrade retired it while it came up, and the stream was down for longer."""
     room, watch = TaskIdentity("dag", "run", "make_room"), "airflow:orders__revive/x/revive"
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    fields: dict[str, Any] = {"release": release, "policy": {}, "again": OLD_DEPLOYMENT, "reason": ""}
-    again = record("declared", by=watch, deployment="orders-1-eeee", **fields)
+    again = declared_again("orders-1-eeee", OLD_DEPLOYMENT, by=watch)
     down = [*BOTH, fenced(OLD), failed(None, OLD_DEPLOYMENT), again]
     assert leftovers(snapshot(*down), room) == (NEW_DEPLOYMENT,)
     assert leftovers(snapshot(*BOTH, again), room) == (NEW_DEPLOYMENT, "orders-1-eeee")

@@ -24,11 +24,10 @@ from tests.support.story import (
     STARTED,
     STOPPED,
     STOPPING,
+    declared_again,
     failed,
     fenced,
     finished,
-    hash_of,
-    record,
     released,
     retired,
 )
@@ -82,8 +81,7 @@ def test_a_living_standby_is_appointed_without_the_cluster() -> None:
 
 
 def again(at: float, name: str = "orders-1-ffff") -> Record:
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    return record("declared", at=at, deployment=name, release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
+    return declared_again(name, OLD_DEPLOYMENT, at=at)
 
 
 def test_no_second_run_waits_for_the_driver_of_the_last_holder_to_come_up_again() -> None:

@@ -13,7 +13,7 @@ from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Skip, Submit, TaskIdentity, Wait
-from tests.support.snapshots import BACK, BOTH, RUNNING, UPGRADED, snapshot
+from tests.support.snapshots import BACK, BOTH, RUNNING, UPGRADED, appended, given_up, snapshot
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -46,14 +46,11 @@ def test_a_roll_back_fences_whoever_does_not_let_go() -> None:
     step = roll_back(snapshot(*missed, fencing(NEW)), BACK, NEW_DEPLOYMENT, None, "bad")
     assert step == Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0))
     after = roll_back(snapshot(*missed, fenced(NEW)), BACK, NEW_DEPLOYMENT, None, "bad")
-    assert isinstance(after, Append)
-    assert (after.kind, after.fields["to"]) == ("requested", OLD)
+    assert appended(after, "to") == ("requested", OLD)
 
 
 def test_a_roll_back_goes_to_the_warm_one_or_brings_the_release_up_anew() -> None:
-    warm = roll_back(snapshot(*UPGRADED), BACK, NEW_DEPLOYMENT, None, "bad")
-    assert isinstance(warm, Append)
-    assert (warm.kind, warm.fields["to"]) == ("requested", OLD)
+    assert appended(roll_back(snapshot(*UPGRADED), BACK, NEW_DEPLOYMENT, None, "bad"), "to") == ("requested", OLD)
     gone = retired(OLD_DEPLOYMENT)
     cold = roll_back(snapshot(*UPGRADED, gone), BACK, NEW_DEPLOYMENT, None, "bad")
     assert isinstance(cold, Append)
@@ -76,13 +73,9 @@ def test_a_driver_that_is_lost_while_it_brings_the_release_up_is_followed_by_ano
 
 def test_a_request_to_a_warm_driver_that_is_dead_is_ended_before_its_release_is_brought_up_anew() -> None:
     asked = [*UPGRADED, requested("back", OLD, by=BACK.by), fenced(OLD)]
-    step = roll_back(snapshot(*asked), BACK, NEW_DEPLOYMENT, None, "bad")
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["request"]) == ("aborted", "back")
+    assert appended(roll_back(snapshot(*asked), BACK, NEW_DEPLOYMENT, None, "bad"), "request") == ("aborted", "back")
     over = record("aborted", by=BACK.by, request="back", reason="no driver is left that could take over")
-    cold = roll_back(snapshot(*asked, over), BACK, NEW_DEPLOYMENT, None, "bad")
-    assert isinstance(cold, Append)
-    assert cold.kind == "declared"
+    assert appended(roll_back(snapshot(*asked, over), BACK, NEW_DEPLOYMENT, None, "bad")) == ("declared",)
 
 
 def test_a_release_that_cannot_read_the_checkpoint_any_more_is_refused_with_what_would_help() -> None:
@@ -117,9 +110,7 @@ def test_a_restart_that_is_refused_brings_the_old_release_back() -> None:
     gone = record("retired", deployment=OLD_DEPLOYMENT, reason="")
     refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason="No.", error="x")
     story = [*stopped, gone, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal]
-    step = roll_back(snapshot(*story), BACK, NEW_DEPLOYMENT, None, "bad")
-    assert isinstance(step, Append)
-    assert step.kind == "declared"
+    assert appended(roll_back(snapshot(*story), BACK, NEW_DEPLOYMENT, None, "bad")) == ("declared",)
 
 
 def test_a_release_that_is_declared_again_keeps_what_this_version_does_not_know() -> None:
@@ -146,16 +137,14 @@ def test_a_restart_that_declared_nothing_brings_the_old_release_back() -> None:
 
 
 def test_a_holder_without_a_fault_stays() -> None:
-    step = roll_back(snapshot(*UPGRADED), BACK, NEW_DEPLOYMENT, None, "bad", fault_found=False)
-    assert isinstance(step, GiveUp)
-    assert f"No fault of {NEW_DEPLOYMENT} was found" in str(step.error)
-    assert "Clear the task that failed" in str(step.error)
+    said = given_up(roll_back(snapshot(*UPGRADED), BACK, NEW_DEPLOYMENT, None, "bad", fault_found=False))
+    assert f"No fault of {NEW_DEPLOYMENT} was found" in said
+    assert "Clear the task that failed" in said
 
 
 def test_one_that_does_not_hold_any_more_needs_no_other_fault() -> None:
     dead = roll_back(snapshot(*UPGRADED, fenced(NEW)), BACK, NEW_DEPLOYMENT, None, "bad", fault_found=False)
-    assert isinstance(dead, Append)
-    assert (dead.kind, dead.fields["to"]) == ("requested", OLD)
+    assert appended(dead, "to") == ("requested", OLD)
 
 
 WATCH = TaskIdentity("orders__revive", "run", "revive")
@@ -194,9 +183,7 @@ def test_the_watch_does_not_bring_up_what_is_rolled_back_from_but_what_the_roll_
 
 
 def test_what_the_watch_has_declared_again_is_ended_before_the_roll_back_declares() -> None:
-    step = back(*COLD, by_watch())
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("retired", AGAIN)
+    assert appended(back(*COLD, by_watch()), "deployment") == ("retired", AGAIN)
     assert made(back(*COLD, by_watch(), submitted(AGAIN), standby(AGAIN_DRIVER)), BACK).kind == "retired"
     assert made(back(*COLD, by_watch(), retired(AGAIN)), BACK)["instead_of"] == NEW_DEPLOYMENT
 

@@ -8,6 +8,7 @@ from airflow_stream_provider.planning.waits import Ended
 from tests.support.looks import Watch, driver, seen
 from tests.support.snapshots import BOTH
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT
+from tests.support.there import there
 
 
 def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() -> None:
@@ -26,9 +27,7 @@ def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() 
         assert found.about(Ended.REACHED, SignsOfLife.SUBJECT)
         assert found.evidence[NEW] is False
         assert found.counters == {NEW: 1}
-    both = condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen)
-    assert both is not None
-    assert both.evidence == {OLD: True, NEW: True}
+    assert there(condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen)).evidence == {OLD: True, NEW: True}
 
 
 def test_one_that_beat_and_fell_silent_while_another_was_waited_for_is_not_called_alive() -> None:
@@ -38,6 +37,5 @@ def test_one_that_beat_and_fell_silent_while_another_was_waited_for_is_not_calle
     assert condition.check(seen(BOTH, {OLD: 2, NEW: 2}), watch.seen) is None, "the first one is silent by now"
     assert condition.needs(seen(BOTH, {OLD: 2, NEW: 2}), watch.seen).drivers == (OLD_DEPLOYMENT,)
     watch.now = 61.0
-    found = condition.check(seen(BOTH, {OLD: 2, NEW: 9}), watch.seen)
-    assert found is not None
+    found = there(condition.check(seen(BOTH, {OLD: 2, NEW: 9}), watch.seen))
     assert (found.evidence, found.counters) == ({OLD: False, NEW: True}, {OLD: 2})

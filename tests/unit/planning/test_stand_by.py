@@ -13,7 +13,7 @@ from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.stand_by import nobody_else_submitted, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
+from tests.support.snapshots import BOTH, RUNNING, UPGRADED, given_up, results, snapshot
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -30,9 +30,7 @@ def test_a_declared_deployment_is_submitted_then_waited_for() -> None:
     assert stand_by(snapshot(*RUNNING, new), NEW_DEPLOYMENT, None) == Submit(NEW_DEPLOYMENT)
     waiting = stand_by(snapshot(*RUNNING, new, submitted(NEW_DEPLOYMENT)), NEW_DEPLOYMENT, None)
     assert waiting == Wait(StandbyUp(NEW_DEPLOYMENT))
-    done = stand_by(snapshot(*BOTH), NEW_DEPLOYMENT, None)
-    assert isinstance(done, Done)
-    assert done.result["incarnation"] == NEW
+    assert results(stand_by(snapshot(*BOTH), NEW_DEPLOYMENT, None), "incarnation") == (NEW,)
 
 
 def test_the_submission_of_a_driver_that_is_up_is_recorded_as_long_as_its_heartbeat_tells_it() -> None:
@@ -48,11 +46,9 @@ def test_a_standby_that_became_the_holder_meanwhile_is_up_too() -> None:
 
 def test_a_refused_rehearsal_is_final_and_says_who_holds() -> None:
     refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason="No.", error="x")
-    step = stand_by(
-        snapshot(*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal), NEW_DEPLOYMENT, None
+    assert f"{OLD_DEPLOYMENT} (release 1) holds the stream." in given_up(
+        stand_by(snapshot(*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal), NEW_DEPLOYMENT, None)
     )
-    assert isinstance(step, GiveUp)
-    assert f"{OLD_DEPLOYMENT} (release 1) holds the stream." in str(step.error)
 
 
 def test_the_error_that_the_driver_recorded_is_told_once() -> None:
@@ -125,6 +121,4 @@ def test_only_a_deployment_that_was_declared_just_now_is_submitted_without_a_loo
 def test_who_is_refused_is_told_the_error_behind_it_once(reason: str, error: str, said: str) -> None:
     refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason=reason, error=error)
     story = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal]
-    step = stand_by(snapshot(*story), NEW_DEPLOYMENT, None)
-    assert isinstance(step, GiveUp)
-    assert f" failed: {said} {OLD_DEPLOYMENT} " in str(step.error)
+    assert f" failed: {said} {OLD_DEPLOYMENT} " in given_up(stand_by(snapshot(*story), NEW_DEPLOYMENT, None))

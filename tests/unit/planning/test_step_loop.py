@@ -12,9 +12,9 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.conditions import Pause
 from airflow_stream_provider.planning.signs_of_life import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.step_loop import End, carry_out, has_moved_since
+from airflow_stream_provider.planning.step_loop import carry_out, carry_out_try
 from airflow_stream_provider.planning.steps import Append, Declare, EndJob, Kill, Skip, Step, Submit, TaskIdentity, Wait
-from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
+from airflow_stream_provider.planning.waits import Condition, Ended, Needs, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, declared
 
@@ -32,6 +32,7 @@ class Noted:
         self._needs = needs
         self._certain = certain
         self.ended: list[bool] = []
+        self.counters: list[int] = []
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         self.outcomes.append(outcome)
@@ -47,7 +48,11 @@ class Noted:
     def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
         if needs != Needs():
             self.did.append(f"ask about {needs.drivers}")
-        return DECLARED
+        counter = self.counters.pop(0) if self.counters else -1
+        return replace(DECLARED, heartbeats={NEW: Heartbeat(counter=counter)})
+
+    def kill(self, deployment: str) -> None:
+        self.did.append(f"kill {deployment}")
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         self.did.append(f"append {kind} after {seq}")
@@ -108,14 +113,16 @@ def test_it_looks_again_for_what_the_plan_needs() -> None:
     assert noted.did == [f"ask about {WARM.drivers}"]
 
 
-@pytest.mark.parametrize(("counter", "moved"), [(7, False), (8, True)])
-def test_a_driver_that_is_to_be_killed_and_has_beaten_since_has_moved(
-    counter: int, moved: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("counter", "then", "plans"),
+    [(7, Dead(NEW, 30.0), 1), (8, Dead(NEW, 30.0), 2), (8, DriversGone(NEW_DEPLOYMENT, 1.0), 1)],
+)
+def test_a_driver_that_is_to_be_killed_and_has_beaten_since_is_looked_at_once_more(
+    counter: int, then: Condition, plans: int
 ) -> None:
-    kill = Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0, 600.0))
-    seen = replace(DECLARED, heartbeats={NEW: Heartbeat(counter=7)})
-    stream = Noted()
-    monkeypatch.setattr(stream, "observe", lambda: replace(seen, heartbeats={NEW: Heartbeat(counter=counter)}))
-    assert has_moved_since(stream, End(kill, seen)) is moved
-    assert not has_moved_since(stream, End(Kill(NEW_DEPLOYMENT, DriversGone(NEW_DEPLOYMENT, 1.0)), seen))
-    assert not has_moved_since(stream, End(Skip("nothing"), seen))
+    kill = Kill(NEW_DEPLOYMENT, then)
+    noted = Noted(kill, kill)
+    noted.counters = [7, counter, counter]
+    found = carry_out_try(noted, noted, TaskIdentity("dag", "run", "task"), None, logging.getLogger(__name__))
+    assert found.step == Wait(then)
+    assert (len(noted.outcomes), noted.did) == (plans, [f"kill {NEW_DEPLOYMENT}"])

@@ -13,7 +13,7 @@ from airflow_stream_provider.planning.signs_of_life import DriversGone
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, TaskIdentity, Wait
 from airflow_stream_provider.planning.stop import stop, stopped_since
-from tests.support.snapshots import BOTH, RUNNING, snapshot, up
+from tests.support.snapshots import BOTH, RUNNING, appended, given_up, results, snapshot, up
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -34,18 +34,14 @@ from tests.support.story import (
 
 def test_a_stop_asks_the_holder_then_ends_every_driver() -> None:
     identity = TaskIdentity("dag", "run", "stop")
-    step = stop(snapshot(*RUNNING), identity, None, "why")
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["to"]) == ("requested", None)
+    assert appended(stop(snapshot(*RUNNING), identity, None, "why"), "to") == ("requested", None)
     stopped = [*RUNNING, requested("stop", None, by=identity.by), released(OLD, "stop", None)]
     ending = stop(snapshot(*stopped), identity, None, "why")
     assert ending == Append("retired", {"deployment": OLD_DEPLOYMENT, "reason": "why"})
     retired = [*stopped, record("retired", by=identity.by, deployment=OLD_DEPLOYMENT, reason="why")]
     assert stop(snapshot(*retired), identity, None, "why") == Wait(DriversGone(OLD_DEPLOYMENT, 170.0))
     gone = {OLD_DEPLOYMENT: DriverFacts("driver", DriverState.FINISHED, gone=True)}
-    done = stop(snapshot(*retired, drivers=gone), identity, None, "why")
-    assert isinstance(done, Done)
-    assert done.result["stopped"] is True
+    assert results(stop(snapshot(*retired, drivers=gone), identity, None, "why"), "stopped") == (True,)
 
 
 def test_what_was_stopped_since_is_known_by_who_and_when() -> None:
@@ -75,8 +71,7 @@ def test_a_cleared_stop_leaves_what_was_started_since_alone() -> None:
     assert isinstance(waiting, Done)
     started = [*retired, *up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2)]
     done = stop(snapshot(*started, drivers=gone), identity, None, "why")
-    assert isinstance(done, Done)
-    assert (done.result["stopped"], done.result["holder"]) == (False, NEW_DEPLOYMENT)
+    assert results(done, "stopped", "holder") == (False, NEW_DEPLOYMENT)
 
 
 GONE = {OLD_DEPLOYMENT: DriverFacts("driver", DriverState.FINISHED, gone=True)}
@@ -89,9 +84,7 @@ def test_what_is_down_is_stopped_for_good(end: list[Record]) -> None:
     assert step == Append("stopped", {"request": STOP.request("stopped"), "reason": "why"})
     story = [*RUNNING, *end, stopped(STOP.request("stopped"), by=STOP.by)]
     after = snapshot(*story, drivers=GONE)
-    done = stop(after, STOP, None, "why")
-    assert isinstance(done, Done)
-    assert (done.result["stopped"], done.result["request"]) == (True, STOP.request("stopped"))
+    assert results(stop(after, STOP, None, "why"), "stopped", "request") == (True, STOP.request("stopped"))
     watch = TaskIdentity("orders__revive", "run", "revive")
     assert isinstance(recover(after, watch, None, {}), Skip), "the watch leaves it alone"
     started = snapshot(*story, *up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2), failed(NEW))
@@ -108,9 +101,7 @@ def test_a_stop_ends_what_the_watch_has_declared_before_it() -> None:
 def test_a_driver_that_stopped_inside_a_batch_is_fenced_once_the_stop_is_in_the_log() -> None:
     torn = [*RUNNING, failed(OLD, boundary="interrupted")]
     assert isinstance(stop(snapshot(*torn), STOP, None, "why"), Append)
-    step = stop(snapshot(*torn, stopped("s", by=STOP.by)), STOP, None, "why")
-    assert isinstance(step, Append)
-    assert step.kind == "fencing"
+    assert appended(stop(snapshot(*torn, stopped("s", by=STOP.by)), STOP, None, "why")) == ("fencing",)
 
 
 @pytest.mark.parametrize("how", ["stop", "stopped"])
@@ -128,9 +119,7 @@ def test_a_stop_that_is_cleared_long_after_stops_nothing_that_was_started_since(
         story += [requested(f"q{number}", None, by="w"), record("aborted", by="w", request=f"q{number}", reason="no")]
     found = snapshot(*story)
     assert STOP.request(how) in found.state.forgotten
-    done = stop(found, STOP, None, "why")
-    assert isinstance(done, Done)
-    assert (done.result["stopped"], done.result["holder"]) == (False, NEW_DEPLOYMENT)
+    assert results(stop(found, STOP, None, "why"), "stopped", "holder") == (False, NEW_DEPLOYMENT)
 
 
 @pytest.mark.parametrize("before", [[], STOPPED, [*RUNNING, finished(OLD)]], ids=["never ran", "stopped", "finished"])
@@ -141,31 +130,24 @@ def test_a_stop_of_what_rests_already_is_remembered_too(before: list[Record]) ->
     driver = "orders-3-cccc.00000003"
     started = [*before, mine, *up(driver), requested("go", driver), ready("go", driver)]
     done = stop(snapshot(*started, acquired(driver, "go", 2 if before else 1)), STOP, None, "why")
-    assert isinstance(done, Done)
-    assert (done.result["stopped"], done.result["holder"]) == (False, "orders-3-cccc")
+    assert results(done, "stopped", "holder") == (False, "orders-3-cccc")
 
 
 def test_a_cleared_stop_does_not_keep_down_what_was_started_since_and_is_down() -> None:
     story = [*RUNNING, requested("s", None, by=STOP.by), released(OLD, "s", None)]
     story += [*up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2), fenced(NEW)]
-    done = stop(snapshot(*story), STOP, None, "why")
-    assert isinstance(done, Done)
-    assert done.result["stopped"] is False
+    assert results(stop(snapshot(*story), STOP, None, "why"), "stopped") == (False,)
 
 
 def test_a_cleared_stop_that_was_in_vain_does_not_stop_what_was_started_since() -> None:
     missed = [*BOTH, requested("s", None, by=STOP.by), record("aborted", incarnation=OLD, request="s", reason="m")]
     after = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
-    step = stop(snapshot(*missed, *after), STOP, None, "why")
-    assert isinstance(step, GiveUp)
-    assert "was started again since" in str(step.error)
+    assert "was started again since" in given_up(stop(snapshot(*missed, *after), STOP, None, "why"))
 
 
 def test_a_holder_that_missed_its_stop_and_died_is_stopped() -> None:
     missed = [*RUNNING, requested("s", None, by=STOP.by), record("aborted", incarnation=OLD, request="s", reason="m")]
-    step = stop(snapshot(*missed, fenced(OLD)), STOP, None, "why")
-    assert isinstance(step, Append)
-    assert step.kind == "stopped"
+    assert appended(stop(snapshot(*missed, fenced(OLD)), STOP, None, "why")) == ("stopped",)
 
 
 def test_a_holder_that_missed_its_stop_goes_on() -> None:
@@ -182,15 +164,11 @@ def test_a_holder_that_hangs_is_fenced_and_then_the_stream_is_stopped() -> None:
     identity = TaskIdentity("dag", "run", "stop_first")
     step = stop(snapshot(*RUNNING), identity, None, "why", hangs="It hangs.")
     assert step == Append("fencing", {"incarnation": OLD, "reason": "It hangs."})
-    after = stop(snapshot(*RUNNING, fenced(OLD)), identity, None, "why")
-    assert isinstance(after, Append)
-    assert after.kind == "stopped"
+    assert appended(stop(snapshot(*RUNNING, fenced(OLD)), identity, None, "why")) == ("stopped",)
     missed = [
         *RUNNING,
         requested("stop", None, by=identity.by),
         record("aborted", incarnation=OLD, request="stop", reason="late"),
     ]
     assert isinstance(stop(snapshot(*missed), identity, None, "why"), GiveUp)
-    again = stop(snapshot(*missed), identity, None, "why", hangs="It hangs.")
-    assert isinstance(again, Append)
-    assert again.kind == "fencing"
+    assert appended(stop(snapshot(*missed), identity, None, "why", hangs="It hangs.")) == ("fencing",)

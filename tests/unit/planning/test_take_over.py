@@ -11,7 +11,7 @@ from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Wait
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import ASKED, BOTH, ME, RELEASED, UPGRADED, snapshot, up
+from tests.support.snapshots import ASKED, BOTH, ME, RELEASED, UPGRADED, appended, given_up, results, snapshot, up
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -46,8 +46,7 @@ def test_a_hand_over_is_asked_for_once_and_followed() -> None:
 def test_a_done_hand_over_waits_for_the_first_batch_and_then_stays_done() -> None:
     assert take(*UPGRADED) == Wait(FirstCommits(NEW, ("a",), 120.0))
     done = take(*UPGRADED, outcome=WaitOutcome(Ended.REACHED, NEW))
-    assert isinstance(done, Done)
-    assert (done.result["previous"], done.result["epoch"]) == (OLD_DEPLOYMENT, 2)
+    assert results(done, "previous", "epoch") == (OLD_DEPLOYMENT, 2)
     later = [
         *UPGRADED,
         requested("later", OLD),
@@ -55,9 +54,7 @@ def test_a_done_hand_over_waits_for_the_first_batch_and_then_stays_done() -> Non
         released(NEW, "later", OLD),
         acquired(OLD, "later", 3),
     ]
-    cleared = take(*later)
-    assert isinstance(cleared, Done)
-    assert cleared.result["holder"] == OLD_DEPLOYMENT
+    assert results(take(*later), "holder") == (OLD_DEPLOYMENT,)
 
 
 def test_a_holder_that_broke_inside_a_batch_is_fenced_whoever_follows_the_request() -> None:
@@ -68,9 +65,7 @@ def test_a_holder_that_broke_inside_a_batch_is_fenced_whoever_follows_the_reques
 
 
 def test_without_a_holder_the_standby_is_appointed() -> None:
-    step = take(*up(NEW))
-    assert isinstance(step, Append)
-    assert step.kind == "requested"
+    assert appended(take(*up(NEW))) == ("requested",)
 
 
 def test_the_first_release_of_all_is_not_waited_for() -> None:
@@ -87,16 +82,14 @@ def test_a_silent_holder_is_killed_confirmed_and_fenced_and_the_request_goes_on(
     killing = take(*ASKED, fencing(OLD), outcome=WaitOutcome(Ended.SILENT, OLD, "no heartbeat for 70 s"))
     assert killing == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     step = take(*ASKED, outcome=WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"}))
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["evidence"]) == ("fenced", {"driver": "killed"})
+    assert appended(step, "evidence") == ("fenced", {"driver": "killed"})
     assert isinstance(take(*ASKED, fenced(OLD)), Wait)
 
 
 def test_a_holder_killed_while_its_request_was_aborted_is_fenced_all_the_same() -> None:
     aborted = record("aborted", by=ME.by, request="mine", reason="late")
     step = take(*ASKED, aborted, outcome=WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"}))
-    assert isinstance(step, Append)
-    assert step.kind == "fenced"
+    assert appended(step) == ("fenced",)
     again = take(*ASKED, aborted, fenced(OLD))
     assert isinstance(again, Append)
     assert (again.kind, again.fields["to"]) == ("requested", NEW)
@@ -109,12 +102,9 @@ def test_what_stopped_inside_a_batch_is_fenced_before_anybody_takes_over() -> No
 
 
 def test_a_dead_standby_ends_the_request_and_the_holder_goes_on() -> None:
-    step = take(*ASKED, fenced(NEW))
-    assert isinstance(step, Append)
-    assert step.kind == "aborted"
+    assert appended(take(*ASKED, fenced(NEW))) == ("aborted",)
     over = take(*ASKED, fenced(NEW), record("aborted", request="mine", reason="dead"))
-    assert isinstance(over, GiveUp)
-    assert "was aborted: dead" in str(over.error)
+    assert "was aborted: dead" in given_up(over)
 
 
 def test_a_request_that_is_taken_back_is_not_repeated() -> None:
@@ -122,9 +112,7 @@ def test_a_request_that_is_taken_back_is_not_repeated() -> None:
 
 
 def test_an_expired_request_is_aborted() -> None:
-    step = take(*ASKED, outcome=WaitOutcome(Ended.EXPIRED, "mine", "late"))
-    assert isinstance(step, Append)
-    assert step.kind == "aborted"
+    assert appended(take(*ASKED, outcome=WaitOutcome(Ended.EXPIRED, "mine", "late"))) == ("aborted",)
 
 
 def test_an_appointment_that_was_aborted_is_made_again_under_another_id() -> None:
@@ -144,12 +132,8 @@ def test_a_holder_that_hangs_is_fenced_without_being_asked() -> None:
     assert take(*BOTH, hangs="It hangs.") == Append("fencing", {"incarnation": OLD, "reason": "It hangs."})
     assert take(*BOTH, fencing(OLD), hangs="It hangs.") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     dead = WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"})
-    step = take(*BOTH, fencing(OLD), hangs="It hangs.", outcome=dead)
-    assert isinstance(step, Append)
-    assert step.kind == "fenced"
-    appointed = take(*BOTH, fencing(OLD), fenced(OLD))
-    assert isinstance(appointed, Append)
-    assert (appointed.kind, appointed.fields["to"]) == ("requested", NEW)
+    assert appended(take(*BOTH, fencing(OLD), hangs="It hangs.", outcome=dead)) == ("fenced",)
+    assert appended(take(*BOTH, fencing(OLD), fenced(OLD)), "to") == ("requested", NEW)
 
 
 def test_one_that_was_asked_in_vain_and_hangs_is_fenced_and_nobody_else_is() -> None:

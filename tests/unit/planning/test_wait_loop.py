@@ -154,3 +154,27 @@ def test_only_conditions_of_the_wanted_kind_are_read() -> None:
     assert condition_from_json({**condition.to_json(), "names": ["a", "b"]}, [SeenTwice]) == condition
     with pytest.raises(StreamError, match="is not a condition that this version knows"):
         condition_from_json({"condition": "CaughtUp", "moment": 1.0}, [SeenTwice])
+
+
+@pytest.mark.parametrize("event", [None, {}, {"ended": "perhaps"}, {"ended": "reached"}, "reached", 1])
+def test_an_event_that_is_not_ours_is_refused(event: Any) -> None:
+    with pytest.raises(StreamError, match="instead of a stream event"):
+        WaitOutcome.from_event(event)
+
+
+def test_an_outcome_survives_the_metadata_database() -> None:
+    outcome = WaitOutcome(Ended.DEAD, "x", "why", {"a": 1}, 5.0, {"x": 7})
+    assert WaitOutcome.from_event(outcome.to_event()) == outcome
+
+
+def test_what_cannot_be_encoded_does_not_cross_it() -> None:
+    outcome = WaitOutcome(Ended.REACHED, "x", "it cannot read \udc80", {"message": "\0"}, 5.0)
+    crossed = WaitOutcome.from_event(outcome.to_event())
+    assert (crossed.reason, crossed.evidence) == ("it cannot read \ufffd", {"message": "\ufffd"})
+
+
+def test_an_outcome_is_outdated_once_the_driver_has_beaten() -> None:
+    outcome = WaitOutcome(Ended.SILENT, "x", counters={"x": 7})
+    assert outcome.outdated("x", 8)
+    assert not outcome.outdated("x", 7)
+    assert not outcome.outdated("another", 8)

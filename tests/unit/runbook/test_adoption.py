@@ -22,7 +22,7 @@ from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
-from tests.support.control_root import new_log
+from tests.support.control_root import log_of, new_log
 from tests.support.snapshots import ME, snapshot
 from tests.support.story import ending, following, standby, submitted, write
 from tests.support.tasks import spec_in
@@ -111,7 +111,7 @@ def test_a_person_is_asked_for_an_hour_while_the_follower_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = spec_in(tmp_path)
-    write(new_log(spec.control, spec.name), mine("x"), submitted(DEPLOYMENT), standby(f"{DEPLOYMENT}.00000001"))
+    log_of(spec.control, mine("x"), submitted(DEPLOYMENT), standby(f"{DEPLOYMENT}.00000001"))
     sent: dict[str, Any] = {}
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **kw: sent.update(kw))
     context: Any = {"task_instance": SimpleNamespace(id="0197c1de-0000-7000-8000-000000000001"), **RUN}

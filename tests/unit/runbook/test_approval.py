@@ -19,8 +19,8 @@ from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
-from tests.support.control_root import new_log
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, write
+from tests.support.control_root import log_of, new_log
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING
 
 TRICKY = '--note=`\n```\n| version | 1 |\n<img src="x">'
 RELEASE = {
@@ -125,8 +125,7 @@ def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monke
 
 def test_the_approver_sees_what_is_read_again(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was shown nowhere: a yes to a new release was one to records that come out twice."""
-    log = new_log(spec.control, spec.name)
-    write(log, *RUNNING)
+    log = log_of(spec.control, *RUNNING)
     beat = Heartbeat(1, 0.0, queries=(QueryProgress("enrich", commits=(Commit(0.0, {"orders": {"0": 72}}),)),))
     log.store.put_heartbeat(OLD, beat.to_json())
     policy = spec.policy(()).to_json()
@@ -170,8 +169,7 @@ def test_who_needs_no_approval_is_asked_all_the_same_unless_the_rehearsal_has_pa
 
 
 def test_of_one_that_holds_nobody_is_asked(spec: StreamSpec) -> None:
-    log = new_log(spec.control, spec.name)
-    write(log, *RUNNING)
+    log_of(spec.control, *RUNNING)
     mine = task(spec)
     mine.deployment = OLD_DEPLOYMENT
     with pytest.raises(AirflowSkipException, match="It holds the stream already"):
@@ -230,7 +228,7 @@ def test_an_answer_ends_as_what_it_is(spec: StreamSpec) -> None:
     assert pushed == {}
     assert answer(spec, said("Reject")) == ("anna said no: the standby is ended.", {"rejected_by": "anna"})
     sentence, pushed = answer(spec, WaitOutcome(Ended.TIMEOUT, reason="Timed out.").to_event())
-    assert "Nobody answered within 0:30:00, which counts as a no: the standby is ended." in sentence
+    assert "No answer came within 0:30:00, which counts as a no: the standby is ended." in sentence
     assert pushed == {}
 
 
@@ -246,5 +244,5 @@ def test_the_end_of_the_standby_ends_the_question(spec: StreamSpec) -> None:
 
 def test_once_the_stream_is_broken_nobody_has_to_be_asked_and_the_upgrade_goes_on(spec: StreamSpec) -> None:
     over = WaitOutcome(Ended.REACHED, "orders-2-1a2b", "orders-1-aaaa.00000001 gives no sign of life.")
-    with pytest.raises(AirflowSkipException, match=r"Nobody has to be asked any more: .* gives no sign of life"):
+    with pytest.raises(AirflowSkipException, match=r"No answer is needed any more: .* gives no sign of life"):
         answer(spec, over.to_event())

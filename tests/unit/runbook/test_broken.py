@@ -18,7 +18,7 @@ from airflow_stream_provider.runbook.dags import ReviveUnusableStreamOperator, r
 from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.spec.folder import StreamFile, read_folder
-from tests.support.control_root import new_log
+from tests.support.control_root import log_of, new_log
 from tests.support.snapshots import UPGRADED
 from tests.support.story import NEW_DEPLOYMENT, STOPPED, write
 from tests.support.tasks import context
@@ -68,7 +68,7 @@ def test_a_new_upgrade_fails_with_the_error(file: StreamFile) -> None:
 
 
 @pytest.mark.parametrize("more", ["", "upgrade: {soak: 1h}\n", "upgrade: {approval: true, approvers: [anna]}\n"])
-@pytest.mark.parametrize("fault", ["versoin: 1\n", "conf: [\n", "kafka: 7\n", "\t\n", "}\n"])
+@pytest.mark.parametrize("fault", ["versoin: 1\n", "conf: [\n", "kafka: h:7\n", "\t\n", "}\n"])
 def test_its_dags_have_the_tasks_that_they_have_with_a_good_file(tmp_path: Path, more: str, fault: str) -> None:
     """Airflow removes the tasks that are gone from the runs that have begun."""
     path = tmp_path / "orders.yaml"
@@ -127,7 +127,7 @@ def test_a_run_that_has_begun_keeps_what_was_said_when_it_began(file: StreamFile
 
 def test_what_has_begun_goes_on_from_the_control_log(file: StreamFile) -> None:
     make_root(f"file://{file.path.parent}/control")
-    write(new_log(f"file://{file.path.parent}/control"), *UPGRADED)
+    log_of(f"file://{file.path.parent}/control", *UPGRADED)
     dag = upgrade(file)
     hand_over: Any = dag.get_task("hand_over")
     soak: Any = dag.get_task("soak")
@@ -156,7 +156,7 @@ def test_where_nothing_was_left_it_is_done_by_what_is_right_in_the_yaml(
     make_root(f"file://{tmp_path}/control")
     with pytest.raises(AirflowSkipException, match="never been deployed"):
         revive(file, look)
-    write(new_log(f"file://{tmp_path}/control"), *STOPPED)
+    log_of(f"file://{tmp_path}/control", *STOPPED)
     with pytest.raises(AirflowSkipException, match="Nobody is to run it"):
         revive(file, look)
 

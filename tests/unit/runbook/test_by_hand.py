@@ -17,9 +17,9 @@ from airflow_stream_provider.planning.operation import FOR_GOOD
 from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator, upgrade_run
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
-from tests.support.control_root import new_log
+from tests.support.control_root import log_of
 from tests.support.snapshots import RUNNING
-from tests.support.story import OLD, OLD_DEPLOYMENT, write
+from tests.support.story import OLD, OLD_DEPLOYMENT
 from tests.support.tasks import spec_in
 
 
@@ -32,9 +32,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamSpec:
 
 @pytest.fixture
 def log(spec: StreamSpec) -> ControlLog:
-    found = new_log(spec.control, spec.name)
-    write(found, *RUNNING)
-    return found
+    return log_of(spec.control, *RUNNING)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.dags import check_stream_dags, stream_dags
 from airflow_stream_provider.spec import folder as folder_module
+from tests.support.cells import LEFT_OUT, ROWS
 from tests.support.spec_text import SPEC
 
 ROOT = Path(__file__).parents[3]
@@ -207,3 +208,13 @@ def test_parsing_imports_neither_spark_nor_kafka_nor_http_clients(streams: Path)
     assert not new & {"pyspark", "py4j", "kafka", "jgo", "matplotlib", "requests", "urllib3", "psutil"}
     # Airflow itself imports more of its own for a mapped task.
     assert new <= {"airflow", "airflow_stream_provider"} | set(sys.stdlib_module_names)
+
+
+def test_every_task_has_a_row_or_is_left_out_by_name(streams: Path) -> None:
+    (streams / "orders.yaml").write_text(SPEC.format(name="orders") + "upgrade: {approval: true}\n")
+    dags = stream_dags(streams)
+    tasks = {f"{name.rpartition('__')[2]}-{task}" for name, dag in dags.items() for task in dag.task_ids}
+    rows = [row.name for row in ROWS]
+    assert len(rows) == len(set(rows))
+    assert {*rows, *LEFT_OUT} == tasks
+    assert not {*rows} & {*LEFT_OUT}

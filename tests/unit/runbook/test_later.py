@@ -20,7 +20,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.spec.stream import StreamSpec
-from tests.support.control_root import new_log
+from tests.support.control_root import log_of, new_log
 from tests.support.snapshots import UPGRADED
 from tests.support.story import (
     NEW,
@@ -37,7 +37,6 @@ from tests.support.story import (
     released,
     requested,
     standby,
-    write,
 )
 from tests.support.tasks import context, run, spec_in
 
@@ -50,7 +49,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 
 def report(spec: StreamSpec, records: list[Record], soaked: str = "", fault: str = "") -> Any:
-    write(new_log(spec.control, spec.name), *records)
+    log_of(spec.control, *records)
     return run(ReportUpgradeOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, soaked=soaked, fault=fault))
 
 
@@ -127,7 +126,7 @@ def test_without_a_release_before_there_is_nothing_to_retire(spec: StreamSpec, m
 
 def line(spec: StreamSpec, records: list[Record], **arguments: Any) -> str:
     """What the report leaves in a line."""
-    write(new_log(spec.control, spec.name), *records)
+    log_of(spec.control, *records)
     pushed: dict[str, Any] = {}
     task = ReportUpgradeOperator(
         task_id="t",

@@ -101,15 +101,6 @@ def test_the_form_takes_the_first_digits_of_a_hash(dag: DAG, release: str) -> No
             dag.params.get_param("release").resolve(wrong)
 
 
-def test_who_is_asked_sees_every_line_of_what_will_happen(dag: DAG) -> None:
-    task: Any = dag.get_task("confirm")
-    looked = {"lines": ["orders is running.", "Read again: nothing."], "parts": ["stop"]}
-    params = {"ask": True, "operation": "stop"}
-    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: looked), "params": params}
-    task.render_template_fields(context, dag.get_template_env())
-    assert task.body.split("\n") == ["```text", "orders is running.", "Read again: nothing.", "```"]
-
-
 def test_a_run_of_an_earlier_version_goes_on(dag: DAG) -> None:
     looked = {"lines": [], "parts": ["stop"], "reason": "why", "confirmed_by": "", "deployment": "", "reads_again": ""}
     pull = lambda task_ids, key="": looked if task_ids == "look" else None  # noqa: E731

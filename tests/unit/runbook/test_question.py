@@ -40,7 +40,7 @@ def test_a_no(who: str) -> None:
     ],
 )
 def test_no_answer_in_time_is_a_no(event: dict[str, Any]) -> None:
-    said = "Nobody answered within 1:00:00, which counts as a no: nothing was done. Trigger it again."
+    said = "No answer came within 1:00:00, which counts as a no: nothing was done. Trigger it again."
     assert ends(event) == said
 
 

@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.runbook.upgrade import StopFirstOperator
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
-from tests.support.control_root import new_log
-from tests.support.story import OLD, RUNNING, write
-from tests.support.tasks import run, spec_in
+from tests.support.control_root import log_of
+from tests.support.story import OLD, RUNNING
+from tests.support.tasks import run, spec_in, waits
 
 
 @pytest.fixture
@@ -23,14 +23,11 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 @pytest.fixture
 def log(spec: StreamSpec) -> ControlLog:
-    found = new_log(spec.control, spec.name)
-    write(found, *RUNNING)
-    return found
+    return log_of(spec.control, *RUNNING)
 
 
 def test_restart_asks_the_holder_to_stop(spec: StreamSpec, log: ControlLog) -> None:
-    with pytest.raises(TaskDeferred):
-        run(StopFirstOperator(task_id="t", stream=spec, strategy="restart"))
+    waits(StopFirstOperator(task_id="t", stream=spec, strategy="restart"))
     request = log.refresh().open_request
     assert request is not None
     assert (request.source, request.to) == (OLD, None)

@@ -8,6 +8,7 @@ import pytest
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec import folder as folder_module
 from airflow_stream_provider.spec.folder import find_file, load_specs, read_folder
+from tests.support.there import there
 
 GOOD = "name: {name}\napplication: a.py\nversion: v1\ncluster: c\ncontrol: file:///d/{control}\n"
 Write = Callable[..., Path]
@@ -55,9 +56,7 @@ def test_of_two_files_the_one_that_is_named_like_the_stream_counts(write: Write,
     by_name = {file.name: file for file in read_folder(tmp_path)}
     assert by_name["orders"].path == own
     assert by_name["a_copy"].spec is None
-    found = find_file(tmp_path, "orders")
-    assert found is not None
-    assert found.path == own
+    assert there(find_file(tmp_path, "orders")).path == own
 
 
 def test_no_two_files_go_by_the_same_name(write: Write, tmp_path: Path) -> None:
@@ -108,9 +107,7 @@ def test_finding_one_file_reads_no_other(
     read: list[Path] = []
     original = folder_module._read
     monkeypatch.setattr(folder_module, "_read", lambda path: read.append(path) or original(path))
-    found = find_file(tmp_path, "orders")
-    assert found is not None
-    assert found.spec is not None
+    assert there(find_file(tmp_path, "orders")).spec is not None
     assert len(read) == most
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.spec.folder_check import FolderCheck, check_folder
+from airflow_stream_provider.spec.folder_check import FolderCheck, check_folder, named_checkpoints
 
 GOOD = """\
 name: {name}
@@ -199,3 +199,21 @@ def test_what_may_be_meant_so_is_a_warning(write: Write, tmp_path: Path) -> None
         ("c.yaml", 8, "arguments.2"),
     ]
     assert "the checkpoint /tmp/b is relative, or in a folder for temporary files" in str(found.warnings[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ([], {}),
+        (["--kafka", "k:9092", "--checkpoint", "/data/a"], {"/data/a": 3}),
+        (["--checkpoint=/data/a/"], {"/data/a": 0}),
+        (["--Checkpoint_Location", "file:///data//a"], {"/data/a": 1}),
+        (["--checkpointLocation", "s3://bucket/a"], {"s3a://bucket/a": 1}),
+        (["--checkpoint-path=hdfs://nn:8020/a", "--checkpoint", "/b"], {"hdfs://nn/a": 0, "/b": 2}),
+        (["--checkpoint"], {}),
+        (["--checkpoint", " "], {}),
+        (["--checkpoint-root", "/data", "--checkpoint-dir=/data", "checkpoint", "/data", "--checkpoints", "3"], {}),
+    ],
+)
+def test_what_the_options_name(arguments: list[str], found: dict[str, int]) -> None:
+    assert named_checkpoints(arguments) == found

@@ -9,6 +9,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec.folder import nothing_known, salvage, salvage_name
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import WatchSpec
+from tests.support.there import there
 
 GOOD = """\
 # The orders of the shop.
@@ -33,7 +34,7 @@ notify:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('version: "2"', "version: 2.1"),
+        ('version: "2"', "version: ../2"),
         ("version:", "versoin:"),
         ("application: apps/orders.py\n", ""),
         ("version:", "version: ["),
@@ -48,8 +49,7 @@ def test_a_fault_in_one_field_leaves_the_others(tmp_path: Path, old: str, new: s
     path = tmp_path / "orders.yaml"
     assert old in GOOD
     path.write_text(GOOD.replace(old, new))
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
+    spec = there(salvage(path, "It is wrong."))
     assert spec.name == ("again" if "again" in new else "orders")
     assert (spec.cluster, spec.kafka, spec.control) == ("spark_default", "kafka_default", "file:///data/streams")
     assert (spec.watch.schedule, spec.watch.for_at_least, spec.lag.max_records) == (300.0, 30.0, 100)
@@ -60,8 +60,7 @@ def test_a_fault_in_one_field_leaves_the_others(tmp_path: Path, old: str, new: s
 def test_what_is_wrong_itself_has_its_default(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(GOOD.replace("max_records", "max_rows").replace("schedule: 5m", "schedule: often"))
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
+    spec = there(salvage(path, "It is wrong."))
     assert (spec.lag.max_records, spec.watch) == (None, WatchSpec())
     assert spec.kafka == "kafka_default"
 
@@ -70,22 +69,18 @@ def test_what_is_wrong_itself_has_its_default(tmp_path: Path) -> None:
 def test_a_stream_without_its_name_has_that_of_the_file(tmp_path: Path, line: str) -> None:
     path = tmp_path / "payments.yaml"
     path.write_text(GOOD.replace("name: orders", line))
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
-    assert spec.name == "payments"
+    assert there(salvage(path, "It is wrong.")).name == "payments"
 
 
 def test_what_it_runs_is_read_as_well_but_can_never_be_published(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(GOOD.replace("kafka:", "kafak:"))
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
+    spec = there(salvage(path, "It is wrong."))
     assert (spec.application, spec.version, dict(spec.conf)) == ("apps/orders.py", "2", {"spark.cores.max": "2"})
     with pytest.raises(SpecError, match="It is wrong"):
         RequestedRelease.of(spec, None, None, None, None).check()
-    path.write_text(GOOD.replace('version: "2"', "version: 2"))
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
+    path.write_text(GOOD.replace('version: "2"', "version: ../2"))
+    spec = there(salvage(path, "It is wrong."))
     assert (spec.application, spec.version) == ("apps/orders.py", "none")
 
 
@@ -106,8 +101,7 @@ def test_an_upgrade_is_never_read_as_one_that_asks_nobody(
 ) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(f"{GOOD}{upgrade}\nversoin: 1\n")
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
+    spec = there(salvage(path, "It is wrong."))
     assert (spec.upgrade.approval, spec.upgrade.soak) == (asks, soak)
 
 
@@ -126,8 +120,7 @@ def test_fields_that_do_not_fit_each_other_are_left_out(
 ) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(GOOD.replace("file:///data/streams", control) + storage)
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
+    spec = there(salvage(path, "It is wrong."))
     assert (spec.control, (spec.storage, spec.storage_connection)) == (control, left)
 
 
@@ -140,9 +133,7 @@ def test_of_a_file_that_cannot_be_read_at_all_only_the_name_is_known(tmp_path: P
 def test_without_a_cluster_it_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(GOOD.replace("cluster:", "clutser:"))
-    spec = salvage(path, "It is wrong.")
-    assert spec is not None
-    assert spec.cluster == ""
+    assert there(salvage(path, "It is wrong.")).cluster == ""
 
 
 @pytest.mark.parametrize("text", ["", "\0", "name: orders", GOOD.replace("file://", "s3://"), "control: [" * 30_000])
@@ -153,7 +144,7 @@ def test_without_its_control_folder_nothing_can_be_watched(tmp_path: Path, text:
 
 def test_a_file_that_is_gone_or_has_no_name_of_a_stream(tmp_path: Path) -> None:
     assert salvage(tmp_path / "gone.yaml", "It is wrong.") is None
-    (tmp_path / "Not A Name.yaml").write_text(GOOD.replace("name: orders", "name: 7"))
+    (tmp_path / "Not A Name.yaml").write_text(GOOD.replace("name: orders", "name: /7"))
     assert salvage(tmp_path / "Not A Name.yaml", "It is wrong.") is None
 
 

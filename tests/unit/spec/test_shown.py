@@ -10,6 +10,7 @@ import pytest
 from airflow_stream_provider.spec.folder import nothing_known, salvage
 from airflow_stream_provider.spec.shown import Shown, as_shown, read_shown
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from tests.support.there import there
 
 YAML = """\
 name: orders
@@ -38,8 +39,7 @@ def test_it_is_what_takes_a_look_and_nothing_of_who_is_told(path: Path) -> None:
     text = as_shown(load_spec(path))
     assert "team.tell" not in text
     assert "apps/orders.py" not in text
-    found = read_shown(text)
-    assert found is not None
+    found = there(read_shown(text))
     assert found.spec is not None
     assert (found.name, found.problem) == ("orders", "")
     looked = {name: getattr(found.spec, name) for name in ("name", "control", "cluster", "kafka", "storage")}
@@ -55,11 +55,9 @@ def test_it_is_what_takes_a_look_and_nothing_of_who_is_told(path: Path) -> None:
 
 def test_of_a_yaml_that_cannot_be_used_it_is_what_is_right_and_why(path: Path) -> None:
     path.write_text(YAML.replace("cluster: spark_prod", "cluster: [").replace("kafka: brokers\n", "kafka: brokers\n"))
-    known = salvage(path, "Line 4 is wrong.")
-    assert known is not None
+    known = there(salvage(path, "Line 4 is wrong."))
     assert known.cluster == ""
-    found = read_shown(as_shown(known))
-    assert found is not None
+    found = there(read_shown(as_shown(known)))
     assert found.spec is not None
     assert (found.problem, found.spec.control) == ("Line 4 is wrong.", "kafka://brokers/streams")
 
@@ -71,8 +69,7 @@ def test_where_no_control_log_is_known_only_the_problem_is(path: Path) -> None:
 
 
 def test_what_another_version_has_written_is_a_stream_that_cannot_be_looked_at() -> None:
-    found = read_shown(json.dumps({"stream": {"name": "orders", "control": "ftp://x"}, "problem": ""}))
-    assert found is not None
+    found = there(read_shown(json.dumps({"stream": {"name": "orders", "control": "ftp://x"}, "problem": ""})))
     assert found.spec is None
     assert "Another version" in found.problem
 
@@ -88,15 +85,12 @@ def test_it_says_where_to_look_and_nothing_else() -> None:
     """Whoever writes a DAG writes what the API server reads here."""
     fields = {"name": "orders", "control": "file:///data", "cluster": "c", "root": "x"}
     more = {"notify": [{"call": "os.system"}], "conf": {"a": "b"}, "upgrade": {"schedule": "@weekly"}}
-    found = read_shown(json.dumps({"stream": {**fields, **more}, "problem": ""}))
-    assert found is not None
+    found = there(read_shown(json.dumps({"stream": {**fields, **more}, "problem": ""})))
     assert found.spec is not None
     assert found.spec.model_fields_set == {"name", "control", "cluster", "application", "version"}
 
 
 def test_a_name_never_becomes_a_path() -> None:
     fields = {"name": "../../etc", "control": "file:///data", "cluster": "c"}
-    found = read_shown(json.dumps({"stream": fields, "problem": ""}))
-    assert found is not None
-    assert found.spec is None
+    assert there(read_shown(json.dumps({"stream": fields, "problem": ""}))).spec is None
     assert StreamSpec.model_validate({**fields, "name": "etc", "application": "a.py", "version": "1"})

@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.mark.parametrize(
     "text",
-    ["name: [", "", "\0", GOOD.format("orders").replace("control", "contorl"), "name: 7\ncontrol: file:///wrong\n"],
+    ["name: [", "", "\0", GOOD.format("orders").replace("control", "contorl"), "name: /7\ncontrol: file:///wrong\n"],
 )
 def test_a_broken_file_stands_for_the_stream_that_it_described_last(folder: Folder, text: str) -> None:
     [before, _] = folder.look().streams
@@ -149,7 +149,7 @@ def test_a_file_that_takes_anothers_name_still_stands_for_its_own_stream(folder:
 
 
 def test_where_nothing_was_ever_good_what_is_right_is_used_and_else_it_is_said(folder: Folder) -> None:
-    folder.write("new.yaml", "new", "version: v1", "version: 1")
+    folder.write("new.yaml", "new", "version: v1", "version: /1")
     (folder.path / "worse.yaml").write_text("[")
     found = folder.look()
     assert {each.spec.name for each in found.streams} == {"orders", "payments", "new"}
