@@ -237,9 +237,10 @@ def test_a_follower_that_dies_alone_after_the_job_was_ended_is_told_and_another_
     hook, end = operator.hook, operator.hook.end_job
     hook.create()
 
-    def dies(id: str) -> None:
-        end(id)
+    def dies(id: str) -> bool:
+        ended = end(id)
         orders.kill(next(iter(orders.state.incarnations)))
+        return ended
 
     hook.end_job = dies  # type: ignore[method-assign]
     RECEIVED.clear()

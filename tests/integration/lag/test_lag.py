@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from airflow_stream_provider.checkpoint import Owner, claim
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
@@ -335,7 +335,7 @@ def test_several_queries_and_places_in_one_report(
     commit_group(client, "slow", {TopicPartition(topic, 0): 1})
     beat = Heartbeat(queries=(QueryProgress("fresh", committed=({topic: {"0": 3}},), batch=7),))
     moments = Moments(at=frozenset({began - 1000, began - 150}))
-    sources = [
+    sources: list[Committed | CommittedOffsets] = [
         CommittedOffsets("q", checkpoint=str(checkpoint.path)),
         of_group(client, "slow"),
         CommittedOffsets("fresh", beat),
