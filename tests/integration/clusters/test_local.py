@@ -99,7 +99,7 @@ def test_without_a_control_folder_drivers_are_kept_in_one_of_the_users_own(here:
     submission = here.cluster.submit(job)
     home = here.root / "state" / "airflow-stream-provider" / "submissions" / f"orders@{socket.gethostname()}"
     assert Path(submission).parent == home
-    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert stat.S_IMODE(home.parents[1].stat().st_mode) == 0o700
     python_of(submission)
     assert here.cluster.status(submission) is DriverState.RUNNING
     with pytest.raises(SubmitUnclear):
