@@ -4,63 +4,38 @@ from __future__ import annotations
 
 import importlib
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider import lazily
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.clusters.cluster import (
-        Cluster,
-        DriverState,
-        DriverView,
-        FoundDrivers,
-        Remains,
-        SubmitUnclear,
-        UnmanagedJob,
-        UnmanagedView,
-    )
-    from airflow_stream_provider.clusters.connection import ClusterConnection
-    from airflow_stream_provider.clusters.job import (
-        Job,
-        SecretInConf,
-        refuse_secret_arguments,
-        refuse_secret_conf,
-        refuse_secret_environment,
-        refuse_secret_values,
-    )
-    from airflow_stream_provider.clusters.whose import Whose
+    from airflow_stream_provider.clusters.cluster import Cluster as Cluster
+    from airflow_stream_provider.clusters.cluster import DriverState as DriverState
+    from airflow_stream_provider.clusters.cluster import DriverView as DriverView
+    from airflow_stream_provider.clusters.cluster import FoundDrivers as FoundDrivers
+    from airflow_stream_provider.clusters.cluster import Remains as Remains
+    from airflow_stream_provider.clusters.cluster import SubmitUnclear as SubmitUnclear
+    from airflow_stream_provider.clusters.cluster import UnmanagedView as UnmanagedView
+    from airflow_stream_provider.clusters.connection import ClusterConnection as ClusterConnection
+    from airflow_stream_provider.clusters.job import Job as Job
+    from airflow_stream_provider.clusters.job import SecretInConf as SecretInConf
+    from airflow_stream_provider.clusters.job import refuse_secret_arguments as refuse_secret_arguments
+    from airflow_stream_provider.clusters.job import refuse_secret_conf as refuse_secret_conf
+    from airflow_stream_provider.clusters.job import refuse_secret_environment as refuse_secret_environment
+    from airflow_stream_provider.clusters.job import refuse_secret_values as refuse_secret_values
+    from airflow_stream_provider.clusters.whose import Whose as Whose
 
-__all__ = [
-    "Cluster",
-    "ClusterConnection",
-    "DriverState",
-    "DriverView",
-    "FoundDrivers",
-    "Job",
-    "Remains",
-    "SecretInConf",
-    "SubmitUnclear",
-    "UnmanagedJob",
-    "UnmanagedView",
-    "Whose",
-    "import_client",
-    "open_cluster",
-    "refuse_secret_arguments",
-    "refuse_secret_conf",
-    "refuse_secret_environment",
-    "refuse_secret_values",
-]
-
-
-_MODULES = ("job", "cluster", "connection", "whose")
-
-
-def __getattr__(name: str) -> Any:
-    # Lazy: a DAG file that is parsed needs no more than what a secret looks like.
-    if name in __all__:
-        for module in _MODULES:
-            found = vars(importlib.import_module(f"{__name__}.{module}"))
-            if name in found:
-                return found[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# A DAG file that is parsed needs no more than what a secret looks like.
+__getattr__ = lazily(
+    __name__,
+    {
+        "cluster": "Cluster DriverState DriverView FoundDrivers Remains SubmitUnclear UnmanagedView",
+        "connection": "ClusterConnection",
+        "job": "Job SecretInConf refuse_secret_arguments refuse_secret_conf refuse_secret_environment "
+        "refuse_secret_values",
+        "whose": "Whose",
+    },
+)
 
 
 def import_client(connection: ClusterConnection) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.whose import Whose
@@ -19,7 +20,7 @@ class Traits:
     :param name: what it is called.
     :param seconds_after_term: from SIGTERM to SIGKILL, when a driver is killed: a driver that takes longer to reach a
         batch boundary is not released.
-    :param reserves_ids: whether the id of a driver is known before it is sent; see `Cluster.reserve`.
+    :param reserves_ids: whether the id of a driver is known before it is sent; see `Cluster.submit`.
     :param relaunched_by: the component that starts a driver again that has ended.
     :param gone_means: what confirms that nothing is left of a driver.
     :param lost_machine: what is known of a driver whose machine is out of reach.
@@ -31,21 +32,6 @@ class Traits:
     relaunched_by: str
     gone_means: str
     lost_machine: str
-
-
-def table(*clusters: Traits) -> str:
-    """Return a Markdown table, with a row for each trait."""
-    rows = {
-        "time after SIGTERM": [f"{each.seconds_after_term:g} s" for each in clusters],
-        "id before it starts": ["yes" if each.reserves_ids else "no" for each in clusters],
-        "relaunches": [each.relaunched_by for each in clusters],
-        "gone": [each.gone_means for each in clusters],
-        "lost machine": [each.lost_machine for each in clusters],
-    }
-    assert len(rows) == len(fields(Traits)) - 1
-    lines = [("", *(each.name for each in clusters)), ("---",) * (len(clusters) + 1)]
-    lines += [(name, *cells) for name, cells in rows.items()]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines).replace("|  |", "| |")
 
 
 # Seconds by which the clocks of Airflow's machines may differ: what one has declared, another one searches for. The
@@ -141,10 +127,15 @@ class Remains:
 
 @dataclass(frozen=True)
 class DriverView:
-    """A driver as one look at its cluster shows it; `links` as `Cluster.links` returns them."""
+    """A driver as one look at its cluster shows it.
+
+    :param links: URLs or paths of its log and its web UI, by label; ``driver log`` among them.
+    :param ours: whether it is of the deployment that `Cluster.look` was asked about; None: it is not known.
+    """
 
     state: DriverState
     links: Mapping[str, str] = field(default_factory=dict)
+    ours: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -171,22 +162,6 @@ class UnmanagedView:
         return self.state.terminal and self.state is not DriverState.LOST and self.remains.gone
 
 
-class UnmanagedJob(Protocol):
-    """A job that this provider has not started; see `Cluster.unmanaged`."""
-
-    def look(self) -> UnmanagedView:
-        """Look once; nothing is changed.
-
-        :raises ClusterError: the cluster does not answer.
-        """
-
-    def end(self) -> None:
-        """Ask the cluster to end it and its executors; nothing to do for one that has ended.
-
-        :raises ClusterError: the cluster does not answer, or refuses.
-        """
-
-
 class SubmitUnclear(ClusterError):
     """The cluster may or may not have accepted a submission.
 
@@ -194,11 +169,12 @@ class SubmitUnclear(ClusterError):
     """
 
 
-class Cluster(Protocol):
+class Cluster(ABC):
     """A place where drivers run. Every method asks the cluster again; nothing is cached."""
 
     traits: ClassVar[Traits]
 
+    @abstractmethod
     def check(self, job: Job) -> None:
         """Check that the cluster answers and has room for the job's driver and executors. Nothing is started.
 
@@ -206,24 +182,20 @@ class Cluster(Protocol):
         :raises SecretInConf: the conf holds a secret.
         """
 
-    def reserve(self, job: Job) -> str:
-        """Return an id that `submit` may be given, or an empty text: this cluster cannot say one before it starts.
-
-        Nothing is started. An id that is written down first makes a submission exactly one, however often it is tried.
-
-        :raises ClusterError: the cluster does not answer, or refuses.
-        """
-
-    def submit(self, job: Job, reserved: str = "") -> str:
+    @abstractmethod
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
         """Start one driver for the job and return its submission id.
 
-        :param reserved: the id to start it with, from `reserve`. An id never has more than one driver: where the
-            cluster has it already, nothing is started.
+        :param note: writes an id down, and returns the one that counts: that of another try, if that has noted its own.
+            Where the cluster knows the id before it starts something (`Traits.reserves_ids`), it is noted first, and
+            the one that counts is sent. That makes a submission exactly one, however often it is tried: an id never
+            has more than one driver.
         :raises SubmitUnclear: the cluster may or may not have accepted the submission.
         :raises ClusterError: the cluster refused it or could not be reached. No driver was started.
         :raises SecretInConf: the conf holds a secret. Nothing was sent.
         """
 
+    @abstractmethod
     def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return all drivers of a deployment, also those that another process submitted; never one of another log.
 
@@ -232,6 +204,7 @@ class Cluster(Protocol):
         :raises ClusterError: the cluster does not answer.
         """
 
+    @abstractmethod
     def running(self, stream: str, log: str) -> Mapping[str, str]:
         """Return what the cluster runs for a stream, of whatever deployment: by an id of the cluster's, its deployment.
 
@@ -241,40 +214,39 @@ class Cluster(Protocol):
         :raises ClusterError: the cluster does not answer.
         """
 
-    def status(self, submission: str) -> DriverState:
-        """Return the driver's state, UNKNOWN if the cluster does not answer."""
-
-    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+    @abstractmethod
+    def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         """Return what the cluster says of many drivers, at the cost of one question.
 
-        :raises ClusterError: the cluster does not answer.
-        """
-
-    def belongs(self, id: str, whose: Whose) -> bool | None:
-        """Return whether a driver or a Spark application of this id is of a deployment; None: it is not known.
-
         A heartbeat says any id, and the account of the connection may kill other teams' drivers and read their logs. So
-        what only a heartbeat names is killed, or shown, only if this is not False. It is False only with proof: one of
-        ours that is taken for a stranger's would not be fenced.
+        what only a heartbeat names is killed, or shown, only if `DriverView.ours` is not False. It is False only with
+        proof: one of ours that is taken for a stranger's would not be fenced.
 
+        :param ids: of drivers; with `whose` also of Spark applications.
+        :param whose: the deployment that `ours` is about; None: it is not looked at.
         :raises ClusterError: the cluster does not answer.
         """
 
-    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
-        """Ask the cluster to kill the driver. Killing a driver that has ended is not an error.
+    def status(self, submission: str) -> DriverState:
+        """Return the driver's state, UNKNOWN if the cluster does not answer."""
+        try:
+            return self.look([submission])[submission].state
+        except ClusterError:
+            return DriverState.UNKNOWN
 
-        It does not ask whose they are; see `belongs`.
+    @abstractmethod
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
+        """Ask the cluster to kill the driver, or a job of `unmanaged`. Killing one that has ended is not an error.
+
+        It does not ask whose they are; see `look`.
 
         :param applications: ids of its Spark applications, from its heartbeats: what they left behind is killed, too.
-        :raises ClusterError: the cluster does not answer.
+        :raises ClusterError: the cluster does not answer, or refuses.
         """
 
+    @abstractmethod
     def remains(
-        self,
-        submission: str,
-        whose: Whose,
-        applications: Collection[str] = (),
-        hosts: Collection[str] | None = None,
+        self, submission: str, whose: Whose, applications: Collection[str] = (), hosts: Collection[str] | None = None
     ) -> Remains:
         """Return what may be left of the driver, its application and its executors. A missing answer confirms nothing.
 
@@ -282,26 +254,25 @@ class Cluster(Protocol):
         :param hosts: every host that its executors have run on, from its heartbeats; None: any.
         """
 
-    def unmanaged(self, id: str) -> UnmanagedJob | None:
-        """Return a job that this provider has not started, to be adopted; None: this cluster cannot end one surely.
-
-        Nothing is asked yet.
-
-        :raises ClusterError: that is no id of this cluster.
-        """
-
-    def forget(self, over: Collection[Whose]) -> None:
-        """Remove the cluster's proofs of drivers' ends. A driver that is not proven to be over stays.
-
-        :param over: deployments whose end is in the control log, and whose drivers are not to be fenced any more.
-        :raises ClusterError: the cluster does not answer, or refuses.
-        """
-
-    def links(self, submission: str) -> Mapping[str, str]:
-        """Return the URLs or paths of the driver's log and web UI, by label. Empty if the cluster does not answer."""
-
+    @abstractmethod
     def log_tail(self, submission: str) -> str:
         """Return the end of what the driver has written, also once it has ended; empty if the cluster cannot tell.
 
         It is for a person: short, and without what looks like a secret (`log_tail.tail`).
+        """
+
+    def unmanaged(self, id: str) -> UnmanagedView | None:
+        """Return what the cluster says of a job that this provider has not started, and that `kill` can end.
+
+        None, as by default: this cluster cannot surely say that one has ended. A person ends it.
+
+        :raises ClusterError: that is no id of this cluster, or the cluster does not answer.
+        """
+        return None
+
+    def forget(self, over: Collection[Whose]) -> None:  # noqa: B027 - most clusters keep nothing for us
+        """Remove the cluster's proofs of drivers' ends. A driver that is not proven to be over stays.
+
+        :param over: deployments whose end is in the control log, and whose drivers are not to be fenced any more.
+        :raises ClusterError: the cluster does not answer, or refuses.
         """

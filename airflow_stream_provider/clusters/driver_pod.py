@@ -169,12 +169,6 @@ def _add_resources(container: dict[str, Any], conf: Mapping[str, str]) -> None:
     container["resources"] = resources
 
 
-_SUFFIXES = {
-    **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
-    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
-    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
-}
-_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(n|u|m|k|[MGTPE]|[KMGTPE]i)?")
 # The resources of a quota, by the requests of a pod. Limits of cores are left to the dry run: executors have none by
 # default.
 _COUNTED = {
@@ -195,14 +189,15 @@ def quantity(text: object) -> Decimal:
 
     :raises SpecError: it is none.
     """
-    found = _QUANTITY.fullmatch(str(text).strip())
+    from kubernetes.utils.quantity import parse_quantity
+
     try:
-        assert found is not None
-        return Decimal(found[1]) * _SUFFIXES[found[2] or ""]
-    except (AssertionError, ArithmeticError):
-        raise SpecError(
-            f"{text!r} is no quantity of Kubernetes.", next_step="Write one such as 500m, 2 or 1Gi."
-        ) from None
+        found = Decimal(parse_quantity(str(text).strip()))
+        if found.is_finite():
+            return found
+    except ValueError:
+        pass
+    raise SpecError(f"{text!r} is no quantity of Kubernetes.", next_step="Write one such as 500m, 2 or 1Gi.")
 
 
 def asked_for(pod: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Decimal]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from airflow_stream_provider.clusters.cluster import (
-    DriverState,
+    Cluster,
     DriverView,
     FoundDrivers,
     Remains,
     SubmitUnclear,
     Traits,
-    UnmanagedJob,
 )
 from airflow_stream_provider.clusters.driver_pod import (
     DEPLOYMENT_ANNOTATION,
@@ -48,8 +49,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _DRIVERS = f"{DRIVER_LABEL},spark-role=driver"
 
 
-class KubernetesCluster:
-    """Drivers as pods of our own; implements `Cluster`.
+class KubernetesCluster(Cluster):
+    """Drivers as pods of our own.
 
     The submission id is ``<namespace>/<name of the pod>``. The name is made of deployment and control log, so that a
     second submission is refused by the API server. A finalizer keeps the pod until its end is in the control log.
@@ -70,13 +71,13 @@ class KubernetesCluster:
         self._settings = settings
         self._api = KubernetesApi(settings)
 
+    @override
     def check(self, job: Job) -> None:
-        """Check by a dry run and the namespace's quotas that there is room; see `Cluster.check`.
+        """Check by a dry run and the namespace's quotas that there is room.
 
         If the job's driver is there already and waits, this says what for.
         """
         pod = manifest(job, self._settings)
-        asked = asked_for(pod, job.conf)
         try:
             self._api.create_pod(pod, dry_run=True)
         except Refused:
@@ -85,7 +86,7 @@ class KubernetesCluster:
                 raise
             _check_waiting(found)
             return
-        missing = lacks(asked, self._api.quotas(self._settings.namespace))
+        missing = lacks(asked_for(pod, job.conf), self._api.quotas(self._settings.namespace))
         if missing:
             raise ClusterError(
                 f"The namespace {self._settings.namespace} has no room for {job.app_name}: {'; '.join(missing)}.",
@@ -93,11 +94,8 @@ class KubernetesCluster:
                 free_in_quota="; ".join(missing),
             )
 
-    def reserve(self, job: Job) -> str:
-        """Return an empty text: the name of a driver's pod is known without asking."""
-        return ""
-
-    def submit(self, job: Job, reserved: str = "") -> str:
+    @override
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
         """Create the driver's pod and return its submission id.
 
         If the API server does not answer, try it again for up to 15 s before raising SubmitUnclear. A pod of this
@@ -131,6 +129,7 @@ class KubernetesCluster:
                 )
             time.sleep(1)
 
+    @override
     def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return the deployment's drivers by the label and the arguments of their pods.
 
@@ -149,6 +148,7 @@ class KubernetesCluster:
                 certain = False
         return FoundDrivers(tuple(alive), tuple(over), certain)
 
+    @override
     def running(self, stream: str, log: str) -> Mapping[str, str]:
         """Return the drivers' pods that have not ended, by their annotations."""
         found = {}
@@ -159,36 +159,33 @@ class KubernetesCluster:
                 found[self._submission(pod["metadata"]["name"])] = str(noted.get(DEPLOYMENT_ANNOTATION) or "")
         return found
 
-    def status(self, submission: str) -> DriverState:
-        """Return the driver's state by its pod; LOST also if its node does not answer or is gone."""
-        try:
-            return PodLook(self._api).state(self._pod(submission))
-        except ClusterError:
-            return DriverState.UNKNOWN
+    @override
+    def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
+        """Return what the API server says of these pods; LOST also if their node does not answer or is gone.
 
-    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
-        """Return what the API server lists of these drivers; of the nodes, those that seem to fail are asked."""
-        places = {each: self._place(each) for each in submissions}
-        pods: dict[tuple[str, str], dict[str, Any]] = {}
-        for namespace in sorted({place[0] for place in places.values() if place}):
-            pods |= {(namespace, pod["metadata"]["name"]): pod for pod in self._api.pods(namespace, _DRIVERS)}
+        Of the nodes, those that seem to fail are asked. Whose a pod is, its arguments or its name say.
+        """
+        places = {each: self._place(each) for each in ids}
+        pods: dict[tuple[str, str], dict[str, Any] | None] = {}
+        known = {place for place in places.values() if place}
+        if len(known) > 1:
+            for namespace in sorted({namespace for namespace, _ in known}):
+                pods |= {(namespace, pod["metadata"]["name"]): pod for pod in self._api.pods(namespace, _DRIVERS)}
+        else:
+            pods = {place: self._api.pod(*place) for place in known}
         look = PodLook(self._api)
-        return {
-            each: DriverView(look.state(pods.get(place) if place else None), self.links(each))
-            for each, place in places.items()
-        }
 
-    def belongs(self, id: str, whose: Whose) -> bool | None:
-        """Return whether a pod is of a deployment: by its arguments or its name, in any namespace."""
-        place = self._place(id)
-        label = label_of(place[1]) if place else ""
-        if place is None or not label:
-            return None  # nothing that `kill` takes for a driver
-        if label in labels_of(whose)[: 1 if whose.log else 0]:
-            return True  # made of deployment and log
-        pod = self._api.pod(*place)
-        return label in labels_of(whose) if pod is None else whose.runs(command_of(pod))
+        def view(place: tuple[str, str] | None) -> DriverView:
+            if place is None:
+                return DriverView(look.state(None))
+            pod = pods.get(place)
+            return DriverView(
+                look.state(pod), self._links(*place), None if whose is None else _is_ours(place[1], pod, whose)
+            )
 
+        return {each: view(place) for each, place in places.items()}
+
+    @override
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Have the driver's pod and those of its executors ended: SIGTERM, and SIGKILL after 10 s.
 
@@ -207,12 +204,9 @@ class KubernetesCluster:
         if label:
             self._api.delete_pods(place[0], f"{_any([label])},spark-role=executor", self.traits.seconds_after_term)
 
+    @override
     def remains(
-        self,
-        submission: str,
-        whose: Whose,
-        applications: Collection[str] = (),
-        hosts: Collection[str] | None = None,
+        self, submission: str, whose: Whose, applications: Collection[str] = (), hosts: Collection[str] | None = None
     ) -> Remains:
         """Return the pods of the driver and its executors whose end the kubelet has not reported."""
         namespace, name = self._place(submission) or (self._settings.namespace, "")
@@ -238,22 +232,16 @@ class KubernetesCluster:
             return Remains((error.message,))
         return Remains(tuple(alive), tuple(lost))
 
-    def unmanaged(self, id: str) -> UnmanagedJob | None:
-        """Return None: a foreign pod has no finalizer, so its end looks like its loss. A person ends it."""
-        return None
-
-    def links(self, submission: str) -> Mapping[str, str]:
+    def _links(self, namespace: str, name: str) -> dict[str, str]:
         """Return links to the driver's log and, if the connection says where, its Spark UI."""
-        place = self._place(submission)
-        if place is None:
-            return {}
-        (namespace, name), settings = place, self._settings
+        settings = self._settings
         own = f"{self._api.address}/api/v1/namespaces/{namespace}/pods/{name}/log"
         links = {"driver log": settings.log_url.format(namespace=namespace, pod=name) if settings.log_url else own}
         if settings.ui_url:
             links["Spark UI"] = settings.ui_url.format(namespace=namespace, pod=name)
         return links
 
+    @override
     def log_tail(self, submission: str) -> str:
         """Return the end of what the driver's container has written, as long as its node has it."""
         place = self._place(submission)
@@ -262,8 +250,9 @@ class KubernetesCluster:
         except ClusterError:
             return ""
 
+    @override
     def forget(self, over: Collection[Whose]) -> None:
-        """Let go of the pods of drivers that have ended, and remove them a day after that; see `Cluster.forget`."""
+        """Let go of the pods of drivers that have ended, and remove them a day after that."""
         pods = self._api.pods(self._settings.namespace, _DRIVERS)
         over_here = [pod for pod in pods if any(whose.runs(command_of(pod)) for whose in over)]
         let_go(self._api, over_here, self.traits.seconds_after_term)
@@ -301,6 +290,16 @@ class KubernetesCluster:
 def _any(labels: Collection[str]) -> str:
     """Return a selector for pods of these drivers."""
     return f"{DRIVER_LABEL} in ({','.join(dict.fromkeys(labels))})"
+
+
+def _is_ours(name: str, pod: Mapping[str, Any] | None, whose: Whose) -> bool | None:
+    """Return whether a pod is of a deployment: by its arguments or its name, in any namespace."""
+    label = label_of(name)
+    if not label:
+        return None  # nothing that `kill` takes for a driver
+    if label in labels_of(whose)[: 1 if whose.log else 0]:
+        return True  # made of deployment and log
+    return label in labels_of(whose) if pod is None else whose.runs(command_of(pod))
 
 
 def _is_driver(pod: Mapping[str, Any], label: str) -> bool:

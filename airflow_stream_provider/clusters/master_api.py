@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
 from airflow_stream_provider.clusters.bounded_http import ask as send
-from airflow_stream_provider.clusters.cluster import SubmitUnclear
+from airflow_stream_provider.clusters.cluster import DriverState, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES
@@ -30,6 +30,20 @@ TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the r
 # Bytes. A master's answer has every worker and the last 200 drivers and applications.
 _MASTER_LIMIT = 32 * 1024 * 1024
 _WORKER_LIMIT = 4 * 1024 * 1024
+STATES = {
+    "SUBMITTED": DriverState.QUEUED,
+    "WAITING": DriverState.QUEUED,
+    "RUNNING": DriverState.RUNNING,
+    "FINISHED": DriverState.FINISHED,
+    "KILLED": DriverState.KILLED,
+    "FAILED": DriverState.FAILED,
+}
+"""Of drivers and applications, as the master says them."""
+OUT_OF_CONTACT = ("ERROR", "RELAUNCHING")
+"""The master's words for a driver when it loses its worker (Master.removeWorker), or when no worker has claimed it
+after a fail-over (Master.completeRecovery; its worker is then "None"). It may run there still, also when the worker is
+back: only then is it told to kill it. One that could not be started is ERROR, too, and looks the same. One that was
+killed in the queue is KILLED without a worker: it never ran."""
 
 
 @dataclass(frozen=True)
@@ -140,17 +154,23 @@ def create(master: Master, request: Mapping[str, Any]) -> str:
     )
 
 
-def ask(master: Master, verb: str, submission: str) -> dict[str, Any]:
-    """Send a request about one driver and return the answer.
+def kill(master: Master, submission: str) -> None:
+    """Ask the master to kill a driver; one that has ended, or that it does not know, is no error.
 
-    :param verb: ``status`` or ``kill``.
-    :raises ClusterError: the master does not answer.
+    :raises ClusterError: the master does not answer, or refuses.
     """
     try:
-        answer = _rest(master, "GET" if verb == "status" else "POST", f"{verb}/{quote(submission, safe='')}")
+        answer = _rest(master, "POST", f"kill/{quote(submission, safe='')}")
     except Unanswered as error:
         raise _no_rest(master, error) from None
-    return _body(master, answer)
+    body = _body(master, answer)
+    message = str(body.get("message", ""))
+    if not body.get("success") and "does not exist" not in message:
+        raise ClusterError(
+            f"The Spark master refused to kill {submission}: {first_line(message)}.",
+            next_step="Try again, and read the master's log.",
+            submission=submission,
+        )
 
 
 def kill_application(master: Master, application: str) -> None:

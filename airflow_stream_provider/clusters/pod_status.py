@@ -15,6 +15,8 @@ from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi, Refus
 from airflow_stream_provider.clusters.pod_template import CONTAINER
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
+log = logging.getLogger(__name__)
+
 _KILLED = (128 + 9, 128 + 15)
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 # Reasons of a container that is only starting.
@@ -24,10 +26,10 @@ _ON_THEIR_WAY = ("ContainerCreating", "PodInitializing")
 class NodeSays(Enum):
     """The state of a node whose pod runs by all that the API server knows."""
 
-    ALIVE = "the kubelet answers, or has only just fallen silent"
-    LOST = "the kubelet does not answer"
-    REMOVED = "the cluster has it no more: its machine may run on, cut off, and nobody will ever say so"
-    GONE = "somebody whose word counts says that nothing runs there"
+    ALIVE = "answers"  # or has only just fallen silent
+    LOST = "does not answer, so it may run there still"
+    REMOVED = "is no longer in the cluster, so it may run there still"  # cut off, and nobody will ever say so
+    GONE = "is tainted out-of-service"  # by somebody whose word counts
 
 
 def ended(pod: Mapping[str, Any]) -> bool:
@@ -135,14 +137,6 @@ def _condition(thing: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
     return next((each for each in thing.get("status", {}).get("conditions") or () if each.get("type") == kind), None)
 
 
-_WHAT = {
-    NodeSays.ALIVE: "answers",
-    NodeSays.LOST: "does not answer, so it may run there still",
-    NodeSays.REMOVED: "is no longer in the cluster, so it may run there still",
-    NodeSays.GONE: "is tainted out-of-service",
-}
-
-
 class PodLook:
     """One look; it lasts no longer than the question that it answers."""
 
@@ -178,10 +172,8 @@ class PodLook:
                 raise
             return NodeSays.ALIVE, f"Its node {name} cannot be asked about: {error.fields['said']}."
         says = node_says(node)
-        return says, f"Its node {name} {_WHAT[says]}."
+        return says, f"Its node {name} {says.value}."
 
-
-log = logging.getLogger(__name__)
 
 # Seconds for which the pod of a driver that has ended is kept after that: with it goes its log.
 KEPT_SECONDS = 86400.0

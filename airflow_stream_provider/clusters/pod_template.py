@@ -75,27 +75,14 @@ def _check(pod: Mapping[str, Any]) -> None:
     if pod.get("kind", "Pod") != "Pod":
         raise _refused(f"it is of kind {pod['kind']!r}", "Write one of kind Pod.")
     metadata, spec = _mapping(pod, "metadata"), _mapping(pod, "spec")
-    for name in ("name", "generateName", "namespace", "finalizers", "ownerReferences"):
-        if metadata.get(name):
-            raise _refused(
-                f"it has metadata.{name}",
-                "Remove it: name, namespace and finalizer of a driver's pod are set for each deployment.",
-            )
+    _refuse(metadata, "it has metadata.", _SET_HERE)
     for kind in ("labels", "annotations"):
         for name in _mapping(metadata, kind):
             if str(name).startswith(PREFIX) or name in OWN_LABELS:
                 raise _refused(f"it sets {name} in metadata.{kind}", "Remove it: drivers are found by it.")
     if spec.get("restartPolicy", "Never") != "Never":
-        raise _refused(
-            f"its restartPolicy is {spec['restartPolicy']!r}",
-            "Write Never: the kubelet would start a driver again that the control log says has ended.",
-        )
-    if spec.get("activeDeadlineSeconds"):
-        raise _refused("it has activeDeadlineSeconds", "Remove it: the kubelet would kill the stream's driver.")
-    _check_container(spec)
-
-
-def _check_container(spec: Mapping[str, Any]) -> None:
+        raise _refused(f"its restartPolicy is {spec['restartPolicy']!r}", f"Write Never: {_RESTARTS}")
+    _refuse(spec, "it has ", _KILLS)
     containers = spec.get("containers")
     names = [each.get("name") if isinstance(each, Mapping) else None for each in containers or ()]
     if not isinstance(containers, list) or names != [CONTAINER]:
@@ -104,19 +91,16 @@ def _check_container(spec: Mapping[str, Any]) -> None:
             f"Write one, named {CONTAINER}. A pod ends with its last container, so a helper beside the driver must be "
             "an init container with restartPolicy: Always.",
         )
-    container = containers[0]
-    for name in ("command", "args"):
-        if container.get(name):
-            raise _refused(
-                f"its container has {name}",
-                "Remove it: Spark is started by the image's own entrypoint, with arguments for each deployment.",
-            )
-    for name in ("restartPolicy", "restartPolicyRules"):  # KEP-5307: above the pod's own
-        if container.get(name):
-            raise _refused(
-                f"its container has {name}",
-                "Remove it: the kubelet would start a driver again that the control log says has ended.",
-            )
+    _check_container(containers[0])
+    helpers = spec.get("initContainers") or []
+    if not isinstance(helpers, list) or not all(isinstance(each, Mapping) for each in helpers):
+        raise _refused("its initContainers are no list of containers", "Correct them.")
+    for each in helpers:
+        _variables(each)
+
+
+def _check_container(container: Mapping[str, Any]) -> None:
+    _refuse(container, "its container has ", _OF_CONTAINER)
     for name in ("requests", "limits"):
         _mapping(_mapping(container, "resources"), name)
     if _mapping(container, "lifecycle").get("preStop"):
@@ -126,11 +110,27 @@ def _check_container(spec: Mapping[str, Any]) -> None:
     for variable in _variables(container):
         if variable["name"] in _OWN_VARIABLES:
             raise _refused(f"its container sets {variable['name']}", "Remove it: it is set for each deployment.")
-    helpers = spec.get("initContainers") or []
-    if not isinstance(helpers, list) or not all(isinstance(each, Mapping) for each in helpers):
-        raise _refused("its initContainers are no list of containers", "Correct them.")
-    for each in helpers:
-        _variables(each)
+
+
+_RESTARTS = "the kubelet would start a driver again that the control log says has ended."
+# Fields that a pod, its metadata or its container must not have, and why they are to be removed.
+_SET_HERE = dict.fromkeys(
+    ("name", "generateName", "namespace", "finalizers", "ownerReferences"),
+    "name, namespace and finalizer of a driver's pod are set for each deployment.",
+)
+_KILLS = {"activeDeadlineSeconds": "the kubelet would kill the stream's driver."}
+_OF_CONTAINER = {
+    **dict.fromkeys(
+        ("command", "args"), "Spark is started by the image's own entrypoint, with arguments for each deployment."
+    ),
+    **dict.fromkeys(("restartPolicy", "restartPolicyRules"), _RESTARTS),  # KEP-5307: above the pod's own
+}
+
+
+def _refuse(fields: Mapping[str, Any], what: str, refused: Mapping[str, str]) -> None:
+    for name, why in refused.items():
+        if fields.get(name):
+            raise _refused(f"{what}{name}", f"Remove it: {why}")
 
 
 def _variables(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -13,7 +13,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -40,6 +41,14 @@ def marked() -> Iterator[tuple[psutil.Process, str]]:
             continue
 
 
+def commands(drivers: Iterable[tuple[psutil.Process, str]]) -> dict[str, list[list[str]]]:
+    """Return the command lines of what `marked` has found, by submission id."""
+    found: dict[str, list[list[str]]] = {}
+    for process, submission in drivers:
+        found.setdefault(submission, []).append(command(process))
+    return found
+
+
 def of(submission: str) -> list[psutil.Process]:
     """Return the live processes of one driver: detach.py, the JVM and all Python processes below it."""
     for _ in range(2):
@@ -55,37 +64,28 @@ def end(submission: str) -> None:
     Only the JVM gets SIGTERM, because its shutdown hooks may still need Python. After 10 s all get SIGKILL.
     """
     for process in of(submission):
-        if _is_spark(process):
-            _send(process, terminate=True)
-    _wait(submission, GRACE)
+        if _SPARK_SUBMIT in command(process):
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+    _wait(submission)
     while left := [process for process in of(submission) if not _is_detach(process)]:
-        for process in left:
-            _send(process, terminate=False)
+        _kill(left)
         time.sleep(0.05)
     # detach.py stores the exit code and ends by itself.
-    _wait(submission, GRACE)
-    for process in of(submission):
-        _send(process, terminate=False)
+    _wait(submission)
+    _kill(of(submission))
 
 
-def _wait(submission: str, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
+def _wait(submission: str) -> None:
+    deadline = time.monotonic() + GRACE
     while of(submission) and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
-def _send(process: psutil.Process, *, terminate: bool) -> None:
-    try:
-        if terminate:
-            process.terminate()
-        else:
+def _kill(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
             process.kill()
-    except psutil.NoSuchProcess:
-        pass
-
-
-def _is_spark(process: psutil.Process) -> bool:
-    return _SPARK_SUBMIT in command(process)
 
 
 def _is_detach(process: psutil.Process) -> bool:

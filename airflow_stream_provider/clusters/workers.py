@@ -15,7 +15,7 @@ from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.cluster import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.clusters.connection import Masters
-from airflow_stream_provider.clusters.master_api import FETCHING_CLASS, MAIN_CLASS, Master
+from airflow_stream_provider.clusters.master_api import FETCHING_CLASS, MAIN_CLASS, STATES, Master
 from airflow_stream_provider.clusters.spark_sizes import ResourceRequest
 from airflow_stream_provider.clusters.whose import LOG_CONF, Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
@@ -76,11 +76,21 @@ def launch_command(master: Master, hosts: WorkerHosts, driver: Mapping[str, Any]
     return command.removeprefix("Launch Command: ").strip('"').split('" "')
 
 
-def executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:
-    """Return a sentence for each executor of ours that a worker runs, and for what it does not say.
+def all_executors_left(master: Master, hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:
+    """Return a sentence for each executor of ours that a live worker runs, and for what one does not say.
 
     :param ours: whether an application is, by its id and its name.
     """
+    workers = list(master.workers.values())
+    # After a restart the master knows nothing until its workers register; it then kills what they run.
+    left = [] if workers else ["No worker is registered with the master."]
+    answers = ask_all(lambda worker: _executors_left(worker, hosts, ours), workers)
+    for worker, found in zip(workers, answers, strict=True):
+        left += [f"Worker {worker['id']} was not reached in time."] if found is None else found
+    return left
+
+
+def _executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:
     try:
         return [
             f"Executor {executor['id']} of {executor['appid']} is alive on worker {worker['id']}."
@@ -121,27 +131,13 @@ def in_use(master: Master, hosts: WorkerHosts) -> list[str]:
 
 
 _DRIVER = re.compile(r"driver-\d+-\d+")
-_APPLICATION = re.compile(r"app-\d+-\d+")
+APPLICATION = re.compile(r"app-\d+-\d+")
 # As `lifecycle.ids.application_name` ends; users name their applications otherwise.
 _OURS = re.compile(r".+ \[[a-z0-9_-]+\]( [0-9a-f]{8})?")
-_DRIVERS = {
-    "SUBMITTED": DriverState.QUEUED,
-    "RUNNING": DriverState.RUNNING,
-    "FINISHED": DriverState.FINISHED,
-    "KILLED": DriverState.KILLED,
-    "FAILED": DriverState.FAILED,
-}
-_APPLICATIONS = {
-    "WAITING": DriverState.QUEUED,
-    "RUNNING": DriverState.RUNNING,
-    "FINISHED": DriverState.FINISHED,
-    "KILLED": DriverState.KILLED,
-    "FAILED": DriverState.FAILED,
-}
 
 
-class StandaloneUnmanaged:
-    """Implements `UnmanagedJob`; the id of a driver or of an application tells which it is.
+def unmanaged(masters: Masters, hosts: WorkerHosts, id: str) -> UnmanagedView:
+    """Ask the master about a driver (``driver-…``) or, of a job in client mode, an application (``app-…``).
 
     A driver's command line, at the head of its log on the worker, says whose it is; without that it is not known.
 
@@ -149,81 +145,36 @@ class StandaloneUnmanaged:
     any application that has ended. Those of one that the master still calls active are not looked at: they may belong
     to any driver. Its own is active for the moment in which the master has not noticed yet that its connection is gone;
     before a driver follows, the checkpoint's logs have to stand still for much longer.
+
+    :raises ClusterError: that is no id of such a cluster, or the master does not answer.
     """
-
-    def __init__(self, masters: Masters, hosts: WorkerHosts, id: str) -> None:
-        if not _DRIVER.fullmatch(id) and not _APPLICATION.fullmatch(id):
-            raise ClusterError(
-                f"{id} is no id of a Spark standalone cluster.",
-                next_step="Give the submission's id (driver-…) or, of a job in client mode, the application's (app-…): "
-                "the master's page has both.",
-                job=id,
-            )
-        self._masters = masters
-        self._hosts = hosts
-        self._id = id
-        self._is_driver = bool(_DRIVER.fullmatch(id))
-
-    def look(self) -> UnmanagedView:
-        """Ask the master about it, and every worker about its executors."""
-        master = api.find_master(self._masters)
-        return self._driver(master) if self._is_driver else self._application(master)
-
-    def end(self) -> None:
-        """Ask the master to kill the driver, or to end the application: its SparkContext is then stopped by Spark."""
-        master = api.find_master(self._masters)
-        if self._is_driver:
-            answer = api.ask(master, "kill", self._id)
-            message = str(answer.get("message", ""))
-            if not answer.get("success") and "already finished" not in message:
-                raise _refused(self._id, api.first_line(message))
-            return
-        try:
-            api.kill_application(master, self._id)
-        except Unanswered as error:
-            raise _refused(self._id, error.reason) from None
-
-    def _driver(self, master: Master) -> UnmanagedView:
-        driver = master.driver(self._id)
-        if driver is None:
-            return UnmanagedView(self._id, DriverState.LOST)
-        # ERROR and RELAUNCHING say that the master has lost it: it may run still.
-        state = _DRIVERS.get(str(driver["state"]), DriverState.LOST)
+    is_driver = _DRIVER.fullmatch(id) is not None
+    if not is_driver and not APPLICATION.fullmatch(id):
+        raise ClusterError(
+            f"{id} is no id of a Spark standalone cluster.",
+            next_step="Give the submission's id (driver-…) or, of a job in client mode, the application's (app-…): "
+            "the master's page has both.",
+            job=id,
+        )
+    master = api.find_master(masters)
+    known = (*master.active_apps, *master.completed_apps)
+    found = master.driver(id) if is_driver else next((app for app in known if app["id"] == id), None)
+    if found is None:
+        return UnmanagedView(id, DriverState.LOST)
+    if is_driver:
         active = {app["id"] for app in master.active_apps}
-        alive = [] if state.terminal else [f"Driver {self._id} is {driver['state']}."]
-        left, lost = self._executors(master, lambda id, name: id not in active)
-        words = launch_command(master, self._hosts, driver)
+        left = all_executors_left(master, hosts, lambda app, name: app not in active)
+        words = launch_command(master, hosts, found)
         ours = words is not None and (any(LOG_CONF in word for word in words) or "--deployment" in words)
         managed = None if words is None else ours
-        about = f"driver {self._id} ({driver['mainclass']}, worker {driver['worker']})"
-        return UnmanagedView(self._id, state, about, Remains((*alive, *left), lost), managed)
-
-    def _application(self, master: Master) -> UnmanagedView:
-        known = (*master.active_apps, *master.completed_apps)
-        app = next((each for each in known if each["id"] == self._id), None)
-        if app is None:
-            return UnmanagedView(self._id, DriverState.LOST)
-        state = _APPLICATIONS.get(str(app["state"]), DriverState.LOST)
-        alive = [] if state.terminal else [f"Application {self._id} is {app['state']}."]
-        left, lost = self._executors(master, lambda id, name: id == self._id)
-        about = f"application {self._id} ({app['name']}) of {app.get('user', 'an unknown user')}"
-        managed = bool(_OURS.fullmatch(str(app["name"])))
-        return UnmanagedView(self._id, state, about, Remains((*alive, *left), lost), managed)
-
-    def _executors(self, master: Master, ours: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the executors that workers list, and those that may run on workers that the master has lost."""
-        workers: list[Mapping[str, Any]] = list(master.workers.values())
-        left = [] if workers else ["No worker is registered with the master."]
-        answers = ask_all(lambda worker: executors_left(worker, self._hosts, ours), workers)
-        for worker, found in zip(workers, answers, strict=True):
-            left += [f"Worker {worker['id']} was not reached in time."] if found is None else found
-        lost = (f"Worker {each['id']} is {each['state']}, and may run executors." for each in master.lost_workers)
-        return tuple(left), tuple(lost)
-
-
-def _refused(id: str, why: str) -> ClusterError:
-    return ClusterError(
-        f"The Spark master did not end {id}: {why}.",
-        next_step="Try again, and read the master's log; spark.ui.killEnabled has to be true for an application.",
-        job=id,
-    )
+        about = f"driver {id} ({found['mainclass']}, worker {found['worker']})"
+    else:
+        left = all_executors_left(master, hosts, lambda app, name: app == id)
+        managed = bool(_OURS.fullmatch(str(found["name"])))
+        about = f"application {id} ({found['name']}) of {found.get('user', 'an unknown user')}"
+    # ERROR and RELAUNCHING say that the master has lost it: it may run still.
+    state = STATES.get(str(found["state"]), DriverState.LOST)
+    if not state.terminal:
+        left.insert(0, f"{'Driver' if is_driver else 'Application'} {id} is {found['state']}.")
+    lost = (f"Worker {each['id']} is {each['state']}, and may run executors." for each in master.lost_workers)
+    return UnmanagedView(id, state, about, Remains(tuple(left), tuple(lost)), managed)

@@ -1,25 +1,27 @@
 """Run drivers on YARN, over the REST of its ResourceManager: no Spark and no Hadoop on Airflow's side.
 
-A submission's id is the application's. It is reserved before anything is sent (`reserve`), and YARN starts one
-application of an id at most. With Kerberos it is a tag (`yarn_kerberos`), by which the application is found here, too.
+A submission's id is the application's. It is noted before anything is sent, and YARN starts one application of an id
+at most. With Kerberos it is a tag (`yarn_kerberos`), by which the application is found here, too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from airflow_stream_provider.clusters import yarn_api as api
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
-    DriverState,
+    Cluster,
     DriverView,
     FoundDrivers,
     Remains,
     SubmitUnclear,
     Traits,
-    UnmanagedJob,
+    UnmanagedView,
 )
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
@@ -27,13 +29,12 @@ from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_api import Manager, is_submission
 from airflow_stream_provider.clusters.yarn_applications import (
     WAITS,
-    YarnUnmanaged,
     absent,
     application_remains,
     driver_log_tail,
     runs,
-    state,
     state_of,
+    unmanaged,
     view,
     without_torn_lines,
 )
@@ -55,8 +56,8 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 TAKEN_SECONDS = 15.0
 
 
-class YarnCluster:
-    """Drivers on YARN; implements `Cluster`.
+class YarnCluster(Cluster):
+    """Drivers on YARN.
 
     :param settings: what the connection says.
     """
@@ -74,10 +75,11 @@ class YarnCluster:
         self._settings = settings
         self._hosts = WorkerHosts(settings.node_hosts, settings.hosts)
 
+    @override
     def check(self, job: Job) -> None:
         """Check the queue, its room for another driver, and the nodes' room for it and its executors.
 
-        See `Cluster.check`. That YARN lets the user submit to the queue is checked as far as it says so.
+        That YARN lets the user submit to the queue is checked as far as it says so.
         """
         sizes = ContainerSizes.from_conf(spark_conf(job, self._settings))
         refuse_unsafe_environment(job)
@@ -117,19 +119,16 @@ class YarnCluster:
         if lack:
             raise _no_room(f"{lack} It is for {job.app_name}.", free_in_queue=lack, queue=queue.path, asked=str(sizes))
 
-    def reserve(self, job: Job) -> str:
-        """Return the id of a new application, which nothing is started of yet."""
-        return api.new_application(api.find_active(self._settings))
-
-    def submit(self, job: Job, reserved: str = "") -> str:
-        """Start the job's driver under an id, and return that; nothing is started if YARN knows the id already.
+    @override
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
+        """Start the job's driver under a noted id, and return that; nothing is started if YARN knows the id already.
 
         A ResourceManager that was started anew may have forgotten an application that still runs. So an id that an
         earlier start of it has handed out is never sent.
         """
         conf = spark_conf(job, self._settings)
         manager = api.find_active(self._settings)
-        id = reserved or api.new_application(manager)
+        id = note(api.new_application(manager))
         found = api.application(manager, id)
         if found is None:
             if not manager.handed_out(id):
@@ -140,7 +139,7 @@ class YarnCluster:
                     submission=id,
                 )
             self._send(manager, submission_request(job, self._settings, id, ContainerSizes.from_conf(conf)))
-            found = self._taken(id)
+            found = self._wait_until_taken(id)
         # That it was accepted proves nothing: YARN says so for an id of another user, too.
         theirs = str(found.get("user")) != _short(self._settings.user)
         if theirs or not said_tags(found).issuperset(tags_of(job)):
@@ -161,7 +160,7 @@ class YarnCluster:
             if api.application(api.find_active(self._settings), request["application-id"]) is None:
                 raise
 
-    def _taken(self, id: str) -> dict[str, Any]:
+    def _wait_until_taken(self, id: str) -> dict[str, Any]:
         """Return an application that was sent just now, once the ResourceManager and the queue have taken it.
 
         :raises SubmitUnclear: it has not.
@@ -186,6 +185,7 @@ class YarnCluster:
             submission=id,
         )
 
+    @override
     def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return the deployment's drivers, by their tags; one that does not say its log makes the answer uncertain."""
         return self._found(api.find_active(self._settings), whose, since)
@@ -199,6 +199,7 @@ class YarnCluster:
         unclear = any(runs(app, whose) is None and not state_of(app).terminal for app in listed)
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted(ours.keys() - {*alive})), certain=not unclear)
 
+    @override
     def running(self, stream: str, log: str) -> Mapping[str, str]:
         """Return the applications with the tag of the control log that have not ended, by their names."""
         if not log:
@@ -208,26 +209,18 @@ class YarnCluster:
         named = {id: deployment_named(name, stream, log) for id, name in alive.items()}
         return {id: deployment for id, deployment in named.items() if deployment}
 
-    def status(self, submission: str) -> DriverState:
-        """Return the driver's state as the ResourceManager reports it; RESERVED: its id waits to be sent."""
-        try:
-            manager = api.find_active(self._settings)
-            return state(manager, submission, api.driver(manager, submission))
-        except ClusterError:
-            return DriverState.UNKNOWN
-
-    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
-        """Return what the ResourceManager lists of these drivers now; the nodes are not asked."""
+    @override
+    def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
+        """Return what the ResourceManager lists now; the nodes are not asked. RESERVED: the id waits to be sent."""
         manager = api.find_active(self._settings)
-        apps = api.applications(manager, applicationTags=COMMON_TAG)
-        listed = {id: app for app in apps for id in (str(app["id"]), *said_tags(app))}
-        return {each: view(manager, each, listed.get(each)) for each in submissions}
+        if len(ids) > 1:
+            apps = api.applications(manager, applicationTags=COMMON_TAG)
+            listed = {id: app for app in apps for id in (str(app["id"]), *said_tags(app))}
+        else:
+            listed = {each: app for each in ids if (app := api.driver(manager, each)) is not None}
+        return {each: view(manager, each, listed.get(each), whose) for each in ids}
 
-    def belongs(self, id: str, whose: Whose) -> bool | None:
-        """Return whether an application is of a deployment, by its tags; None for what YARN does not know."""
-        app = api.driver(api.find_active(self._settings), id)
-        return None if app is None else runs(app, whose)
-
+    @override
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the ResourceManager to kill the driver, and with it its executors.
 
@@ -244,12 +237,9 @@ class YarnCluster:
             return {str(app["id"]) for app in api.applications(manager, applicationTags=submission)}
         return {submission} if api.is_application(submission) else set()
 
+    @override
     def remains(
-        self,
-        submission: str,
-        whose: Whose,
-        applications: Collection[str] = (),
-        hosts: Collection[str] | None = None,
+        self, submission: str, whose: Whose, applications: Collection[str] = (), hosts: Collection[str] | None = None
     ) -> Remains:
         """Return what the ResourceManager and the nodes still know of the driver and its executors.
 
@@ -273,21 +263,11 @@ class YarnCluster:
         lost = [sentence for part in parts for sentence in part.lost]
         return Remains(tuple(dict.fromkeys(alive)), tuple(dict.fromkeys(lost)))
 
-    def unmanaged(self, id: str) -> UnmanagedJob | None:
-        """Return an application (``application_…``)."""
-        return YarnUnmanaged(self._settings, self._hosts, id)
+    @override
+    def unmanaged(self, id: str) -> UnmanagedView | None:
+        return unmanaged(self._settings, self._hosts, id)
 
-    def forget(self, over: Collection[Whose]) -> None:
-        """Do nothing: the ResourceManager forgets by itself."""
-
-    def links(self, submission: str) -> Mapping[str, str]:
-        """Return links to the driver's log on its node, its web UI through YARN's proxy, and the application's page."""
-        try:
-            manager = api.find_active(self._settings)
-            return view(manager, submission, api.driver(manager, submission)).links
-        except ClusterError:
-            return {}
-
+    @override
     def log_tail(self, submission: str) -> str:
         """Return the end of the driver's log, as long as its node has it; else what YARN says of its end."""
         try:

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, ask
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
-from airflow_stream_provider.clusters.kerberos import KerberosLogin, prove
+from airflow_stream_provider.clusters.kerberos import prove
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -65,29 +65,17 @@ _NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOT
 
 
 @dataclass(frozen=True)
-class Asker:
-    """The user that asks YARN.
-
-    :param user: whose name is told where everybody is believed.
-    :param login: with which that is proven otherwise; None: it is not.
-    """
-
-    user: str
-    login: KerberosLogin | None = None
-
-
-@dataclass(frozen=True)
 class Manager:
     """The ResourceManager that is active.
 
     :param url: its web address.
-    :param asker: as whom it and its nodes are asked.
+    :param settings: as whom it and its nodes are asked.
     :param started: when it was started, in milliseconds since 1970: the ids that it hands out have this number.
     :param clock_ahead: how far its clock is ahead of ours, in seconds; exact to one second.
     """
 
     url: str
-    asker: Asker
+    settings: YarnSettings
     started: int
     clock_ahead: float
 
@@ -108,11 +96,10 @@ def find_active(settings: YarnSettings) -> Manager:
 
     :raises ClusterError: none is. The message says what each of them answered.
     """
-    asker = Asker(settings.user, settings.kerberos)
     pool = ThreadPoolExecutor(len(settings.addresses))
     try:
         # At the same time: one that is off must not use up the time for the others.
-        asked = [pool.submit(_look_at, url, asker) for url in settings.addresses]
+        asked = [pool.submit(_look_at, url, settings) for url in settings.addresses]
         for future in as_completed(asked):
             found = future.result()
             if isinstance(found, Manager):
@@ -128,14 +115,14 @@ def find_active(settings: YarnSettings) -> Manager:
     )
 
 
-def _look_at(url: str, asker: Asker) -> Manager | Unanswered:
+def _look_at(url: str, settings: YarnSettings) -> Manager | Unanswered:
     """Return a ResourceManager that is active, or why it cannot be asked."""
     try:
         # The one thing that a standby answers itself.
-        answer = send("GET", f"{url}/ws/v1/cluster/info", asker)
+        answer = send("GET", f"{url}/ws/v1/cluster/info", settings)
         if answer.status in _REFUSED:
             said = f"answered HTTP {answer.status}{_kerberos(answer)}"
-            return Unanswered(url, said, next_step=_kerberos_step(answer, asker))
+            return Unanswered(url, said, next_step=_kerberos_step(answer, settings))
         info = answer.json()["clusterInfo"]
         state, started = (info["state"], info.get("haState", "ACTIVE")), int(info["startedOn"])
     except Unanswered as error:
@@ -143,7 +130,7 @@ def _look_at(url: str, asker: Asker) -> Manager | Unanswered:
     except (KeyError, TypeError, ValueError, AttributeError):
         return Unanswered(url, "is not a ResourceManager's web address")
     if state == ("STARTED", "ACTIVE"):
-        return Manager(url, asker, started, answer.clock_ahead)
+        return Manager(url, settings, started, answer.clock_ahead)
     return Unanswered(url, f"is {state[1]} ({state[0]})")
 
 
@@ -218,7 +205,7 @@ def submit(manager: Manager, request: Mapping[str, Any]) -> None:
     :raises ClusterError: it could not be sent, or the ResourceManager refused it.
     """
     try:
-        answer = send("POST", f"{manager.url}/ws/v1/cluster/apps", manager.asker, body=request)
+        answer = send("POST", f"{manager.url}/ws/v1/cluster/apps", manager.settings, body=request)
     except Unanswered as error:
         if error.sent:
             raise SubmitUnclear(
@@ -253,7 +240,7 @@ def _ask(
     words = urlencode(query)
     url = f"{manager.url}/ws/v1/cluster/{path}" + (f"?{words}" if words else "")
     try:
-        return send(method, url, manager.asker, body=body)
+        return send(method, url, manager.settings, body=body)
     except Unanswered as error:
         raise _away(manager, error) from None
 
@@ -261,7 +248,7 @@ def _ask(
 def send(
     method: str,
     url: str,
-    asker: Asker,
+    settings: YarnSettings,
     address: str = "",
     limit: int = _MANAGER_LIMIT,
     body: Mapping[str, Any] | None = None,
@@ -274,11 +261,11 @@ def send(
         identity.
     :raises ClusterError: the library for Kerberos is not installed.
     """
-    if asker.login is None:
-        url += ("&" if "?" in url else "?") + urlencode({"user.name": asker.user})
+    if settings.kerberos is None:
+        url += ("&" if "?" in url else "?") + urlencode({"user.name": settings.user})
         return ask(method, url, seconds=TIMEOUT, limit=limit, address=address, body=body)
     end = time.monotonic() + TIMEOUT
-    proof = prove(asker.login, url, urlsplit(url).hostname or "", TIMEOUT)
+    proof = prove(settings.kerberos, url, urlsplit(url).hostname or "", TIMEOUT)
     left = max(0.0, end - time.monotonic())
     authorization = proof.authorization
     answer = ask(method, url, seconds=left, limit=limit, address=address, authorization=authorization, body=body)
@@ -306,8 +293,8 @@ def _away(manager: Manager, error: Unanswered) -> ClusterError:
 def _refusal(manager: Manager, answer: Answer, what: str) -> ClusterError:
     return ClusterError(
         f"The ResourceManager at {manager.url} refused {what}: {reason(answer)}.",
-        next_step=_kerberos_step(answer, manager.asker)
-        or f"See that YARN lets the user {manager.asker.user} do that, and read the ResourceManager's log.",
+        next_step=_kerberos_step(answer, manager.settings)
+        or f"See that YARN lets the user {manager.settings.user} do that, and read the ResourceManager's log.",
         manager=manager.url,
         status=answer.status,
     )
@@ -329,8 +316,8 @@ def _kerberos(answer: Answer) -> str:
     return _WANTS_KERBEROS if negotiates else ""
 
 
-def _kerberos_step(answer: Answer, asker: Asker) -> str:
+def _kerberos_step(answer: Answer, settings: YarnSettings) -> str:
     """Return what to do when Kerberos is why an answer is a refusal; empty: it is not."""
-    if asker.login is not None:
+    if settings.kerberos is not None:
         return _REFUSED_TICKET if answer.status in _REFUSED else ""
     return _NO_KERBEROS if _kerberos(answer) else ""

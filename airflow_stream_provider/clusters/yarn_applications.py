@@ -44,15 +44,6 @@ def runs(app: Mapping[str, Any], whose: Whose) -> bool | None:
     return None
 
 
-def state(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverState:
-    """Return a driver's state; None for what the ResourceManager does not know."""
-    if app is not None:
-        return state_of(app)
-    if is_submission(id):
-        return DriverState.RESERVED if may_come(id, time.time()) else DriverState.LOST
-    return DriverState.RESERVED if is_application(id) and manager.handed_out(id) else DriverState.LOST
-
-
 def state_of(app: Mapping[str, Any]) -> DriverState:
     """Return the state of a driver that the ResourceManager knows."""
     said = str(app.get("state"))
@@ -65,15 +56,21 @@ def state_of(app: Mapping[str, Any]) -> DriverState:
     return DriverState.RUNNING if has_container else DriverState.QUEUED
 
 
-def view(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverView:
-    """Return a driver's state with links to its page, its log on its node, and its web UI through YARN's proxy."""
-    known = str(app["id"]) if app is not None else id
+def view(manager: Manager, id: str, app: Mapping[str, Any] | None, whose: Whose | None = None) -> DriverView:
+    """Return a driver's state with links to its page, its log on its node, and its web UI through YARN's proxy.
+
+    :param app: None: the ResourceManager does not know it.
+    """
+    known = id if app is None else str(app["id"])
     links = {"YARN": f"{manager.url}/cluster/app/{quote(known, safe='')}"}
-    if app is not None and app.get("amContainerLogs"):
+    if app is None:
+        waits = may_come(id, time.time()) if is_submission(id) else is_application(id) and manager.handed_out(id)
+        return DriverView(DriverState.RESERVED if waits else DriverState.LOST, links)
+    if app.get("amContainerLogs"):
         links["driver log"] = str(app["amContainerLogs"])
-    if app is not None and app.get("state") == "RUNNING" and app.get("trackingUrl"):
+    if app.get("state") == "RUNNING" and app.get("trackingUrl"):
         links["Spark UI"] = str(app["trackingUrl"])
-    return DriverView(state(manager, id, app), links)
+    return DriverView(state_of(app), links, None if whose is None else runs(app, whose))
 
 
 # A NodeManager puts some lines of its own around a file.
@@ -96,7 +93,7 @@ def driver_log_tail(manager: Manager, app: Mapping[str, Any], hosts: WorkerHosts
 
         def read(file: str) -> str:
             page = f"{url}/ws/v1/node/containerlogs/{quote(container, safe='')}/{file}?size={-READ_BYTES}"
-            text = send("GET", page, manager.asker, address, _LOG_LIMIT).text()
+            text = send("GET", page, manager.settings, address, _LOG_LIMIT).text()
             return text.partition(_LOG_BEGINS)[2].rpartition(_LOG_ENDS)[0]
 
         found = tail(stderr=read("stderr"), stdout=read("stdout"))
@@ -198,7 +195,7 @@ def _ask(manager: Manager, node: Mapping[str, Any], allowed: WorkerHosts, id: st
         address = allowed.address(url)
 
         def get(path: str) -> Answer:
-            return send("GET", f"{url}/{path}", manager.asker, address, _NODE_LIMIT)
+            return send("GET", f"{url}/{path}", manager.settings, address, _NODE_LIMIT)
 
         info = get("ws/v1/node/info")
         started = int(info.json()["nodeInfo"]["nmStartupTime"]) / 1000 - info.clock_ahead
@@ -228,33 +225,25 @@ def _recovers(answer: Answer) -> bool:
         return False
 
 
-class YarnUnmanaged:
-    """Implements `UnmanagedJob`. In client mode its driver is not on YARN: Spark stops it when it ends the application.
+def unmanaged(settings: YarnSettings, hosts: WorkerHosts, id: str) -> UnmanagedView:
+    """Ask the ResourceManager about an application, and every node about its containers.
+
+    In client mode its driver is not on YARN: Spark stops it when the application is ended. YARN decides whether the
+    connection's user may do that.
 
     :param hosts: nodes that may be asked.
+    :raises ClusterError: that is no id of an application, or YARN does not answer.
     """
-
-    def __init__(self, settings: YarnSettings, hosts: WorkerHosts, id: str) -> None:
-        if not api.is_application(id):
-            raise ClusterError(
-                f"{id} is no application of YARN.",
-                next_step="Give its id, such as application_1410450250506_0001: `yarn application -list` has it.",
-                job=id,
-            )
-        self._settings = settings
-        self._hosts = hosts
-        self._id = id
-
-    def look(self) -> UnmanagedView:
-        """Ask the ResourceManager about it, and every node about its containers."""
-        manager = api.find_active(self._settings)
-        app = api.application(manager, self._id)
-        if app is None:
-            return UnmanagedView(self._id, DriverState.LOST)
-        remains = application_remains(manager, self._hosts, self._id, app, api.nodes(manager), None)
-        about = f"application {self._id} ({app.get('name')}) of {app.get('user')} in the queue {app.get('queue')}"
-        return UnmanagedView(self._id, state_of(app), about, remains, COMMON_TAG in said_tags(app))
-
-    def end(self) -> None:
-        """Ask the ResourceManager to kill it; YARN decides whether the connection's user may."""
-        api.kill(api.find_active(self._settings), self._id)
+    if not is_application(id):
+        raise ClusterError(
+            f"{id} is no application of YARN.",
+            next_step="Give its id, such as application_1410450250506_0001: `yarn application -list` has it.",
+            job=id,
+        )
+    manager = api.find_active(settings)
+    app = api.application(manager, id)
+    if app is None:
+        return UnmanagedView(id, DriverState.LOST)
+    remains = application_remains(manager, hosts, id, app, api.nodes(manager), None)
+    about = f"application {id} ({app.get('name')}) of {app.get('user')} in the queue {app.get('queue')}"
+    return UnmanagedView(id, state_of(app), about, remains, COMMON_TAG in said_tags(app))

@@ -13,11 +13,13 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import override
 
 from airflow_stream_provider.clusters import kerberos, processes
 from airflow_stream_provider.clusters import yarn_api as api
@@ -197,7 +199,7 @@ def _reason(text: str) -> str:
 
 
 class KerberosYarnCluster(YarnCluster):
-    """Drivers on a YARN with Kerberos; implements `Cluster`.
+    """Drivers on a YARN with Kerberos.
 
     :param settings: what the connection says.
     :param login: as whom YARN is asked, and drivers run.
@@ -208,9 +210,8 @@ class KerberosYarnCluster(YarnCluster):
     def __init__(self, settings: YarnSettings, login: KerberosLogin) -> None:
         super().__init__(settings)
         self._login = login
-        # When each was made, by the monotonic clock.
-        self._unsent: dict[str, float] = {}
 
+    @override
     def check(self, job: Job) -> None:
         """Check this machine, the keytab, and then what is checked on every YARN.
 
@@ -221,34 +222,30 @@ class KerberosYarnCluster(YarnCluster):
         check_here(self._settings)
         super().check(job)
 
-    def reserve(self, job: Job) -> str:
-        """Return a new tag, without an application yet. Only this process can send it, and for a bounded time."""
+    @override
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
+        """Submit the job's driver with a new tag by spark-submit; one that was tried before is only looked for."""
         api.find_active(self._settings)
-        id = new_submission(time.time())
-        self._unsent[id] = time.monotonic()
-        return id
-
-    def submit(self, job: Job, reserved: str = "") -> str:
-        """Submit the job's driver with a tag by spark-submit; one that was tried before is only looked for."""
-        id = reserved or self.reserve(job)
+        new, made = new_submission(time.time()), time.monotonic()
+        id = note(new)
         if not is_submission(id):
             raise ClusterError(
                 f"{id} was reserved while the cluster's connection had no principal, so it is not sent.",
                 next_step="Start a new run. Nothing was submitted.",
                 submission=id,
             )
-        made = self._unsent.pop(id, None)
-        if made is not None:
-            # Whichever clock is ahead: this machine's may have been set since.
-            since = max(time.time() - made_at(id), time.monotonic() - made)
-            try:
-                run(job, self._settings, self._login, id, time.monotonic() + SUBMIT_SECONDS - since)
-            except ClusterError:
-                if not self._has(id):
-                    raise
-            self._taken(id)
-        elif not self._has(id):
-            raise SubmitUnclear(self._why_unclear(id), next_step="Nothing to do: it is looked for.", submission=id)
+        if id != new:
+            if not self._has(id):
+                raise SubmitUnclear(self._why_unclear(id), next_step="Nothing to do: it is looked for.", submission=id)
+            return id
+        # Whichever clock is ahead: this machine's may have been set since.
+        since = max(time.time() - made_at(id), time.monotonic() - made)
+        try:
+            run(job, self._settings, self._login, id, time.monotonic() + SUBMIT_SECONDS - since)
+        except ClusterError:
+            if not self._has(id):
+                raise
+        self._wait_until_taken(id)
         return id
 
     def _has(self, id: str) -> bool:

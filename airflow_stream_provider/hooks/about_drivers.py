@@ -64,7 +64,7 @@ def driver_links(hook: StreamHook, deployment: str) -> dict[str, str]:
     submission = submission_of(deployment, state, beats)
     if submission:
         with contextlib.suppress(StreamError):
-            found.update(hook.cluster.links(submission))
+            found.update(hook.cluster.look([submission])[submission].links)
     for incarnation, beat in beats.items():
         if deployment_of(incarnation) == deployment and beat.ui_url:
             found["Spark UI"] = beat.ui_url

@@ -65,7 +65,7 @@ def is_stranger(cluster: Cluster, id: str, whose: Whose) -> bool:
 
     :raises ClusterError: the cluster does not answer.
     """
-    if cluster.belongs(id, whose) is not False:
+    if cluster.look([id], whose)[id].ours is not False:
         return False
     logger.warning(
         "A heartbeat of %s names %s, which the cluster runs for somebody else: it is not touched. Whoever can write to "

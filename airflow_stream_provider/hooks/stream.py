@@ -209,8 +209,7 @@ class StreamHook(BaseHook):
 
         :raises ClusterError: the cluster does not answer, or has no such ids.
         """
-        found = self.cluster.unmanaged(id)
-        return None if found is None else found.look()
+        return self.cluster.unmanaged(id)
 
     def exists(self) -> bool:
         """Whether the stream was ever deployed.
@@ -336,11 +335,10 @@ class StreamHook(BaseHook):
 
         :raises ClusterError: the cluster does not answer, or refuses.
         """
-        found = self.cluster.unmanaged(id)
-        if found is None:
+        if self.cluster.unmanaged(id) is None:
             return False
-        found.end()
+        self.cluster.kill(id)
         deadline = time.monotonic() + END_SECONDS
-        while not (gone := found.look().gone) and time.monotonic() < deadline:
+        while (found := self.cluster.unmanaged(id)) is not None and not found.gone and time.monotonic() < deadline:
             time.sleep(0.3)
-        return gone
+        return found is not None and found.gone

@@ -80,12 +80,15 @@ def submit_once(
     :raises ClusterError: the cluster refused or does not answer; nothing new runs.
     """
     deployment = log.refresh().deployments[job.deployment]
-    if deployment.submission and may_be_unsent(log, job.deployment) and cluster.status(deployment.submission).reserved:
-        verify()
-        return _send(cluster, job, deployment.submission)
-    if deployment.submission or deployment.ended:
+    recorded = deployment.submission
+    unsent = bool(recorded) and may_be_unsent(log, job.deployment) and cluster.status(recorded).reserved
+    if deployment.ended or (recorded and not unsent):
         return True
-    if not first:
+
+    def note(submission: str) -> str:
+        return _record(log, job.deployment, submission, by, connection)
+
+    if not first and not unsent:
         known = submission_of(job.deployment, log.state, log.heartbeats(job.deployment))
         if not known or is_stranger(cluster, known, job.whose):
             found = cluster.find(job.whose, deployment.declared_at, job.conf)
@@ -94,28 +97,16 @@ def submit_once(
             # One that has ended counts too: the caller must see its death, and a second one would hide it.
             known = next(iter((*found.alive, *found.ended)), "")
         if known:
-            _record(log, job.deployment, known, by, connection)
+            note(known)
             return True
     verify()
-    reserved = cluster.reserve(job)
-    if reserved:
-        # Another try may have written down its own first: then that one is sent, by both.
-        return _send(cluster, job, _record(log, job.deployment, reserved, by, connection))
     try:
-        submission = cluster.submit(job)
+        submission = cluster.submit(job, note)
     except SubmitUnclear:
         return False
-    if _record(log, job.deployment, submission, by, connection) != submission:
+    if note(submission) != submission:
         # Another try of this task submitted at the same moment and was first in the log: this one is the duplicate.
         cluster.kill(submission)
-    return True
-
-
-def _send(cluster: Cluster, job: Job, reserved: str) -> bool:
-    try:
-        cluster.submit(job, reserved)
-    except SubmitUnclear:
-        return False
     return True
 
 

@@ -252,4 +252,4 @@ class ClusterLook:
     def _ask(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
         if isinstance(self._connection, StreamError):
             raise self._connection
-        return open_cluster(self._connection).overview(submissions)
+        return open_cluster(self._connection).look(submissions)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from airflow_stream_provider.clusters import Job
 
 ARGUMENTS = (
@@ -28,3 +30,8 @@ def job(**changes: object) -> Job:
         "py_files": ("helpers.py",),
     }
     return Job(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def noted(id: str) -> Callable[[str], str]:
+    """Return what `Cluster.submit` notes an id by when the log has this one already."""
+    return lambda made: id

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import ClassVar
 
 from airflow_stream_provider.clusters import (
+    Cluster,
     DriverState,
     DriverView,
     FoundDrivers,
     Job,
     Remains,
-    UnmanagedJob,
     UnmanagedView,
     Whose,
 )
@@ -19,22 +19,7 @@ from airflow_stream_provider.clusters.cluster import Traits
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
-class _Foreign:
-    """One of the jobs of `NotingCluster.foreign`."""
-
-    def __init__(self, cluster: NotingCluster, id: str) -> None:
-        self._cluster = cluster
-        self._id = id
-
-    def look(self) -> UnmanagedView:
-        return self._cluster.foreign[self._id]
-
-    def end(self) -> None:
-        self._cluster.did.append(("end", self._id))
-        self._cluster.foreign[self._id] = UnmanagedView(self._id, DriverState.KILLED)
-
-
-class NotingCluster:
+class NotingCluster(Cluster):
     """`did`: submissions and kills in order. `reserves`: ids to hand out. `error` is raised by what is asked next.
 
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
@@ -72,14 +57,10 @@ class NotingCluster:
         if self.full is not None:
             raise self.full
 
-    def reserve(self, job: Job) -> str:
-        self._answer()
-        return self.reserves.pop(0) if self.reserves else ""
-
-    def submit(self, job: Job, reserved: str = "") -> str:
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
         self._answer()
         self.jobs.append(job)
-        submission = reserved or f"driver-{len(self.jobs)}"
+        submission = note(self.reserves.pop(0)) if self.reserves else f"driver-{len(self.jobs)}"
         self.did.append(("submit", submission))
         self.states[submission] = DriverState.RUNNING
         return submission
@@ -98,40 +79,41 @@ class NotingCluster:
         self._answer()
         return self.states.get(submission, DriverState.UNKNOWN)
 
-    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+    def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         self._answer()
-        return {each: DriverView(self.status(each), self.links(each)) for each in submissions}
-
-    def belongs(self, id: str, whose: Whose) -> bool | None:
-        self._answer()
-        return None if id not in self.strangers else False
+        return {
+            each: DriverView(
+                self.status(each), {"driver log": f"http://worker/{each}"}, False if each in self.strangers else None
+            )
+            for each in ids
+        }
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         self._answer()
+        if submission in self.foreign:
+            self.end(submission)
+            return
         self.did.append(("kill", submission))
         self.applications = set(applications)
 
+    def end(self, id: str) -> None:
+        """End a job of `foreign`."""
+        self.did.append(("end", id))
+        self.foreign[id] = UnmanagedView(id, DriverState.KILLED)
+
     def remains(
-        self,
-        submission: str,
-        whose: Whose,
-        applications: Collection[str] = (),
-        hosts: Collection[str] | None = None,
+        self, submission: str, whose: Whose, applications: Collection[str] = (), hosts: Collection[str] | None = None
     ) -> Remains:
         self._answer()
         self.applications, self.hosts, self.whose = set(applications), hosts, whose
         return self.of.get(submission, Remains(self.left, self.lost))
 
-    def unmanaged(self, id: str) -> UnmanagedJob | None:
-        return _Foreign(self, id) if id in self.foreign else None
+    def unmanaged(self, id: str) -> UnmanagedView | None:
+        return self.foreign.get(id)
 
     def forget(self, over: Collection[Whose]) -> None:
         self._answer()
         self.forgotten = sorted(each.deployment for each in over)
-
-    def links(self, submission: str) -> Mapping[str, str]:
-        self._answer()
-        return {"driver log": f"http://worker/{submission}"}
 
     def log_tail(self, submission: str) -> str:
         self._answer()

@@ -39,14 +39,12 @@ class ReservingCluster:
         self._point = point
         self._answers_lost = answers_lost
 
-    def reserve(self, job: Job) -> str:
-        self._point()
-        self._shared.handed_out += 1
-        return f"application_{self._shared.start}_{self._shared.handed_out}"
-
-    def submit(self, job: Job, reserved: str = "") -> str:
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
         self._point()
         shared = self._shared
+        shared.handed_out += 1
+        reserved = note(f"application_{shared.start}_{shared.handed_out}")
+        self._point()
         if reserved not in shared.known:
             if not self._of_this_start(reserved):
                 raise ClusterError("The id is of an earlier start.")
@@ -81,19 +79,15 @@ class TaggingCluster:
     def __init__(self, shared: Shared, point: Callable[[], None]) -> None:
         self._shared = shared
         self._point = point
-        self._unsent: set[str] = set()
 
-    def reserve(self, job: Job) -> str:
-        self._point()
-        self._shared.handed_out += 1
-        self._unsent.add(id := f"tag_{self._shared.handed_out}")
-        return id
-
-    def submit(self, job: Job, reserved: str = "") -> str:
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
         self._point()
         shared = self._shared
-        if reserved in self._unsent:
-            self._unsent.discard(reserved)
+        shared.handed_out += 1
+        made = f"tag_{shared.handed_out}"
+        reserved = note(made)
+        self._point()
+        if reserved == made:
             shared.sent.append(reserved)
             self._point()
             shared.known[reserved] = DriverState.RUNNING

@@ -47,14 +47,14 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert (
         cluster.running("order", job.log) == cluster.running("orders", "0b" * 16) == cluster.running("orders", "") == {}
     )
-    assert cluster.links(submission)["driver log"]
-    (view,) = cluster.overview([submission]).values()
-    assert (view.state, view.links) == (DriverState.RUNNING, cluster.links(submission))
+    (view,) = cluster.look([submission]).values()
+    assert (view.state, view.ours) == (DriverState.RUNNING, None)
+    assert view.links["driver log"]
+    assert cluster.look([submission, "driver-20200101000000-0000"])[submission] == view
     # As whoever wants to adopt it sees it: it is somebody's already.
     other = cluster.unmanaged(submission)
     if other is not None:
-        seen = other.look()
-        assert (seen.state, seen.managed, seen.gone) == (DriverState.RUNNING, True, False)
+        assert (other.state, other.managed, other.gone) == (DriverState.RUNNING, True, False)
     left = cluster.remains(submission, job.whose).alive
     assert left
     assert all(sentence.endswith(".") for sentence in left)
@@ -72,8 +72,9 @@ def test_the_life_of_a_driver(place: Place) -> None:
     cluster.kill(submission)
     assert cluster.remains(submission, job.whose).gone
     if other is not None:
-        other.end()  # there is nothing to do
-        assert other.look().gone
+        other = cluster.unmanaged(submission)
+        assert other is not None
+        assert other.gone
     cluster.check(job)
 
 
@@ -131,7 +132,7 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_kil
     assert place.cluster.remains(unknown, mine.whose).alive == ()
     own = place.cluster.submit(mine)
     assert place.certain(mine, since) == FoundDrivers(alive=(own,))
-    assert [place.cluster.belongs(each, theirs.whose) for each in (submission, own)] == [True, False]
+    assert [place.cluster.look([each], theirs.whose)[each].ours for each in (submission, own)] == [True, False]
     log = new_log((tmp_path / "control").as_uri())
     release = {"version": "1", "hash": hash_of("x")}
     write(log, record("declared", deployment=mine.deployment, release=release, policy={}, reason=""))

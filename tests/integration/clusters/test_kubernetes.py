@@ -70,7 +70,7 @@ def test_a_driver_on_a_node_that_does_not_answer_is_lost_until_it_answers(pods: 
     submission = pods.running(job)
     pods.server.ask("POST", f"/stand-in/silent/{NODE}")
     assert cluster.status(submission) is DriverState.LOST
-    assert cluster.overview([submission])[submission].state is DriverState.LOST
+    assert cluster.look([submission])[submission].state is DriverState.LOST
     left = cluster.remains(submission, job.whose)
     assert left.alive == ()
     assert f"Its node {NODE} does not answer" in left.lost[0]

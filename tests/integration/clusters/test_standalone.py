@@ -178,6 +178,7 @@ def test_the_driver_s_log_link_opens(standalone: Place) -> None:
     job, since = standalone.job("0"), time.time()
     submission = standalone.cluster.submit(job)
     wait_for("the driver's end", lambda: standalone.cluster.status(submission) is DriverState.FINISHED)
-    with urllib.request.urlopen(standalone.cluster.links(submission)["driver log"], timeout=30) as page:
+    links = standalone.cluster.look([submission])[submission].links
+    with urllib.request.urlopen(links["driver log"], timeout=30) as page:
         assert job.deployment in page.read().decode()
     assert standalone.certain(job, since) == FoundDrivers(ended=(submission,))

@@ -15,6 +15,7 @@ from airflow_stream_provider.clusters import (
     DriverState,
     FoundDrivers,
     Job,
+    UnmanagedView,
     Whose,
     open_cluster,
     yarn_api,
@@ -28,6 +29,7 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import lives, wait_for
 from devstack.yarn import Yarn
 from tests.support.control_root import new_log
+from tests.support.jobs import noted
 from tests.support.places import Place, processes_of
 from tests.support.story import declared, write
 from tests.support.submitter import let_go, once
@@ -43,6 +45,10 @@ def applications(place: Place, job: Job) -> list[str]:
     return [app["id"] for app in yarn_api.applications(manager, applicationTags=deployment_tag(job.deployment))]
 
 
+def new_id(place: Place) -> str:
+    return yarn_api.new_application(yarn_api.find_active(YarnSettings.of(place.connection)))
+
+
 def test_an_id_is_reserved_and_one_driver_is_started_of_it(on_yarn: Place) -> None:
     """The one test of YARN in `make test-integration`: what cannot run there is refused, one driver comes and goes."""
     job, since = on_yarn.job(), time.time()
@@ -56,21 +62,21 @@ def test_an_id_is_reserved_and_one_driver_is_started_of_it(on_yarn: Place) -> No
         on_yarn.cluster.check(on_yarn.job(spark_executor_memory="3g", spark_executor_instances="3"))
     on_yarn.cluster.check(job)
 
-    id = on_yarn.cluster.reserve(job)
+    id = new_id(on_yarn)
     assert on_yarn.cluster.status(id) is DriverState.RESERVED
     assert on_yarn.cluster.find(job.whose, since) == FoundDrivers()
-    assert on_yarn.cluster.submit(job, id) == id
-    assert on_yarn.cluster.submit(job, id) == id
+    assert on_yarn.cluster.submit(job, noted(id)) == id
+    assert on_yarn.cluster.submit(job, noted(id)) == id
     assert applications(on_yarn, job) == [id]
     wait_for("the driver to start", lambda: on_yarn.cluster.status(id) is DriverState.RUNNING)
     processes = processes_of(job.deployment)
     on_yarn.end(id, job)
     assert on_yarn.cluster.status(id) is DriverState.KILLED
     assert not any(map(lives, processes))
-    assert on_yarn.cluster.submit(job, id) == id
+    assert on_yarn.cluster.submit(job, noted(id)) == id
     assert on_yarn.cluster.status(id) is DriverState.KILLED, "what has ended is not started again"
     with pytest.raises(ClusterError, match="and not orders 1"):
-        on_yarn.cluster.submit(on_yarn.job(), id)
+        on_yarn.cluster.submit(on_yarn.job(), noted(id))
 
 
 @pytest.mark.system
@@ -100,28 +106,31 @@ def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(on
 @pytest.mark.system
 def test_an_application_of_somebody_else_is_ended_by_its_id_and_gone_with_its_executors(on_yarn: Place) -> None:
     """As a job is that is to be adopted: without the tags of this provider."""
-    job, settings = on_yarn.job(), YarnSettings.of(on_yarn.connection)
+    job, settings, id = on_yarn.job(), YarnSettings.of(on_yarn.connection), new_id(on_yarn)
     manager = yarn_api.find_active(settings)
-    id = yarn_api.new_application(manager)
     sizes = ContainerSizes.from_conf(spark_conf(job, settings))
     request = {**submission_request(job, settings, id, sizes), "application-tags": {"tag": []}}
     yarn_api.submit(manager, request)
     wait_for("YARN to take it", lambda: not on_yarn.cluster.status(id).terminal)
     on_yarn.facts(job, id)
-    theirs = on_yarn.cluster.unmanaged(id)
-    assert theirs is not None
-    seen = theirs.look()
+
+    def seen_now() -> UnmanagedView:
+        found = on_yarn.cluster.unmanaged(id)
+        assert found is not None
+        return found
+
+    seen = seen_now()
     assert (seen.state, seen.managed, seen.gone) == (DriverState.RUNNING, False, False)
     assert on_yarn.cluster.find(job.whose, 0.0) == FoundDrivers(), "it is nobody's driver"
     processes = processes_of(job.deployment)
     assert processes
 
-    theirs.end()
+    on_yarn.cluster.kill(id)
 
-    wait_for("every node to say that it is gone", lambda: theirs.look().gone)
-    assert theirs.look().state is DriverState.KILLED
+    wait_for("every node to say that it is gone", lambda: seen_now().gone)
+    assert seen_now().state is DriverState.KILLED
     assert not any(map(lives, processes))
-    theirs.end()  # there is nothing to do
+    on_yarn.cluster.kill(id)  # there is nothing to do
 
 
 @pytest.mark.system
@@ -194,16 +203,19 @@ def test_without_its_resource_manager_nothing_is_known_and_after_a_new_start_no_
     job, late = on_yarn.job(), on_yarn.job()
     submission = on_yarn.cluster.submit(job)
     on_yarn.facts(job, submission)
-    reserved = on_yarn.cluster.reserve(late)
+    reserved = new_id(on_yarn)
     assert yarn.resource_manager is not None
     yarn.resource_manager.popen.kill()
     yarn.resource_manager.popen.wait()
 
     cluster = on_yarn.cluster
     assert cluster.status(submission) is DriverState.UNKNOWN
-    assert cluster.links(submission) == {}
     assert "No ResourceManager of YARN answers" in cluster.remains(submission, job.whose).alive[0]
-    for ask in (lambda: cluster.check(job), lambda: cluster.reserve(job), lambda: cluster.submit(late, reserved)):
+    for ask in (
+        lambda: cluster.check(job),
+        lambda: cluster.look([submission]),
+        lambda: cluster.submit(late, noted(reserved)),
+    ):
         with pytest.raises(ClusterError, match=r"No ResourceManager of YARN answers.*cannot be reached"):
             ask()
     with pytest.raises(ClusterError, match="No ResourceManager of YARN answers"):
@@ -216,7 +228,7 @@ def test_without_its_resource_manager_nothing_is_known_and_after_a_new_start_no_
     left = cluster.remains(submission, job.whose)
     assert any("was started anew, and does not know" in sentence for sentence in left.lost), left
     with pytest.raises(ClusterError, match="was reserved before the ResourceManager was started anew"):
-        cluster.submit(late, reserved)
+        cluster.submit(late, noted(reserved))
     assert applications(on_yarn, late) == []
     # It tells the nodes to end what it does not know.
     wait_for("the driver to end", lambda: not processes_of(job.deployment))
@@ -234,7 +246,7 @@ def test_links_lead_to_the_driver_s_log_and_page(on_yarn: Place) -> None:
     job = on_yarn.job(spark_ui_enabled="true")
     submission = on_yarn.cluster.submit(job)
     on_yarn.facts(job, submission)
-    links = on_yarn.cluster.links(submission)
+    links = on_yarn.cluster.look([submission])[submission].links
     assert set(links) == {"YARN", "driver log", "Spark UI"}
     assert f"{submission}" in links["Spark UI"]
     on_yarn.end(submission, job)

@@ -30,6 +30,7 @@ from devstack.processes import Processes
 from devstack.yarn_kerberos import PRINCIPALS, USER, KerberosYarn, kerberos_hdfs
 from tests.support.control_root import new_log
 from tests.support.fake_yarn import FakeYarn
+from tests.support.jobs import noted
 from tests.support.keytabs import in_base64, keytab
 from tests.support.places import Place, processes_of
 from tests.support.story import declared, write
@@ -91,7 +92,7 @@ def test_a_proof_is_asked_for_and_given_both_ways(secured: KerberosYarn, place: 
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(url)
         assert (refused.value.code, refused.value.headers["WWW-Authenticate"]) == (401, "Negotiate")
-        assert yarn_api.send("GET", url, yarn_api.Asker(settings.user, settings.kerberos)).status == 200
+        assert yarn_api.send("GET", url, settings).status == 200
     place.cluster.check(place.job())
 
 
@@ -149,14 +150,19 @@ def test_a_driver_comes_with_tokens_and_goes(
 ) -> None:
     job, since = place.job(), time.time()
     with caplog.at_level("INFO"):
-        id = place.cluster.reserve(job)
+        seen: list[DriverState] = []
+
+        def note(id: str) -> str:
+            seen.append(place.cluster.status(id))
+            return id
+
+        id = place.cluster.submit(job, note)
         assert is_submission(id)
-        assert place.cluster.status(id) is DriverState.RESERVED
-        assert place.cluster.submit(job, id) == id
+        assert seen == [DriverState.RESERVED]
     assert place.connection.extra["keytab"] not in caplog.text
     (application,) = applications(place, job)
     assert place.cluster.find(job.whose, since).alive == (application,)
-    assert place.cluster.submit(job, id) == open_cluster(place.connection).submit(job, id) == id
+    assert place.cluster.submit(job, noted(id)) == open_cluster(place.connection).submit(job, noted(id)) == id
     facts = place.facts(job, id)
     assert facts
     assert place.cluster.status(id) is DriverState.RUNNING

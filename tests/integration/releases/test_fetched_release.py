@@ -90,7 +90,7 @@ class Fetching:
         def standby() -> str | None:
             state = self.log.refresh()
             assert not state.deployments[deployment].ended, state.deployments[deployment].reason
-            assert not cluster.status(submission).terminal, cluster.links(submission)
+            assert not cluster.status(submission).terminal, cluster.look([submission])[submission].links
             return next((each.id for each in state.of_deployment(deployment)), None)
 
         incarnation = wait_for("a standby", standby)
@@ -249,7 +249,7 @@ def test_a_driver_on_yarn_runs_its_release_and_is_known_by_its_id(yarn: Yarn, st
         job = stream.declare(stream.publish(storage, connection), **conf)
         job = replace(job, log=stream.log.store.origin())
         cluster.check(job)
-        submission = cluster.submit(job, cluster.reserve(job))
+        submission = cluster.submit(job)
         doubled, helper, folder, script = stream.told(cluster, submission, job.deployment).split()
         assert doubled == "True"
         assert Path(helper).parent == Path(folder)

@@ -171,7 +171,7 @@ def test_a_driver_that_may_not_read_its_release_ends_and_says_so(
         submission = cluster.submit(job)
         wait_for("the driver's end", lambda: cluster.status(submission).terminal)
     assert cluster.status(submission) is DriverState.FAILED
-    text = Path(cluster.links(submission)["driver log"]).read_text(errors="replace")
+    text = Path(cluster.look([submission])[submission].links["driver log"]).read_text(errors="replace")
     assert [line for line in text.splitlines() if says in line and "403" in line], text
     assert running.users[user].password not in text
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear, Whose
+from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, SubmitUnclear, Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.simulation.driver import Driver
@@ -28,15 +28,8 @@ class Reach:
         self._actor = actor
         self._world = actor.world
 
-    def reserve(self, job: Job) -> str:
-        if not self._world.reserves:
-            return ""
-        self._actor.point(doing="reserve")
-        self._answer()
-        self._world.handed_out += 1
-        return f"application-{self._world.handed_out}"
-
-    def submit(self, job: Job, reserved: str = "") -> str:
+    def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
+        reserved = note(self._reserve()) if self._world.reserves else ""
         there = job.deployment in self._world.submitted
         self._actor.point(doing="submit")
         self._answer()
@@ -56,16 +49,26 @@ class Reach:
             raise SubmitUnclear("The answer was lost.")
         return submission
 
+    def _reserve(self) -> str:
+        self._actor.point(doing="reserve")
+        self._answer()
+        self._world.handed_out += 1
+        return f"application-{self._world.handed_out}"
+
     def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         self._answer()
         drivers = [d for d in self._world.drivers.values() if d.deployment == whose.deployment]
         alive = {d.submission for d in drivers if not d.over}
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
 
-    def belongs(self, id: str, whose: Whose) -> bool | None:
+    def look(self, ids: Collection[str], whose: Whose) -> Mapping[str, DriverView]:
         self._answer()
-        deployments = {d.deployment for d in self._world.drivers.values() if d.submission == id}
-        return deployments == {whose.deployment} if deployments else None
+        found = {}
+        for id in ids:
+            deployments = {d.deployment for d in self._world.drivers.values() if d.submission == id}
+            ours = deployments == {whose.deployment} if deployments else None
+            found[id] = DriverView(self.status(id), {}, ours)
+        return found
 
     def lost(self, deployment: str) -> bool:
         """Whether the cluster has lost the machine of each driver of a deployment that is left."""

@@ -32,7 +32,7 @@ def test_a_driver_s_life(pods: Pods) -> None:
         "driver log": f"{pods.server.address}/api/v1/namespaces/{NAMESPACE}/pods/{name}/log",
         "Spark UI": f"https://ui/{NAMESPACE}/{name}",
     }
-    assert cluster.overview([submission]) == {submission: DriverView(DriverState.RUNNING, links)}
+    assert cluster.look([submission]) == {submission: DriverView(DriverState.RUNNING, links)}
     assert cluster.remains(submission, job.whose).alive == (f"Pod {name} is Running on node node-1.",)
 
     executor = pods.executor(submission)
@@ -132,7 +132,7 @@ def test_an_api_server_that_cannot_be_reached() -> None:
     assert not cluster.remains("streams/x-driver", job.whose).gone
     assert "cannot be reached" in cluster.remains("streams/x-driver", job.whose).alive[0]
     with pytest.raises(ClusterError, match="cannot be reached"):
-        cluster.overview(["streams/x-driver"])
+        cluster.look(["streams/x-driver"])
 
 
 def test_credentials_that_are_refused(pods: Pods) -> None:
@@ -172,7 +172,7 @@ def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> 
     cluster = pods.cluster()
     for unknown in ("driver-20200101000000-0000", f"{NAMESPACE}/..", "../..", "a/b/c?x=1", "", "-driver"):
         assert cluster.status(unknown) is DriverState.LOST
-        assert cluster.overview([unknown])[unknown].state is DriverState.LOST
+        assert cluster.look([unknown])[unknown].state is DriverState.LOST
         cluster.kill(unknown)
         assert cluster.remains(unknown, pods.job().whose).alive == ()
         assert not cluster.remains(unknown, pods.job().whose).gone
@@ -191,14 +191,14 @@ def test_whose_a_pod_is_its_arguments_say_also_in_a_namespace_of_before(pods: Po
     job, theirs = pods.job(), pods.job(deployment="payments-1-0a0b0c0d", log="0b" * 16)
     own, submission = pods.running(job), pods.running(theirs)
     cluster = pods.cluster(namespace="of-today")
-    assert [cluster.belongs(submission, each.whose) for each in (job, theirs)] == [False, True]
-    assert [cluster.belongs(own, each.whose) for each in (job, theirs)] == [True, False]
-    assert cluster.belongs(own, dataclasses.replace(job.whose, log="")) is True
+    assert [cluster.look([submission], each.whose)[submission].ours for each in (job, theirs)] == [False, True]
+    assert [cluster.look([own], each.whose)[own].ours for each in (job, theirs)] == [True, False]
+    assert cluster.look([own], dataclasses.replace(job.whose, log=""))[own].ours is True
     # There is no pod of this name; executors may be left, which are found by its label.
     gone = own.replace(NAMESPACE, "of-yesterday")
-    assert [cluster.belongs(gone, each.whose) for each in (job, theirs)] == [True, False]
+    assert [cluster.look([gone], each.whose)[gone].ours for each in (job, theirs)] == [True, False]
     for unknown in ("driver-20200101000000-0000", f"{NAMESPACE}/..", "a/b/c?x=1", "", "-driver"):
-        assert cluster.belongs(unknown, job.whose) is None
+        assert cluster.look([unknown], job.whose)[unknown].ours is None
 
 
 def test_no_room_is_told_from_other_refusals(pods: Pods) -> None:

@@ -26,7 +26,6 @@ def test_an_unreachable_master_is_named_with_a_next_step() -> None:
             assert "master_ui" in error.value.next_step
         assert cluster.status("driver-1") is DriverState.UNKNOWN
         assert not cluster.remains("driver-1", Whose("d")).gone
-        assert cluster.links("driver-1") == {}
 
 
 def test_a_master_s_message_is_shown_without_its_stack_trace() -> None:

@@ -41,7 +41,7 @@ def test_the_masters_get_the_connection_s_credentials_and_workers_do_not(
     master.driver_was("KILLED", "w")
     cluster = open_cluster(master.connection(**fields))
     assert cluster.submit(job()) == "driver-1"
-    assert cluster.status("driver-1") is DriverState.RUNNING
+    assert cluster.status("driver-1") is DriverState.KILLED
     cluster.kill("driver-1")
     assert cluster.remains("driver-1", WHOSE).gone
     to_worker = [found for path, found in master.asked if path == "GET /json/"][-1]
@@ -113,7 +113,7 @@ def test_only_a_worker_s_word_or_a_kill_in_the_queue_ends_a_driver(
     master.driver_was(state, worker)
     found = master.remains()
     assert (found.alive, found.gone) == ((), gone)
-    (view,) = open_cluster(master.connection()).overview(["driver-1"]).values()
+    (view,) = open_cluster(master.connection()).look(["driver-1"]).values()
     assert view.state.terminal
 
 
@@ -216,7 +216,7 @@ def test_an_overview_is_what_the_master_lists_in_one_question(master: Master) ->
         {"id": "driver-2", "state": "RUNNING", "worker": "w"},
         {"id": "driver-3", "state": "SUBMITTED", "worker": "None"},
     ]
-    found = open_cluster(master.connection()).overview([f"driver-{number}" for number in range(1, 5)])
+    found = open_cluster(master.connection()).look([f"driver-{number}" for number in range(1, 5)])
     assert {name: view.state for name, view in found.items()} == {
         "driver-1": DriverState.KILLED,
         "driver-2": DriverState.RUNNING,
@@ -234,7 +234,7 @@ def test_an_overview_is_what_the_master_lists_in_one_question(master: Master) ->
 def test_an_overview_is_an_error_where_no_master_answers() -> None:
     away = ClusterConnection("spark://127.0.0.1", extra={"master_ui": "http://127.0.0.1:1"})
     with pytest.raises(ClusterError):
-        open_cluster(away).overview(["driver-1"])
+        open_cluster(away).look(["driver-1"])
 
 
 def test_the_end_of_a_driver_s_log_is_that_of_its_jvm_and_of_its_python(master: Master) -> None:
@@ -270,13 +270,13 @@ def test_whose_a_driver_is_its_worker_says_and_an_application_its_name(master: M
     driver = {"id": "driver-1", "state": "RUNNING", "worker": "w", "mainclass": MAIN_CLASS, "cores": 1, "memory": 512}
     master.state |= {"activedrivers": [driver], "activeapps": [APP]}
     cluster, other = open_cluster(master.connection()), dataclasses.replace(WHOSE, log="ff" * 16)
-    assert [cluster.belongs("app-1", each) for each in (WHOSE, other)] == [True, False]
-    assert cluster.belongs("driver-1", other) is None, "its worker does not show a command"
+    assert [cluster.look(["app-1"], each)["app-1"].ours for each in (WHOSE, other)] == [True, False]
+    assert cluster.look(["driver-1"], other)["driver-1"].ours is None, "its worker does not show a command"
     words = ["java", f"-Dspark.airflow.stream.log={WHOSE.log}", MAIN_CLASS, "--deployment", WHOSE.deployment]
     master.driver_log = "Launch Command: " + " ".join(f'"{word}"' for word in words) + "\n" + "=" * 40 + "\n"
-    assert [cluster.belongs("driver-1", each) for each in (WHOSE, other)] == [True, False]
-    assert cluster.belongs("driver-2", other) is None
+    assert [cluster.look(["driver-1"], each)["driver-1"].ours for each in (WHOSE, other)] == [True, False]
+    assert cluster.look(["driver-2"], other)["driver-2"].ours is None
     driver |= {"state": "SUBMITTED", "worker": "None"}
-    assert cluster.belongs("driver-1", WHOSE) is False, "who waits for a worker has said nothing"
+    assert cluster.look(["driver-1"], WHOSE)["driver-1"].ours is False, "who waits for a worker has said nothing"
     driver |= {"state": "RELAUNCHING"}
-    assert cluster.belongs("driver-1", WHOSE) is None
+    assert cluster.look(["driver-1"], WHOSE)["driver-1"].ours is None

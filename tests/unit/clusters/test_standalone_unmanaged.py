@@ -19,7 +19,7 @@ COMMAND = 'Launch Command: "java" "{main}" "{script}" {more}\n' + "=" * 40 + "\n
 def look(master: Master, id: str) -> UnmanagedView:
     found = open_cluster(master.connection()).unmanaged(id)
     assert found is not None
-    return found.look()
+    return found
 
 
 def executor(app: str) -> dict[str, Any]:
@@ -111,9 +111,7 @@ def test_whose_a_driver_is_without_its_command_is_not_known(one: Master, log: st
 def test_the_master_is_asked_to_end_it(one: Master) -> None:
     cluster = open_cluster(one.connection())
     for id, path in ((DRIVER, f"POST /v1/submissions/kill/{DRIVER}"), (APPLICATION, "POST /app/kill/?id=")):
-        found = cluster.unmanaged(id)
-        assert found is not None
-        found.end()
+        cluster.kill(id)
         assert one.asked[-1][0].startswith(path)
 
 

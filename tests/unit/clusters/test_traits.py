@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster, processes
-from airflow_stream_provider.clusters.cluster import table
+from airflow_stream_provider.clusters.cluster import Traits
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
 from airflow_stream_provider.clusters.local import LocalCluster
 from airflow_stream_provider.clusters.standalone import StandaloneCluster
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
-from tests.support.jobs import job
 
 CLUSTERS = (StandaloneCluster, YarnCluster, KerberosYarnCluster, KubernetesCluster, LocalCluster)
 PAGE = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
+
+
+def table(*clusters: Traits) -> str:
+    """Return a Markdown table, with a row for each trait."""
+    rows = {
+        "time after SIGTERM": [f"{each.seconds_after_term:g} s" for each in clusters],
+        "id before it starts": ["yes" if each.reserves_ids else "no" for each in clusters],
+        "relaunches": [each.relaunched_by for each in clusters],
+        "gone": [each.gone_means for each in clusters],
+        "lost machine": [each.lost_machine for each in clusters],
+    }
+    assert len(rows) == len(fields(Traits)) - 1
+    lines = [("", *(each.name for each in clusters)), ("---",) * (len(clusters) + 1)]
+    lines += [(name, *cells) for name, cells in rows.items()]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines).replace("|  |", "| |")
 
 
 def test_the_table_of_the_page_is_that_of_the_classes() -> None:
@@ -26,8 +41,6 @@ def test_the_table_of_the_page_is_that_of_the_classes() -> None:
 
 def test_who_reserves_ids_says_so() -> None:
     assert [each.traits.name for each in CLUSTERS if each.traits.reserves_ids] == ["YARN", "YARN with Kerberos"]
-    assert LocalCluster("local[2]").reserve(job()) == ""
-    assert open_cluster(ClusterConnection("spark://one")).reserve(job()) == ""
     assert LocalCluster.traits.seconds_after_term == processes.GRACE
 
 

@@ -13,7 +13,7 @@ from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from tests.support.fake_yarn import ID, STARTED, WHOSE, FakeYarn
-from tests.support.jobs import job
+from tests.support.jobs import job, noted
 
 EARLIER = "application_1600000000000_0001"
 JOB: Job = job(log=WHOSE.log)
@@ -77,34 +77,34 @@ def test_full_nodes_are_told_with_what_is_asked(fake: FakeYarn, cluster: YarnClu
 # -- exactly once ------------------------------------------------------------------------------------------------------
 
 
-def test_an_id_is_reserved_then_sent_once(fake: FakeYarn, cluster: YarnCluster) -> None:
-    id = cluster.reserve(JOB)
-    assert (id, cluster.status(id), fake.sent) == (ID, DriverState.RESERVED, [])
-    assert cluster.submit(JOB, id) == id
-    assert cluster.submit(JOB, id) == id
-    assert [each["application-id"] for each in fake.sent] == [id]
-    assert cluster.status(id) is DriverState.RUNNING
-    assert cluster.find(WHOSE, STARTED / 1000) == FoundDrivers((id,))
+def test_an_id_is_noted_then_sent_once(fake: FakeYarn, cluster: YarnCluster) -> None:
+    seen: list[tuple[str, DriverState, int]] = []
 
+    def note(id: str) -> str:
+        seen.append((id, cluster.status(id), len(fake.sent)))
+        return id
 
-def test_a_job_without_a_reserved_id_gets_one(fake: FakeYarn, cluster: YarnCluster) -> None:
-    assert cluster.submit(JOB) == ID
-    assert len(fake.sent) == 1
+    assert cluster.submit(JOB, note) == ID
+    assert seen == [(ID, DriverState.RESERVED, 0)]
+    assert cluster.submit(JOB, noted(ID)) == ID
+    assert [each["application-id"] for each in fake.sent] == [ID]
+    assert cluster.status(ID) is DriverState.RUNNING
+    assert cluster.find(WHOSE, STARTED / 1000) == FoundDrivers((ID,))
 
 
 def test_what_has_ended_is_not_sent_again(fake: FakeYarn, cluster: YarnCluster) -> None:
     fake.add_app(state="FAILED")
-    assert cluster.submit(JOB, ID) == ID
+    assert cluster.submit(JOB, noted(ID)) == ID
     assert fake.sent == []
 
 
 def test_an_id_of_an_earlier_start_is_never_sent(fake: FakeYarn, cluster: YarnCluster) -> None:
     assert cluster.status(EARLIER) is DriverState.LOST
     with pytest.raises(ClusterError, match="was reserved before the ResourceManager was started anew"):
-        cluster.submit(JOB, EARLIER)
+        cluster.submit(JOB, noted(EARLIER))
     assert fake.sent == []
     fake.add_app(EARLIER)  # it has kept its state
-    assert cluster.submit(JOB, EARLIER) == EARLIER
+    assert cluster.submit(JOB, noted(EARLIER)) == EARLIER
 
 
 @pytest.mark.parametrize("theirs", [{"user": "mallory"}, {"applicationTags": "airflow-stream,orders-2-1a2b"}])
@@ -114,7 +114,7 @@ def test_an_id_that_somebody_else_has_sent_is_not_taken_for_ours(
     """YARN answers 202 to a second POST of an id, whoever sent the first."""
     fake.add_app(**theirs)
     with pytest.raises(ClusterError, match="and not orders 2"):
-        cluster.submit(JOB, ID)
+        cluster.submit(JOB, noted(ID))
     assert fake.sent == []
 
 
@@ -124,21 +124,21 @@ def test_what_is_taken_and_not_stored_is_unclear(
     monkeypatch.setattr(yarn, "TAKEN_SECONDS", 0.5)
     fake.forgets = True
     with pytest.raises(SubmitUnclear, match="has accepted"):
-        cluster.submit(JOB, ID)
+        cluster.submit(JOB, noted(ID))
     monkeypatch.setattr(yarn, "TAKEN_SECONDS", 60.0)
     fake.forgets = False
-    assert cluster.submit(JOB, ID) == ID
+    assert cluster.submit(JOB, noted(ID)) == ID
 
 
 def test_what_yarn_refuses_is_told(fake: FakeYarn, cluster: YarnCluster) -> None:
     message = "org.apache.hadoop.yarn.webapp.BadRequestException: App submission via REST is disabled."
     fake.answers["POST apps"] = (403, {"RemoteException": {"message": message}})
     with pytest.raises(ClusterError, match=r"refused the driver: App submission via REST is disabled \(HTTP 403\)"):
-        cluster.submit(JOB, ID)
+        cluster.submit(JOB, noted(ID))
     del fake.answers["POST apps"]
     fake.answers["POST apps/new-application"] = (401, {})
     with pytest.raises(ClusterError, match="HTTP 401, and wants Kerberos") as refused:
-        cluster.reserve(JOB)
+        cluster.submit(JOB)
     assert "Write principal and keytab" in refused.value.next_step
 
 
@@ -153,7 +153,7 @@ def test_a_queue_that_is_only_known_to_be_wrong_when_the_driver_is_sent_is_told(
     torn = "Last 9 bytes of stderr :\n-hunter2"
     fake.takes = {"state": "FAILED", "amContainerLogs": None, "diagnostics": f"{torn}\n{why}.\n"}
     with pytest.raises(ClusterError, match=rf"YARN has refused {ID}: .*\n{why}\.") as refused:
-        cluster.submit(JOB, ID)
+        cluster.submit(JOB, noted(ID))
     assert "hunter2" not in str(refused.value)
     assert refused.value.next_step.startswith("Correct the connection's queue")
 
@@ -166,7 +166,7 @@ def test_a_second_try_that_comes_a_moment_later_finds_the_driver_of_the_first(
         raise ClusterError("already present", next_step="")
 
     monkeypatch.setattr(api, "submit", taken)
-    assert cluster.submit(JOB, ID) == ID
+    assert cluster.submit(JOB, noted(ID)) == ID
 
 
 @pytest.mark.parametrize(
@@ -199,11 +199,11 @@ def test_the_driver_and_its_applications_are_killed(fake: FakeYarn, cluster: Yar
 
 def test_whose_an_application_is_its_tags_say(fake: FakeYarn, cluster: YarnCluster) -> None:
     fake.add_app()
-    assert cluster.belongs(ID, WHOSE) is True
-    assert cluster.belongs(ID, replace(WHOSE, log="ff" * 16)) is False
-    assert cluster.belongs(ID, replace(WHOSE, deployment="payments-1-a")) is False
-    assert cluster.belongs(EARLIER, WHOSE) is None
-    assert cluster.belongs("driver-20200101000000-0000", WHOSE) is None
+    assert cluster.look([ID], WHOSE)[ID].ours is True
+    assert cluster.look([ID], replace(WHOSE, log="ff" * 16))[ID].ours is False
+    assert cluster.look([ID], replace(WHOSE, deployment="payments-1-a"))[ID].ours is False
+    assert cluster.look([EARLIER], WHOSE)[EARLIER].ours is None
+    assert cluster.look(["driver-20200101000000-0000"], WHOSE)["driver-20200101000000-0000"].ours is None
 
 
 # -- away --------------------------------------------------------------------------------------------------------------
@@ -212,20 +212,18 @@ def test_whose_an_application_is_its_tags_say(fake: FakeYarn, cluster: YarnClust
 def test_without_a_manager_nothing_is_known(fake: FakeYarn) -> None:
     away = fake.cluster(**{ADDRESS: "http://127.0.0.1:1"})
     assert away.status(ID) is DriverState.UNKNOWN
-    assert away.links(ID) == {}
     assert (
         "No ResourceManager of YARN answers: http://127.0.0.1:1 cannot be reached." in away.remains(ID, WHOSE).alive[0]
     )
-    for ask in (lambda: away.check(JOB), lambda: away.reserve(JOB), lambda: away.submit(JOB, ID)):
+    for ask in (lambda: away.check(JOB), lambda: away.submit(JOB), lambda: away.submit(JOB, noted(ID))):
         with pytest.raises(ClusterError, match="No ResourceManager of YARN answers") as refused:
             ask()
         assert ADDRESS in refused.value.next_step
         assert not isinstance(refused.value, SubmitUnclear)
     for look in (
         lambda: away.find(WHOSE, 0.0),
-        lambda: away.belongs(ID, WHOSE),
         lambda: away.kill(ID),
-        lambda: away.overview([ID]),
+        lambda: away.look([ID]),
     ):
         with pytest.raises(ClusterError, match="No ResourceManager of YARN answers"):
             look()

@@ -30,7 +30,7 @@ def test_the_active_one_of_several_is_asked(fake: FakeYarn, other: FakeYarn) -> 
     fake.info["haState"] = "STANDBY"
     other.info["startedOn"] = 7
     found = manager(fake, other)
-    assert (found.url, found.started, found.asker.user) == (other.url, 7, "alice")
+    assert (found.url, found.started, found.settings.user) == (other.url, 7, "alice")
     assert found.handed_out("application_7_0001")
     assert not found.handed_out(ID)
     assert other.asked == ["GET info"]

@@ -30,7 +30,7 @@ from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_yarn import ID, STARTED, WHOSE, FakeYarn
-from tests.support.jobs import job
+from tests.support.jobs import job, noted
 from tests.support.keytabs import in_base64, keytab
 from tests.support.pretended_spark_submit import Pretended
 
@@ -66,14 +66,20 @@ def test_a_driver_is_sent_once_and_known_by_its_tag(
 ) -> None:
     pretended = Pretended.install(tmp_path, monkeypatch, to=fake.url)
     fake.add_node()
-    id = secured.reserve(JOB)
-    assert (secured.status(id), fake.handed_out) == (DriverState.RESERVED, 0)
-    assert secured.submit(JOB, id) == secured.submit(JOB, id) == secured_by(fake).submit(JOB, id) == id
+    seen: list[tuple[DriverState, int]] = []
+
+    def note(id: str) -> str:
+        seen.append((secured.status(id), fake.handed_out))
+        return id
+
+    id = secured.submit(JOB, note)
+    assert seen == [(DriverState.RESERVED, 0)]
+    assert secured.submit(JOB, noted(id)) == secured_by(fake).submit(JOB, noted(id)) == id
     assert len(pretended.calls) == 1
     assert secured.status(id) is DriverState.RUNNING
-    assert secured.overview([id, ID])[id].links["YARN"] == f"{fake.url}/cluster/app/{ID}"
+    assert secured.look([id, ID])[id].links["YARN"] == f"{fake.url}/cluster/app/{ID}"
     assert secured.find(WHOSE, made_at(id)) == FoundDrivers((ID,))
-    assert secured.belongs(id, WHOSE)
+    assert secured.look([id], WHOSE)[id].ours
     assert secured.remains(id, WHOSE).alive == (f"Application {ID} is ACCEPTED.",)
     secured.kill(id)
     assert fake.apps[ID]["state"] == "KILLED"
@@ -84,9 +90,9 @@ def test_a_tag_is_sent_by_nobody_but_who_has_made_it(
     fake: FakeYarn, secured: KerberosYarnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretended = Pretended.install(tmp_path, monkeypatch, to=fake.url)
-    id = secured.reserve(JOB)
+    id = new_submission(time.time())
     with pytest.raises(SubmitUnclear, match="should it be on its way, it can come for"):
-        secured_by(fake).submit(JOB, id)
+        secured_by(fake).submit(JOB, noted(id))
     assert pretended.calls == []
 
 
@@ -96,11 +102,14 @@ def test_spark_submit_never_has_longer_than_its_bound_however_the_clock_is_set_m
 ) -> None:
     left: list[float] = []
     monkeypatch.setattr(yarn_kerberos, "run", lambda *given: left.append(given[-1] - time.monotonic()))
-    monkeypatch.setattr(secured, "_taken", lambda id: {})
+    monkeypatch.setattr(secured, "_wait_until_taken", lambda id: {})
     real = time.time
-    id = secured.reserve(JOB)
-    monkeypatch.setattr("airflow_stream_provider.clusters.yarn_kerberos.time.time", lambda: real() + clock_set)
-    assert secured.submit(JOB, id) == id
+
+    def note(id: str) -> str:
+        monkeypatch.setattr("airflow_stream_provider.clusters.yarn_kerberos.time.time", lambda: real() + clock_set)
+        return id
+
+    secured.submit(JOB, note)
     assert longest - 60 < left[0] <= longest
 
 
@@ -108,13 +117,13 @@ def test_what_has_not_come_within_the_bound_never_comes(
     fake: FakeYarn, secured: KerberosYarnCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.add_node()
-    id = secured.reserve(JOB)
+    id = new_submission(time.time())
     assert secured.remains(id, WHOSE) == Remains((f"{id} may be on its way to YARN still.",))
     at(made_at(id) + COME_SECONDS, monkeypatch)
     assert secured.status(id) is DriverState.LOST
     assert secured.remains(id, WHOSE) == Remains()
     with pytest.raises(SubmitUnclear):
-        secured_by(fake).submit(JOB, id)
+        secured_by(fake).submit(JOB, noted(id))
 
 
 def test_a_resource_manager_that_was_started_anew_may_have_forgotten_it(
@@ -137,11 +146,15 @@ def test_one_that_failed_is_told_and_not_tried_again(
     fake: FakeYarn, secured: KerberosYarnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretended = Pretended.install(tmp_path, monkeypatch, code=1)
-    id = secured.reserve(JOB)
-    with pytest.raises(ClusterError, match="spark-submit has not submitted"):
-        secured.submit(JOB, id)
-    with pytest.raises(SubmitUnclear):
-        secured.submit(JOB, id)
+    made: list[str] = []
+
+    def note(id: str) -> str:
+        made.append(id)
+        return made[0]
+
+    for error in (ClusterError, SubmitUnclear):
+        with pytest.raises(error, match="spark-submit has not submitted" if error is ClusterError else "YARN has no"):
+            secured.submit(JOB, note)
     assert len(pretended.calls) == 1
 
 
@@ -156,7 +169,7 @@ def test_one_that_yarn_takes_its_time_for_is_unclear(
 
 def test_an_id_of_before_the_cluster_had_kerberos_is_not_sent(secured: KerberosYarnCluster) -> None:
     with pytest.raises(ClusterError, match="was reserved while the cluster's connection had no principal"):
-        secured.submit(JOB, ID)
+        secured.submit(JOB, noted(ID))
 
 
 def test_what_is_missing_here_is_said_before_anybody_is_asked(

@@ -31,7 +31,7 @@ def test_states_are_as_yarn_means_them(
 ) -> None:
     fake.add_app(**fields)
     assert cluster.status(ID) is state
-    assert cluster.overview([ID])[ID].state is state
+    assert cluster.look([ID, "application_1_2"])[ID].state is state
 
 
 def test_what_runs_of_a_stream_is_listed_by_the_tag_of_its_log_and_its_name(
@@ -75,6 +75,6 @@ def test_links_lead_to_log_ui_and_page(fake: FakeYarn, cluster: YarnCluster) -> 
     fake.add_app()
     page = {"YARN": f"{fake.url}/cluster/app/{ID}"}
     running = {**page, "driver log": "http://node1:8042/logs", "Spark UI": "http://rm:8088/proxy/1/"}
-    assert cluster.links(ID) == cluster.overview([ID])[ID].links == running
+    assert cluster.look([ID])[ID].links == cluster.look([ID, "application_1_2"])[ID].links == running
     fake.add_app(state="ACCEPTED", amContainerLogs=None)
-    assert cluster.links(ID) == page
+    assert cluster.look([ID])[ID].links == page

@@ -13,7 +13,7 @@ from tests.support.fake_yarn import ID, STARTED, FakeYarn
 def look(cluster: YarnCluster) -> UnmanagedView:
     found = cluster.unmanaged(ID)
     assert found is not None
-    return found.look()
+    return found
 
 
 def test_it_is_named_and_gone_only_when_every_node_says_so(fake: FakeYarn, cluster: YarnCluster) -> None:
@@ -23,9 +23,7 @@ def test_it_is_named_and_gone_only_when_every_node_says_so(fake: FakeYarn, clust
     found = look(cluster)
     assert (found.state, found.gone, found.managed) == (DriverState.RUNNING, False, False)
     assert found.about == f"application {ID} (orders) of alice in the queue default"
-    job = cluster.unmanaged(ID)
-    assert job is not None
-    job.end()
+    cluster.kill(ID)
     assert f"PUT apps/{ID}/state" in fake.asked
     found = look(cluster)
     assert (found.state, found.gone) == (DriverState.KILLED, False), "its containers run still"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Remains, Whose
+from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Remains, Whose
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -173,10 +174,10 @@ def test_while_the_cluster_does_not_answer_what_is_certain_is_killed_before_what
     write(log, *STARTED)
     log.beat(OLD, Heartbeat(submission="another/driver"))
 
-    def refused(id: str, whose: Whose) -> bool:
+    def refused(ids: list[str], whose: Whose) -> Mapping[str, DriverView]:
         raise ClusterError("It does not allow it.")
 
-    monkeypatch.setattr(cluster, "belongs", refused)
+    monkeypatch.setattr(cluster, "look", refused)
     with pytest.raises(ClusterError, match="does not allow it"):
         kill_drivers(log, cluster, Whose(OLD_DEPLOYMENT))
     assert cluster.did == [("kill", RECORDED)]

@@ -136,7 +136,7 @@ def test_while_the_cluster_is_not_certain_nothing_is_submitted(
 def test_a_submission_whose_answer_was_lost_is_asked_for_later(
     log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(job: Job) -> str:
+    def lost(job: Job, note: Callable[[str], str]) -> str:
         raise SubmitUnclear("The master did not answer.")
 
     monkeypatch.setattr(cluster, "submit", lost)
@@ -157,10 +157,10 @@ def test_of_two_that_submit_at_once_the_second_in_the_log_kills_its_own(
 ) -> None:
     really = cluster.submit
 
-    def overtaken(job: Job) -> str:
+    def overtaken(job: Job, note: Callable[[str], str]) -> str:
         other = open_log(f"file://{folder_of(log).parent}", "orders")
         write(other, record("submitted", deployment=OLD_DEPLOYMENT, submission="theirs", cluster=""))
-        return really(job)
+        return really(job, note)
 
     monkeypatch.setattr(cluster, "submit", overtaken)
     assert submit(log, cluster, first=True)
@@ -176,11 +176,15 @@ def test_a_reserved_id_is_in_the_log_before_anything_is_sent(log: ControlLog, cl
     seen: list[list[str]] = []
     really = cluster.submit
 
-    def sent(job: Job, reserved: str = "") -> str:
-        seen.append(submissions(log))
-        return really(job, reserved)
+    def sent(job: Job, note: Callable[[str], str]) -> str:
+        def noting(id: str) -> str:
+            counts = note(id)
+            seen.append([*submissions(log), *(did for did, _ in cluster.did)])
+            return counts
 
-    cluster.submit = sent  # type: ignore[method-assign]
+        return really(job, noting)
+
+    cluster.submit = sent  # type: ignore[method-assign,assignment]
     assert submit(log, cluster, first=True)
     assert (seen, cluster.did) == ([["application_1"]], [("submit", "application_1")])
 
@@ -188,12 +192,15 @@ def test_a_reserved_id_is_in_the_log_before_anything_is_sent(log: ControlLog, cl
 def test_of_two_that_reserve_at_once_both_send_the_first_id_in_the_log(
     log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overtaken(job: Job) -> str:
+    cluster.reserves = ["application_1"]
+    really = cluster.submit
+
+    def overtaken(job: Job, note: Callable[[str], str]) -> str:
         other = open_log(f"file://{folder_of(log).parent}", "orders")
         write(other, reserved("application_2"))
-        return "application_1"
+        return really(job, note)
 
-    monkeypatch.setattr(cluster, "reserve", overtaken)
+    monkeypatch.setattr(cluster, "submit", overtaken)
     assert submit(log, cluster, first=True)
     assert (submissions(log), cluster.did) == (["application_2"], [("submit", "application_2")])
 
@@ -210,6 +217,7 @@ def test_an_id_in_the_log_is_sent_again_only_while_the_cluster_has_no_driver_of_
 ) -> None:
     write(log, reserved("application_1"))
     cluster.states["application_1"] = state
+    cluster.reserves = ["application_2"]
     assert submit(log, cluster)
     assert cluster.did == [("submit", "application_1")] * sent
 

@@ -57,7 +57,7 @@ def test_a_job_that_lingers_is_waited_for_in_the_triggerer(
 ) -> None:
     monkeypatch.setattr("airflow_stream_provider.hooks.stream.END_SECONDS", 0.1)
     lingers = UnmanagedView(JOB, DriverState.RUNNING, remains=Remains(("It runs.",)))
-    monkeypatch.setattr("tests.support.noting_cluster._Foreign.end", lambda job: cluster.did.append(("end", JOB)))
+    monkeypatch.setattr(cluster, "end", lambda job: cluster.did.append(("end", job)))
     cluster.foreign[JOB] = lingers
     waits(adopt(script, job=JOB))
     log = open_log(script.control, script.name)
