@@ -138,7 +138,7 @@ def test_a_driver_that_does_not_answer_is_ended(
         here.cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
         here.cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
 
-    monkeypatch.setattr(cluster, "end", end)
+    monkeypatch.setattr(here.cluster, "end", end)
     monkeypatch.setattr(take_over, "STILL_SECONDS", 0.0)
     monkeypatch.setattr(take_over, "ANSWER_SECONDS", 0.5)
     yaml = tmp_path / "dags" / "streams" / "orders.yaml"
