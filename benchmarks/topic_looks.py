@@ -72,13 +72,13 @@ def cpu():
 import airflow.sdk.execution_time.task_runner
 import psutil
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.monitoring import folder_reading, liveness, root_reads
+from airflow_stream_provider.monitoring import folder_reading, health
 from airflow_stream_provider.monitoring.folder_look import look_at_all
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import Watched
-liveness.FRESH_SECONDS = math.inf
-folder_reading.STAGE_SECONDS = 3600.0
-root_reads.EACH_SECONDS = root_reads.READ_SECONDS = root_reads.WRITE_SECONDS = 3600.0
+health.FRESH_SECONDS = math.inf
+folder_reading.STAGE_SECONDS = folder_reading.EACH_SECONDS = 3600.0
+folder_reading.READ_SECONDS = folder_reading.WRITE_SECONDS = 3600.0
 spec, size, broker = json.loads(sys.argv[1]), int(sys.argv[2]), psutil.Process(int(sys.argv[3]))
 watched = [Watched(StreamSpec.model_validate({**spec, "name": f"s{number:04d}"})) for number in range(size)]
 received, read = [], KafkaClient.read

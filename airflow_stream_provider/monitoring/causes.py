@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
-from airflow_stream_provider.lag.limits import Health, Streaks
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import count
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
-from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Stored, Symptom
 from airflow_stream_provider.monitoring.readings import Reading
 from airflow_stream_provider.planning.stream_health import IllQuery, judge_queries
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -135,7 +135,6 @@ def named(streams: Iterable[str], first: Collection[str] = ()) -> str:
     return f"{count(len(names), 'stream')} ({', '.join(names[:NAMED])}{more})" if names else "no stream"
 
 
-VERSION = 1
 # The memory forgets a subject that was not looked at for so long: no stream needs it any more, or it has another name.
 FORGOTTEN_SECONDS = 86400.0
 # For so long it is remembered that something was bad which is well again.
@@ -166,20 +165,19 @@ class Remembered:
         state = self.state
         return bool(self.bad_at or state.streaks.bad or state.incident or state.acknowledged)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        state = replace(self.state, description=self.state.description[:KEPT])
-        return {"state": state.to_json(), "at": self.at, "bad_at": self.bad_at, "down": list(self.down)}
+    @property
+    def shortened(self) -> Remembered:
+        """The same with the beginning of its description."""
+        return replace(self, state=replace(self.state, description=self.state.description[:KEPT]))
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Remembered:
-        """Return what `to_json` wrote.
 
-        :raises ValueError, KeyError, TypeError, AttributeError: it is none.
-        """
-        bad_at = None if data["bad_at"] is None else float(data["bad_at"])
-        down = tuple(map(str, data["down"]))
-        return cls(IncidentState.from_json(data["state"]), float(data["at"]), bad_at, down)
+@dataclass(frozen=True)
+class _Kept(Stored):
+    """A FolderMemory as looks hand it to each other."""
+
+    version: Literal[1]
+    subjects: tuple[tuple[IncidentKind, str, Remembered], ...]
+    not_reached: Mapping[str, float]
 
 
 @dataclass
@@ -199,26 +197,21 @@ class FolderMemory:
         if not data:
             return cls()
         try:
-            if data["version"] != VERSION:
-                raise ValueError(f"it is of version {data['version']!r:.20}")
-            found = {
-                (IncidentKind(kind), str(name)): Remembered.from_json(each) for kind, name, each in data["subjects"]
-            }
-            since = {str(name): float(at) for name, at in data["not_reached"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            kept = _Kept.from_json(data)
+        except ValueError as error:
             log.warning("What the last look has left cannot be used; people may be told again: %s", error)
             return cls()
-        return cls(found, since)
+        return cls({(kind, name): each for kind, name, each in kept.subjects}, dict(kept.not_reached))
 
     def to_json(self, now: float) -> dict[str, Any]:
         """Return the memory as a JSON object, without what is well or was not looked at for a day."""
-        kept = [
-            [kind.value, name, each.to_json()]
+        kept = (
+            (kind, name, each.shortened)
             for (kind, name), each in self.subjects.items()
             if now - each.at < FORGOTTEN_SECONDS and each.matters
-        ]
+        )
         since = {name: at for name, at in self.not_reached.items() if now - at < FORGOTTEN_SECONDS}
-        return {"version": VERSION, "subjects": kept, "not_reached": since}
+        return _Kept(1, tuple(kept), since).to_json()
 
     def first(self, names: Iterable[str]) -> list[str]:
         """Return these streams in the order in which to look at them: first those for which there was no time, and last
@@ -238,7 +231,7 @@ class FolderMemory:
     def judge(self, subject: Subject, symptom: Symptom, at: float, down: Sequence[str] = ()) -> None:
         """Follow one subject with what a look says of it; `down`: the streams that are down for want of it."""
         kind, name = subject
-        known = self.subjects.get(subject) or Remembered(IncidentState(Streaks()), at)
+        known = self.subjects.get(subject) or Remembered(IncidentState(), at)
         state = known.state.after(f"{name}-{kind.value}", symptom, at)
         # A moment puts no driver to its end.
         lasts = state.streaks.bad is not None and at - state.streaks.bad >= FAILING_SECONDS
@@ -290,50 +283,54 @@ class LookCauses:
 
         :param down: streams that have no driver, and no incident of their own for that.
         """
-        for conn_id, kafka in self._reading.kafkas.items():
-            streams = [name for name, spec in self._folder.items() if spec.kafka == conn_id]
-            self._follow(IncidentKind.KAFKA, conn_id, streams, kafka.problem, down)
-        clusters = {name: spec.cluster for name, spec in self._folder.items()}
-        clusters |= {name: stream.cluster for name, stream in self._reading.streams.items()}
-        for conn_id, cluster in self._reading.clusters.items():
-            streams = [name for name, used in clusters.items() if used == conn_id]
-            self._follow(IncidentKind.CLUSTER, conn_id, streams, cluster.problem, down)
-        for url, root in self._reading.roots.items():
+        reading = self._reading
+        for kafka in reading.kafkas.values():
+            self._follow((IncidentKind.KAFKA, kafka.conn_id), kafka.problem, down)
+        for cluster in reading.clusters.values():
+            self._follow((IncidentKind.CLUSTER, cluster.conn_id), cluster.problem, down)
+        for url, root in reading.roots.items():
             if root.checkpoint_problem is not None:
-                streams = [name for name, spec in self._folder.items() if spec.control == url and spec.kafka]
-                self._follow(IncidentKind.CHECKPOINTS, url, streams, root.checkpoint_problem)
+                self._follow((IncidentKind.CHECKPOINTS, url), root.checkpoint_problem)
 
     def judge_roots(self) -> None:
         """Follow the control roots, once it is known whether they can be written."""
         for url, root in self._reading.roots.items():
-            if root.unclear and not root.problem:
-                continue  # a look that says nothing of the root ends no incident of it
-            streams = [name for name, spec in self._folder.items() if spec.control == url]
-            self._follow(IncidentKind.CONTROL, url, streams, root.problem)
+            # A look that says nothing of the root ends no incident of it.
+            if root.problem or not root.unclear:
+                self._follow((IncidentKind.CONTROL, url), root.problem)
 
     def explained(self, stream: Reading) -> frozenset[IncidentKind]:
         """Return the kinds of incidents that something explains which the stream needs."""
-        spec, cluster = stream.spec, self._reading.cluster_of(stream)
-        needs = [(IncidentKind.CONTROL, spec.control, self._reading.roots[spec.control].problem)]
-        if spec.kafka:
-            needs.append((IncidentKind.KAFKA, spec.kafka, self._reading.kafkas[spec.kafka].problem))
-            checkpoints = self._reading.roots[spec.control].checkpoint_problem
-            needs.append((IncidentKind.CHECKPOINTS, spec.control, checkpoints or ""))
-        if cluster is not None:
-            needs.append((IncidentKind.CLUSTER, cluster.conn_id, cluster.problem))
+        reading, spec = self._reading, stream.spec
+        root, cluster = reading.roots[spec.control], reading.cluster_of(stream)
+        problems = {
+            IncidentKind.CONTROL: root.problem,
+            IncidentKind.KAFKA: reading.kafkas[spec.kafka].problem if spec.kafka else "",
+            IncidentKind.CHECKPOINTS: root.checkpoint_problem or "",
+            IncidentKind.CLUSTER: cluster.problem if cluster else "",
+        }
         failed = queries_failed(stream.snapshot.state)
         ill = judge_queries(stream.snapshot).ill
         every = (
-            explained(kind, self._memory.bad_at((kind, name)), problem, self._now, failed=failed, ill=ill)
-            for kind, name, problem in needs
+            explained(kind, self._memory.bad_at((kind, name)), problems[kind], self._now, failed=failed, ill=ill)
+            for kind, name in self._needs(spec.name)
         )
-        unread = {IncidentKind.LAG_UNKNOWN} if self._reading.awaits_lag(spec.name) else ()
+        unread = {IncidentKind.LAG_UNKNOWN} if reading.awaits_lag(spec.name) else ()
         return frozenset(unread).union(*every)
 
-    def _follow(
-        self, kind: IncidentKind, name: str, streams: Sequence[str], problem: str, down: Collection[str] = ()
-    ) -> None:
-        subject = (kind, name)
+    def _needs(self, name: str) -> Iterator[Subject]:
+        """Yield what a stream of the folder needs."""
+        spec, stream = self._folder[name], self._reading.streams.get(name)
+        yield IncidentKind.CONTROL, spec.control
+        if spec.kafka:
+            yield IncidentKind.KAFKA, spec.kafka
+            yield IncidentKind.CHECKPOINTS, spec.control
+        if cluster := stream.cluster if stream else spec.cluster:
+            yield IncidentKind.CLUSTER, cluster
+
+    def _follow(self, subject: Subject, problem: str, down: Collection[str] = ()) -> None:
+        kind, name = subject
+        streams = [each for each in self._folder if subject in self._needs(each)]
         known = self._memory.down(subject)
         # A stream that is not looked at now stays as it was.
         for_it = [each for each in streams if self._may_be_down_for(kind, each, down, known)] if problem else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import threading
 import time
 import zlib
 from collections import deque
@@ -20,7 +19,7 @@ from airflow_stream_provider.control.bounded import gather, start
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
-from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom, update_incidents
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom
 from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity, named, recipients_of
 
 if TYPE_CHECKING:
@@ -35,22 +34,16 @@ SHARES = 4
 WIDTH = 64
 
 
-@dataclass(frozen=True)
-class Letter:
-    """An alert and who is to get it, by name; see `recipients.named`."""
-
-    alert: Alert
-    recipients: Mapping[str, Any]
-
-
 def deliver(
     alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any], seconds: float = DELIVERY_SECONDS
 ) -> set[str]:
     """Deliver an alert to all recipients; return the names of those that took it in time. See `deliver_all`."""
-    return deliver_all([Letter(alert, recipients)], context, seconds)[0]
+    return deliver_all([(alert, recipients)], context, seconds)[0]
 
 
-def deliver_all(letters: Sequence[Letter], context: Mapping[str, Any], seconds: float) -> list[set[str]]:
+def deliver_all(
+    letters: Sequence[tuple[Alert, Mapping[str, Any]]], context: Mapping[str, Any], seconds: float
+) -> list[set[str]]:
     """Deliver many alerts, all recipients at the same time; return for each the names of those that took it in time.
 
     A recipient gets the alerts of one stream in the given order: one that missed the end of an incident does not get
@@ -58,68 +51,46 @@ def deliver_all(letters: Sequence[Letter], context: Mapping[str, Any], seconds: 
     text may hold the address of a webhook, which is a secret. One that is late may still get the alert, and gets it
     again at the next look.
 
-    :param letters: the templates of a notifier find each one's alert as `alert`.
+    :param letters: each alert with those who are to get it, by name; see `recipients.named`. The templates of a
+        notifier find it as `alert`.
     :param seconds: for all letters together.
     """
     until = time.monotonic() + seconds
     delivered: list[set[str]] = [set() for _ in letters]
-    lanes: dict[tuple[str, int], _Lane] = {}
-    for number, letter in enumerate(letters):
-        for name, each in letter.recipients.items():
-            share = zlib.crc32(letter.alert.stream.encode()) % SHARES
-            lanes.setdefault((identity(each), share), _Lane(until)).add(number, letter.alert, name, each)
+    lanes: dict[tuple[str, int], deque[tuple[int, str]]] = {}
+    for number, (alert, recipients) in enumerate(letters):
+        for name, each in recipients.items():
+            share = zlib.crc32(alert.stream.encode()) % SHARES
+            lanes.setdefault((identity(each), share), deque()).append((number, name))
 
-    def give(lane: _Lane) -> None:
-        lane.run(context, delivered)
-
-    gather({key: partial(give, lane) for key, lane in lanes.items()}, seconds, width=WIDTH, most=WIDTH * SHARES)
-    for lane in lanes.values():
-        lane.end()
-    return [set(each) for each in delivered]
-
-
-class _Lane:
-    """The alerts that one recipient gets, one after another."""
-
-    def __init__(self, until: float) -> None:
-        self._until = until
-        self._queue: deque[tuple[int, Alert, str, Any]] = deque()
-        self._lock = threading.Lock()
-        self._missed: set[tuple[str, str]] = set()
-
-    def add(self, number: int, alert: Alert, name: str, recipient: Any) -> None:
-        """Add a letter's alert."""
-        self._queue.append((number, alert, name, recipient))
-
-    def run(self, context: Mapping[str, Any], delivered: Sequence[set[str]]) -> None:
-        """Give all alerts until the time is over."""
-        while time.monotonic() < self._until and self._queue:
-            number, alert, name, recipient = self._queue[0]
+    def give(lane: deque[tuple[int, str]]) -> None:
+        missed: set[tuple[str, str]] = set()
+        while lane and time.monotonic() < until:
+            number, name = lane[0]
+            alert, recipients = letters[number]
             error: Exception | None = None
             try:
-                if (alert.stream, alert.kind) not in self._missed:
-                    _give(recipient, alert, context)
+                if (alert.stream, alert.kind) not in missed:
+                    _give(recipients[name], alert, context)
             except Exception as raised:  # noqa: BLE001 - a notifier may raise anything
                 error = raised
-            with self._lock:
-                if time.monotonic() >= self._until or not self._queue:
-                    return  # `end` has said so
-                self._queue.popleft()
+            if time.monotonic() >= until:
+                return  # which is said below
+            lane.popleft()
             if error is not None:
-                self._missed.add((alert.stream, alert.kind))
+                missed.add((alert.stream, alert.kind))
                 _failed(alert, name, error)
-            elif (alert.stream, alert.kind) not in self._missed:
+            elif (alert.stream, alert.kind) not in missed:
                 delivered[number].add(name)
 
-    def end(self) -> None:
-        """Log what was not taken in time; nothing counts as delivered after this."""
-        with self._lock:
-            left, self._queue = list(self._queue), deque()
-        if left:
-            _, alert, name, _ = left[0]
-            _failed(alert, name, TimeoutError())
+    gather({key: partial(give, lane) for key, lane in lanes.items()}, seconds, width=WIDTH, most=WIDTH * SHARES)
+    for left in (lane.copy() for lane in lanes.values() if lane):
+        number, name = left[0]
+        _failed(letters[number][0], name, TimeoutError())
         if len(left) > 1:
-            log.error("Nor could %d other alerts be delivered to %s in time.", len(left) - 1, left[0][2])
+            log.error("Nor could %d other alerts be delivered to %s in time.", len(left) - 1, name)
+    # Nothing counts as delivered after this.
+    return [set(each) for each in delivered]
 
 
 async def deliver_async(
@@ -166,9 +137,6 @@ def _prepared(notifier: BaseNotifier, alert: Alert, context: Mapping[str, Any]) 
     return copy.copy(notifier), {**context, "alert": alert}
 
 
-# Seconds for all of it. A recipient that hangs is left behind, and is tried again at the next look.
-
-
 @dataclass
 class Told:
     """The incidents of one subject, and who is told of them.
@@ -184,15 +152,6 @@ class Told:
     at: float
     recipients: Mapping[str, Any]
 
-    def pending(self) -> list[tuple[Alert, list[str]]]:
-        """Return the alerts that are due, each with the names of those who have not got it."""
-        return pending_alerts(self.subject, self.incidents, self.at, self.recipients)
-
-    def acknowledge(self, alert: Alert, delivered: Iterable[str]) -> None:
-        """Keep who got an alert."""
-        state = self.incidents[alert.kind].acknowledge(delivered, open=alert.open)
-        self.incidents = {**self.incidents, alert.kind: state}
-
 
 def tell(
     all_told: Sequence[Told],
@@ -204,13 +163,16 @@ def tell(
     :param context: of the task, for the templates of notifiers.
     :param complete: returns the alerts with what is worth finding out only for those that are sent.
     """
-    due = [(told, *each) for told in all_told for each in told.pending()]
-    letters = [
-        Letter(alert, {name: told.recipients[name] for name in names})
-        for (told, _, names), alert in zip(due, complete([alert for _, alert, _ in due]), strict=True)
+    due = [
+        (told, alert, {name: told.recipients[name] for name in names})
+        for told in all_told
+        for alert, names in pending_alerts(told.subject, told.incidents, told.at, told.recipients)
     ]
+    alerts = complete([alert for _, alert, _ in due])
+    letters = [(alert, recipients) for alert, (_, _, recipients) in zip(alerts, due, strict=True)]
     for (told, alert, _), delivered in zip(due, deliver_all(letters, context, DELIVERY_SECONDS), strict=True):
-        told.acknowledge(alert, delivered)
+        state = told.incidents[alert.kind].acknowledge(delivered, open=alert.open)
+        told.incidents = {**told.incidents, alert.kind: state}
 
 
 def tell_outcome(
@@ -243,46 +205,31 @@ def tell_outcome(
 def tell_of_watch(
     name: str,
     problem: str,
-    before: Mapping[str, Any],
+    before: IncidentState,
     specs: Iterable[StreamSpec],
     context: Mapping[str, Any],
     *,
     worse: bool = False,
-) -> dict[str, Any]:
+) -> IncidentState:
     """Tell everybody whom one of the streams names that the watch has failed, or works again; each of them once.
 
     An error of delivery is logged: it must not take the place of how the look ended.
 
     :param name: of the watch.
     :param problem: what is wrong, sentences; empty: nothing.
-    :param before: what this returned at the look before; damaged or of another version, it begins anew.
+    :param before: what this returned at the look before.
     :param worse: whether those who know of it must be told again.
-    :return: as JSON, for the next look; empty when nothing is wrong and every recipient was told.
+    :return: for the next look; an empty state when nothing is wrong and every recipient was told.
     """
-    if not problem and not before:
-        return {}
+    if not problem and before == IncidentState():
+        return before
+    symptom, now = Symptom(Health.FAIL if problem else Health.PASS, problem, worse=worse), time.time()
+    kind = IncidentKind.WATCH
+    told = Told(name, {kind: before.after(f"{name}-{kind}", symptom, now)}, now, recipients_of(specs))
     try:
-        symptom = Symptom(Health.FAIL if problem else Health.PASS, problem, worse=worse)
-        return _tell(name, symptom, _known(before), recipients_of(specs), context)
+        tell([told], context)
     except Exception as error:  # noqa: BLE001 - as said
         says = str(error) if isinstance(error, StreamError) else type(error).__name__
         log.error("People could not be told of the watch; the next look tries again: %s", says)
-        return dict(before)
-
-
-def _tell(
-    name: str, symptom: Symptom, known: Mapping[str, IncidentState], to: Mapping[str, Any], context: Mapping[str, Any]
-) -> dict[str, Any]:
-    now = time.time()
-    told = Told(name, update_incidents(name, known, {IncidentKind.WATCH: symptom}, now), now, to)
-    tell([told], context)
-    state = told.incidents[IncidentKind.WATCH]
-    return {} if state.incident is None and not state.acknowledged else state.to_json()
-
-
-def _known(before: Mapping[str, Any]) -> dict[str, IncidentState]:
-    try:
-        return {IncidentKind.WATCH.value: IncidentState.from_json(before)} if before else {}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        log.warning("What an earlier look said of the watch was left by another version; beginning anew.")
-        return {}
+    state = told.incidents[kind]
+    return state if state.incident is not None or state.acknowledged else IncidentState()

@@ -16,17 +16,17 @@ from airflow_stream_provider.lag.limits import Health, LagLook
 from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.monitoring import health
+from airflow_stream_provider.monitoring.alert import Alert, lag_alert
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, FolderMemory, LookCauses, Subject, named
-from airflow_stream_provider.monitoring.delivery import Told
-from airflow_stream_provider.monitoring.folder_reading import FolderReading, RootReads
-from airflow_stream_provider.monitoring.folder_results import FolderAlerts, found_symptoms, sample_of
-from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
-from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
+from airflow_stream_provider.monitoring.delivery import Told, tell
+from airflow_stream_provider.monitoring.folder_reading import FolderReading
+from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS, found_symptoms, sample_of
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, Symptom
 from airflow_stream_provider.monitoring.metrics import emit
 from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.recipients import recipients_of
-from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.monitoring.samples import LagSample, append, read, recent
 from airflow_stream_provider.planning.recover import due_beside_another, revival_is_due
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import Watched
@@ -65,6 +65,7 @@ def look_at_all(
     context: Mapping[str, Any],
     *,
     others: Sequence[StreamSpec] = (),
+    in_common: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> FolderLook:
     """Look once at these streams, keep a sample of each, and tell people of incidents.
@@ -77,9 +78,10 @@ def look_at_all(
     :param context: of the task, for the templates of notifiers.
     :param others: streams of the folder that are watched, but not looked at now: told are those whom they name, too, of
         what they need, as far as their YAML names it.
+    :param in_common: whether people are told elsewhere, and at once, of all YAMLs that cannot be used.
     :param clock: seconds since 1970.
     """
-    return _Look(watched, others, memory, context, clock()).go()
+    return _Look(watched, others, memory, context, clock(), in_common=in_common).go()
 
 
 class _Look:
@@ -90,7 +92,10 @@ class _Look:
         memory: Any,
         context: Mapping[str, Any],
         now: float,
+        *,
+        in_common: bool,
     ) -> None:
+        self.in_common = in_common
         self.began = time.monotonic()
         self.now = now
         self.context = context
@@ -102,7 +107,6 @@ class _Look:
         self.causes = LookCauses(self.reading, self.memory, self.folder, now)
         self.lags: dict[str, LagLook | None] = {}
         self.samples: dict[str, LagSample] = {}
-        self.unwritten: set[str] = set()
         self.changed: dict[str, str] = {}
         self.revive: list[str] = []
         self.beside: list[str] = []
@@ -114,8 +118,8 @@ class _Look:
         self._judge()
         self._keep()
         self._tell()
-        self.reading.in_roots(self._clean_up)
-        self.reading.in_roots(self._compare)
+        self._clean_up()
+        self._compare()
         self.memory.reached(self.watched, self.reading.not_reached, self.now)
         memory = self.memory.to_json(self.now)
         revive, beside = tuple(self.revive), frozenset(self.beside)
@@ -172,17 +176,17 @@ class _Look:
 
     def _keep(self) -> None:
         """Write the samples; then it is known which streams cannot be watched."""
-        self.reading.in_roots(self._write)
-        self.reading.not_reached |= self.unwritten
-        self.samples = {name: each for name, each in self.samples.items() if name not in self.unwritten}
+        self._write()
         self.causes.judge_roots()
         for name, each in self.watched.items():
             failed, subject = self.reading.failed.get(name), (IncidentKind.WATCH, name)
             if failed and self.reading.roots[each.spec.control].problem:
                 continue  # people are told of the root
-            yaml = f"Its YAML cannot be used. {each.problem}" if each.problem else ""
+            yaml = f"Its YAML cannot be used. {each.problem}" if each.problem and not self.in_common else ""
             problem = " ".join(filter(None, (failed, yaml)))
-            if problem and not each.last:
+            if each.problem and not problem:
+                self.memory.judge(subject, Symptom(Health.UNKNOWN), self.now)
+            elif problem and not each.last:
                 says_so = f"The watch cannot look at it as it should. {problem}"
                 self.memory.judge(subject, Symptom(Health.FAIL, says_so, FAILING_SECONDS), self.now)
             elif name in self.reading.not_reached and name not in self.samples:
@@ -190,15 +194,18 @@ class _Look:
             elif subject in self.memory.subjects:
                 self.memory.judge(subject, Symptom(Health.PASS), self.now)
 
-    def _write(self, root: RootReads) -> None:
-        mine = self.reading.of_root(root, self.samples)
-        answers = root.each({name: partial(self._write_one, each) for name, each in mine.items()})
+    def _write(self) -> None:
+        answers = self.reading.each(
+            {name: partial(self._write_one, self.reading.streams[name]) for name in self.samples}
+        )
         for name, each in answers.items():
             if isinstance(each, NotReached):
-                self.unwritten.add(name)
+                self.reading.not_reached.add(name)
+                del self.samples[name]
             elif isinstance(each, Exception):
                 self.reading.failed[name] = says(each)
-        root.judge_writes(answers)
+        for root in self.reading.roots.values():
+            root.judge_writes({spec.name: answers[spec.name] for spec in root.specs if spec.name in answers})
 
     def _write_one(self, stream: Reading) -> None:
         name = stream.spec.name
@@ -210,9 +217,51 @@ class _Look:
         mine = [subject for subject in self.memory.subjects if subject in self.causes.found or self._is_stream(subject)]
         shared = {subject: self._told(subject) for subject in mine}
         kept = {name: sample for name, sample in self.samples.items() if name not in self.reading.failed}
-        FolderAlerts(self.reading, self.lags, kept, self.context).send(shared.values())
+        streams = {
+            name: Told(name, sample.incidents, sample.at, recipients_of([self.folder[name]]))
+            for name, sample in kept.items()
+        }
+        tell([*shared.values(), *streams.values()], self.context, self._completed)
         for subject, told in shared.items():
             self.memory.told(subject, told.incidents[subject[0]])
+        calls = {
+            name: partial(append, self.reading.streams[name].hook.samples, replace(sample, incidents=told.incidents))
+            for name, sample in kept.items()
+            if (told := streams[name]).incidents != sample.incidents
+        }
+        for name, error in self.reading.each(calls).items():
+            if isinstance(error, Exception):
+                log.error("The list of those told of %s cannot be kept; they are told again: %s", name, says(error))
+
+    def _completed(self, alerts: Sequence[Alert]) -> list[Alert]:
+        """Return the alerts with the driver's links, and with the numbers of a lag."""
+        lags = [each for each in alerts if each.kind == IncidentKind.LAG]
+        # All samples where it must be said what was lost since an incident began.
+        reads = {
+            each.stream: partial(read if not each.open and self._has_lost(each.stream) else recent, stream.hook.samples)
+            for each in lags
+            if (stream := self.reading.streams.get(each.stream))
+        }
+        history = self.reading.each(reads)
+        return [self._complete(each, history.get(each.stream, [])) for each in alerts]
+
+    def _has_lost(self, name: str) -> bool:
+        sample = self.samples[name]
+        return any(query.lost_ever for query in (*sample.queries.values(), *sample.earlier.values()))
+
+    def _complete(self, alert: Alert, history: Sequence[LagSample] | Exception) -> Alert:
+        stream = self.reading.streams.get(alert.stream)
+        if stream is None or alert.stream not in self.lags:
+            return alert
+        links = self.reading.links(stream)
+        if alert.kind != IncidentKind.LAG:
+            return replace(alert, links=links)
+        look = self.lags[alert.stream] or LagLook(alert.at, None)
+        incident, limits = Incident(alert.incident, alert.since), stream.spec.lag.limits
+        # Without this look's own sample, whose numbers the look has.
+        known = () if isinstance(history, Exception) else history
+        earlier = [sample for sample in known if sample.at < alert.at]
+        return lag_alert(alert.stream, look, earlier, limits, open=alert.open, incident=incident, links=links)
 
     def _is_stream(self, subject: Subject) -> bool:
         return subject[0] is IncidentKind.WATCH and subject[1] in self.watched
@@ -225,20 +274,20 @@ class _Look:
         whom = recipients_of(self.folder[each] for each in cause.streams)
         return Told(cause.subject, {kind: state}, self.now, whom)
 
-    def _clean_up(self, root: RootReads) -> None:
-        due = {name: each for name, each in self.reading.of_root(root).items() if each.clean_up_is_due(self.now)}
-        for name, error in root.each({name: partial(clean_up, each) for name, each in due.items()}).items():
+    def _clean_up(self) -> None:
+        due = {name: each for name, each in self.reading.streams.items() if each.clean_up_is_due(self.now)}
+        for name, error in self.reading.each({name: partial(clean_up, each) for name, each in due.items()}).items():
             if isinstance(error, Exception) and not isinstance(error, NotReached):
                 log.warning("The folder of %s cannot be cleaned up now: %s", name, says(error))
 
-    def _compare(self, root: RootReads) -> None:
+    def _compare(self) -> None:
         """Find the streams whose YAML asks for a release that was not tried yet."""
         asking = {
             name: partial(unasked_release, each.hook, each.snapshot.state, each.spec)
-            for name, each in self.reading.of_root(root, self.samples).items()
-            if each.spec.upgrade.on_change and not self.watched[name].problem
+            for name, each in self.reading.streams.items()
+            if name in self.samples and each.spec.upgrade.on_change and not self.watched[name].problem
         }
-        for name, found in root.each(asking).items():
+        for name, found in self.reading.each(asking).items():
             if isinstance(found, Exception):
                 log.warning("%s: whether an upgrade is due cannot be said now: %s", name, says(found))
             elif found:

@@ -86,11 +86,11 @@ class RootReads:
         self.problem = str(error)
         self.found = {spec.name: error for spec in self.specs}
 
-    def each(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    def each(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T | Exception]:
         """Call these, each by the name of its stream, in threads; return what they returned or raised."""
         return self._gather(calls, WRITE_SECONDS)
 
-    def checkpoints(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    def checkpoints(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T | Exception]:
         """Call these, which read checkpoints, as `each` does, and say whether most of them hang."""
         left = self._checkpoints_left
         found = gather(calls, WRITE_SECONDS, EACH_SECONDS, width=WIDTH, most=MOST_HANGING, left=left)
@@ -208,28 +208,33 @@ class FolderReading:
 
     def measure(self) -> None:
         """Read how far the queries are, then ask the Kafkas and the clusters, and read doubtful heartbeats again."""
-        self.in_roots(self._read_committed)
+        measured = {name: partial(read_committed, each) for name, each in self.streams.items() if each.spec.kafka}
+        self.committed = self.each(measured, RootReads.checkpoints)
         self.not_reached.update(name for name in self.streams if self.awaits_lag(name))
-        side_by_side(
-            [
-                *(partial(self._measure, kafka) for kafka in self.kafkas.values()),
-                *(partial(self._ask, cluster) for cluster in self.clusters.values()),
-                *(partial(self._look_again, root) for root in self.roots.values()),
-            ]
-        )
+        kafkas = (partial(self._measure, kafka) for kafka in self.kafkas.values())
+        clusters = (partial(self._ask, cluster) for cluster in self.clusters.values())
+        side_by_side([*kafkas, *clusters, self._look_again])
 
     def awaits_lag(self, name: str) -> bool:
         """Whether there was no time to read how far a stream's queries are."""
         return bool(self.specs[name].kafka) and isinstance(self.committed.get(name, _NO_TIME), NotReached)
 
-    def in_roots(self, call: Callable[[RootReads], None]) -> None:
-        """Call this with each control root, side by side."""
-        side_by_side(partial(call, root) for root in self.roots.values())
+    def each(
+        self,
+        calls: Mapping[str, Callable[[], T]],
+        make: Callable[[RootReads, Mapping[str, Callable[[], T]]], dict[str, T | Exception]] = RootReads.each,
+    ) -> dict[str, T | Exception]:
+        """Call these, each by the name of its stream, in threads; return what they returned or raised.
 
-    def of_root(self, root: RootReads, names: Iterable[str] | None = None) -> dict[str, Reading]:
-        """Return the streams of a control root that could be read; `names`: only these, default all."""
-        wanted = self.streams.keys() if names is None else self.streams.keys() & set(names)
-        return {spec.name: self.streams[spec.name] for spec in root.specs if spec.name in wanted}
+        :param make: makes those of one control root; it has a deadline.
+        """
+        found: dict[str, T | Exception] = {}
+
+        def of(root: RootReads) -> None:
+            found.update(make(root, {spec.name: calls[spec.name] for spec in root.specs if spec.name in calls}))
+
+        side_by_side(partial(of, root) for root in self.roots.values())
+        return dict(found)
 
     def lag(self, name: str) -> LagLook | None:
         """Return what the look found of a stream's lag; None when the stream names no Kafka."""
@@ -264,14 +269,10 @@ class FolderReading:
 
     # -- in threads --------------------------------------------------------------------------------------------------
 
-    def _read_committed(self, root: RootReads) -> None:
-        mine = self.of_root(root, (name for name, spec in self.specs.items() if spec.kafka))
-        self.committed.update(root.checkpoints({name: partial(read_committed, each) for name, each in mine.items()}))
-
     def _measure(self, kafka: KafkaLook) -> None:
         offsets = {
             name: each
-            for name, each in dict(self.committed).items()
+            for name, each in self.committed.items()
             if self.specs[name].kafka == kafka.conn_id and not isinstance(each, Exception)
         }
         kafka.measure(offsets, {name: self.specs[name].lag.limits.moments for name in offsets})
@@ -280,13 +281,13 @@ class FolderReading:
         mine = (each for each in self.streams.values() if each.cluster == cluster.conn_id)
         cluster.ask({submission for each in mine for submission in each.submissions.values()})
 
-    def _look_again(self, root: RootReads) -> None:
-        doubtful = {name: health.doubtful(each.snapshot) for name, each in self.of_root(root).items()}
+    def _look_again(self) -> None:
+        doubtful = {name: health.doubtful(each.snapshot) for name, each in self.streams.items()}
         asked = {name: partial(beats_again, self.streams[name], who) for name, who in doubtful.items() if who}
         if asked:
             time.sleep(health.AGAIN_SECONDS)
-            answers = root.each(asked)
-            self.beaten.update({name: each for name, each in answers.items() if not isinstance(each, Exception)})
+            answers = self.each(asked)
+            self.beaten = {name: each for name, each in answers.items() if not isinstance(each, Exception)}
             self.not_reached.update(name for name, each in answers.items() if isinstance(each, NotReached))
 
 

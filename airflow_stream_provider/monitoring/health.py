@@ -1,21 +1,31 @@
-"""Find the symptoms that one look at a stream shows, judged as the soak judges. Pure."""
+"""Find the symptoms that one look at a stream shows, judged as the soak judges, and its sample. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits, LagLook
+from airflow_stream_provider.lifecycle.heartbeat import QueryState
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import count, duration
-from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
+from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, last_queries, queries_of
 from airflow_stream_provider.planning.recovery_decision import coming_up
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import RESTING, judge_queries, judge_run, silence_limit
+from airflow_stream_provider.planning.stream_health import (
+    RESTING,
+    judge_lag,
+    judge_queries,
+    judge_run,
+    silence_limit,
+)
+
+log = logging.getLogger(__name__)
 
 # People are told of unknown lag and of failing commits only after this time: a broker that restarts, or a control
 # folder that is away for a moment, needs no person.
@@ -23,6 +33,8 @@ TRANSIENT_SECONDS = 600.0
 
 # So many illegal records are named.
 ILLEGAL_SHOWN = 5
+# For so long people are told that somebody writes to the control log past the rules, after the last such record.
+ILLEGAL_SECONDS = 8 * 3600.0
 
 
 def symptoms(
@@ -133,11 +145,6 @@ class SignOfLife:
 
     phase: str
     silent_seconds: float | None = None
-
-    @property
-    def words(self) -> str:
-        """The phase in words: `running`, or `silent for 40 min`."""
-        return phase_words(self.phase, self.silent_seconds)
 
 
 def sign_of_life(snapshot: Snapshot, last: LagSample | None) -> SignOfLife:
@@ -266,3 +273,93 @@ def _alive(
     if beat is None or dead or seen_silent or late:
         return False
     return None
+
+
+def found_symptoms(
+    snapshot: Snapshot, lag: LagLook | None, before: LagSample | None, limits: LagLimits, for_at_least: float
+) -> dict[IncidentKind, Symptom]:
+    """Return what a look says of each kind of incident.
+
+    :param lag: None when the stream names no Kafka.
+    :param before: the sample of the last look; None: there was none.
+    :param for_at_least: seconds for which the lag must be bad, or good, before it counts.
+    """
+    holder = snapshot.state.holder
+    silent = silent_since(before, holder, snapshot.counter(holder)) if holder else None
+    at = _illegal_at(snapshot, before)
+    news = at is not None and snapshot.at - at < ILLEGAL_SECONDS
+    known = 0 if news else snapshot.state.illegal_count
+    judgement = judge_lag(snapshot, lag.report, limits, lag.problem) if lag else None
+    unseen = snapshot.at - before.at if before else 0.0
+    found = symptoms(snapshot, judgement, silent, for_at_least, known, unseen)
+    # People who know of one ill query are told again of the next one, and of one that is lost.
+    told = before.ill if before else {}
+    lost = QueryState.LOST.value
+    worse = any(name not in told or (now == lost != told[name]) for name, now in _ill(snapshot).items())
+    return found | {IncidentKind.QUERY: replace(found[IncidentKind.QUERY], worse=worse)}
+
+
+def sample_of(
+    snapshot: Snapshot,
+    lag: LagLook | None,
+    before: LagSample | None,
+    limits: LagLimits,
+    found: Mapping[IncidentKind, Symptom],
+    explained: Collection[IncidentKind] = (),
+) -> LagSample:
+    """Return what a look found as the next sample.
+
+    :param lag: None when the stream names no Kafka.
+    :param before: the sample of the last look; None: there was none.
+    :param found: see `found_symptoms`.
+    :param explained: kinds whose reason is an incident of many streams: a failing symptom of such a kind neither opens
+        nor closes an incident.
+    """
+    told = {
+        kind: Symptom(Health.UNKNOWN) if kind in explained and symptom.health is Health.FAIL else symptom
+        for kind, symptom in found.items()
+    }
+    for kind, symptom in told.items():
+        if symptom.health is Health.FAIL:
+            log.warning("%s: %s: %s", snapshot.stream, kind.value, symptom.description)
+    held = snapshot.state.holding_deployment
+    sign = sign_of_life(snapshot, before)
+    known = last_queries([before] if before else [])
+    queries = queries_of(lag.report, limits.ceilings, known) if lag and lag.report else {}
+    counters = {name: snapshot.counter(name) for name in snapshot.heartbeats}
+    # A holder that has never beaten is silent, too.
+    watched = {*counters, *([snapshot.state.holder] if snapshot.state.holder else [])}
+    since = {name: silent_since(before, name, snapshot.counter(name)) for name in sorted(watched)}
+    moved = {name: moved_after(before, name, counter) for name, counter in counters.items()}
+    return LagSample(
+        at=snapshot.at,
+        phase=sign.phase,
+        silent_seconds=sign.silent_seconds,
+        version=held.release.version if held else "",
+        queries=queries,
+        earlier={name: each for name, each in known.items() if name not in queries and _has_lost(each)},
+        health=judge_lag(snapshot, lag.report, limits, lag.problem).health if lag else Health.UNKNOWN,
+        problem=lag.problem if lag else "",
+        incidents=update_incidents(snapshot.stream, before.incidents if before else {}, told, snapshot.at),
+        illegal=snapshot.state.illegal_count,
+        illegal_at=_illegal_at(snapshot, before),
+        # A query that is not known now keeps its state: people are not told of it again.
+        ill=_ill(snapshot) or (before.ill if before and judge_queries(snapshot).health is Health.UNKNOWN else {}),
+        counters=counters,
+        since={name: snapshot.at if at is None else at for name, at in since.items()},
+        moved={name: at for name, at in moved.items() if at is not None},
+    )
+
+
+def _ill(snapshot: Snapshot) -> dict[str, str]:
+    return {query.name: query.health.state for query in judge_queries(snapshot).ill}
+
+
+def _illegal_at(snapshot: Snapshot, before: LagSample | None) -> float | None:
+    if snapshot.state.illegal_count > (before.illegal if before else 0):
+        return snapshot.at
+    return before.illegal_at if before else None
+
+
+def _has_lost(query: QuerySample) -> bool:
+    return bool(query.lost or query.lost_ever)

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from functools import cache
+from typing import Any, ClassVar, Self
+
+from pydantic import ConfigDict, TypeAdapter
 
 from airflow_stream_provider.lag.limits import Health, Streaks
-from airflow_stream_provider.lifecycle.stored import known_fields
+
+
+class Stored:
+    """Base of dataclasses that are kept as JSON objects; fields that another version has written are ignored."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        found: dict[str, Any] = self._adapter().dump_python(self, mode="json")
+        return found
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Return what `to_json` wrote.
+
+        :raises ValueError: it is none.
+        """
+        found: Self = cls._adapter().validate_python(data)
+        return found
+
+    @classmethod
+    @cache
+    def _adapter(cls) -> TypeAdapter[Any]:
+        return TypeAdapter(cls)
 
 
 class IncidentKind(StrEnum):
@@ -53,7 +80,7 @@ class Symptom:
 
 
 @dataclass(frozen=True)
-class Incident:
+class Incident(Stored):
     """A time in which something was wrong.
 
     :param since: when it began, seconds since 1970.
@@ -69,18 +96,6 @@ class Incident:
         """Return the incident that began at this time; everyone who saw it begin gets the same id."""
         at = datetime.fromtimestamp(since, UTC)
         return cls(f"{name}-{at:%Y%m%dT%H%M%SZ}", since)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the incident as a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Incident:
-        """Return the incident that `to_json` wrote.
-
-        :raises ValueError, KeyError, TypeError: it is none.
-        """
-        return cls(str(data["id"]), float(data["since"]), int(data["stage"]))
 
 
 def incident_now(
@@ -103,7 +118,7 @@ def incident_now(
 
 
 @dataclass(frozen=True)
-class IncidentState:
+class IncidentState(Stored):
     """One kind of incident after a look.
 
     :param incident: the open incident; None when there is none.
@@ -111,7 +126,7 @@ class IncidentState:
     :param description: what is, or was last, wrong.
     """
 
-    streaks: Streaks
+    streaks: Streaks = field(default_factory=Streaks)
     incident: Incident | None = None
     acknowledged: Mapping[str, Incident] = field(default_factory=dict)
     description: str = ""
@@ -136,26 +151,6 @@ class IncidentState:
                 known.pop(name, None)
         return replace(self, acknowledged=known)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as a JSON object."""
-        return {
-            "streaks": dict(vars(self.streaks)),
-            "incident": self.incident.to_json() if self.incident else None,
-            "acknowledged": {name: incident.to_json() for name, incident in self.acknowledged.items()},
-            "description": self.description,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> IncidentState:
-        """Return the state that `to_json` wrote.
-
-        :raises ValueError, KeyError, TypeError, AttributeError: it is none.
-        """
-        streaks = Streaks(**known_fields(Streaks, data["streaks"]))
-        incident = Incident.from_json(data["incident"]) if data["incident"] else None
-        acknowledged = {name: Incident.from_json(known) for name, known in data["acknowledged"].items()}
-        return cls(streaks, incident, acknowledged, data["description"])
-
 
 def update_incidents(
     stream: str, before: Mapping[str, IncidentState], symptoms: Mapping[IncidentKind, Symptom], at: float
@@ -163,6 +158,6 @@ def update_incidents(
     """Return the state of each kind of incident after a look; a kind without a symptom stays as it is."""
     after = dict(before)
     for kind, symptom in symptoms.items():
-        known = before.get(kind, IncidentState(Streaks()))
+        known = before.get(kind, IncidentState())
         after[kind] = known.after(f"{stream}-{kind.value}", symptom, at)
     return after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evi
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import IllegalRecord, Request, StreamState
+from airflow_stream_provider.monitoring.incidents import Stored
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -51,7 +52,7 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True)
-class LifeEvent:
+class LifeEvent(Stored):
     """One event.
 
     :param seq: number of the record that decided it.
@@ -84,10 +85,6 @@ class LifeEvent:
     free_seconds: float | None = None
     gap_seconds: Mapping[str, float] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the event as a JSON object."""
-        return asdict(self)
 
 
 # These say how far something has come that has an event of its own.

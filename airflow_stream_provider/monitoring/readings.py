@@ -6,6 +6,7 @@ import logging
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.clusters import ClusterConnection, DriverView, import_client, open_cluster
@@ -163,30 +164,58 @@ def _gone(stream: str, where: str) -> ControlUnavailable:
 
 T = TypeVar("T")
 
-# Seconds for a connection, and for a measurement of all streams.
+# Seconds for a connection to Kafka, and for a measurement of all streams; for what a cluster is asked.
 CONNECT_SECONDS = 12.0
 MEASURE_SECONDS = 12.0
+ASK_SECONDS = 11.0
 
 
-class KafkaLook:
+class _Place:
+    """A place that many streams need, during one look.
+
+    :param what: it is, for people.
+    :param conn_id: Airflow connection.
+    :param connection: what that says, or why it cannot be read.
+    """
+
+    def __init__(self, what: str, conn_id: str, connection: object) -> None:
+        self.conn_id = conn_id
+        # Why it says nothing; empty: it answers.
+        self.problem = str(connection) if isinstance(connection, StreamError) else ""
+        self._what = f"The {what} of the connection {conn_id!r}"
+
+    def _in_time(self, ask: Callable[[], T], seconds: float, hint: str = "") -> T | None:
+        """Return the answer; None, and the problem is known, when there is none."""
+        if not self.problem:
+            try:
+                return call(ask, seconds, self._what, hint)
+            except StreamError as error:
+                self.problem = str(error)
+            except Exception as error:  # noqa: BLE001 - such as of a client library; its text may hold secrets
+                self.problem = f"{self._what} cannot be asked: {type(error).__name__}."
+        return None
+
+
+class KafkaLook(_Place):
     """One Kafka during one look.
 
     :param conn_id: Airflow connection of type `kafka`.
     :param extra: its extra, or why it cannot be read.
     """
 
+    _HINT = "Check that the brokers run, and that this machine reaches their advertised listeners."
+
     def __init__(self, conn_id: str, extra: Mapping[str, Any] | StreamError) -> None:
-        self.conn_id = conn_id
-        # Why nothing is known of any lag there; empty: Kafka answers.
-        self.problem = str(extra) if isinstance(extra, StreamError) else ""
+        super().__init__("Kafka", conn_id, extra)
         self.reports: Mapping[str, LagReport | StreamError] = {}
-        self._extra = extra
+        self._extra: Any = extra
         self._client: KafkaClient | None = None
 
     def connect(self) -> None:
         """Connect, or find out why that is not possible; returns in time."""
-        if not self.problem:
-            self._client = self._in_time(self._connect, CONNECT_SECONDS)
+        from airflow_stream_provider.kafka.client import KafkaClient
+
+        self._client = self._in_time(lambda: KafkaClient(self.conn_id, self._extra), CONNECT_SECONDS, self._HINT)
 
     def measure(self, committed: Mapping[str, Sequence[Committed]], moments: Mapping[str, Moments]) -> None:
         """Measure these streams together; returns in time.
@@ -196,34 +225,13 @@ class KafkaLook:
         """
         client = self._client
         if client is not None:
-            found = self._in_time(lambda: measure_apart(client, committed, moments, str), MEASURE_SECONDS)
-            self.reports = found or {}
+            measure = partial(measure_apart, client, committed, moments, str)
+            self.reports = self._in_time(measure, MEASURE_SECONDS, self._HINT) or {}
             # Not waited for: what hangs ends with the process.
             start(client.close, f"close {self.conn_id}")
 
-    def _connect(self) -> KafkaClient:
-        from airflow_stream_provider.kafka.client import KafkaClient
 
-        assert not isinstance(self._extra, StreamError)
-        return KafkaClient(self.conn_id, self._extra)
-
-    def _in_time(self, ask: Callable[[], T], seconds: float) -> T | None:
-        """Return the answer; None, and the problem is known, when there is none."""
-        what = f"The Kafka of the connection {self.conn_id!r}"
-        hint = "Check that the brokers run, and that this machine reaches their advertised listeners."
-        try:
-            return call(ask, seconds, what, hint)
-        except StreamError as error:
-            self.problem = str(error)
-        except Exception as error:  # noqa: BLE001 - its text may hold secrets
-            self.problem = f"{what} cannot be asked: {type(error).__name__}."
-        return None
-
-
-ASK_SECONDS = 11.0
-
-
-class ClusterLook:
+class ClusterLook(_Place):
     """One cluster during one look.
 
     :param conn_id: Airflow connection of the cluster.
@@ -231,25 +239,12 @@ class ClusterLook:
     """
 
     def __init__(self, conn_id: str, connection: ClusterConnection | StreamError) -> None:
-        self.conn_id = conn_id
-        # Why the cluster says nothing; empty: it answers.
-        self.problem = ""
+        super().__init__("cluster", conn_id, connection)
         self.drivers: Mapping[str, DriverView] = {}
-        self._connection = connection
+        self._connection: Any = connection
         if not isinstance(connection, StreamError):
             import_client(connection)  # not in the time for asking
 
     def ask(self, submissions: Collection[str]) -> None:
         """Ask about these drivers; returns in time."""
-        what = f"The cluster of the connection {self.conn_id!r}"
-        try:
-            self.drivers = call(lambda: self._ask(submissions), ASK_SECONDS, what)
-        except StreamError as error:
-            self.problem = str(error)
-        except Exception as error:  # noqa: BLE001 - such as of a client library
-            self.problem = f"{what} cannot be asked: {type(error).__name__}."
-
-    def _ask(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
-        if isinstance(self._connection, StreamError):
-            raise self._connection
-        return open_cluster(self._connection).look(submissions)
+        self.drivers = self._in_time(lambda: open_cluster(self._connection).look(submissions), ASK_SECONDS) or {}

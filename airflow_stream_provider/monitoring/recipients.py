@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pprint import saferepr
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseNotifier
@@ -109,7 +110,8 @@ def identity(recipient: Any) -> str:
         return f"{getattr(recipient, '__qualname__', type(recipient).__qualname__)} {id(recipient)}"
     if not recipient.arguments:
         return recipient.path
-    return f"{recipient.path} {hashlib.sha256(_ordered(recipient.arguments).encode()).hexdigest()[:8]}"
+    # The same text for equal arguments: it sorts them.
+    return f"{recipient.path} {hashlib.sha256(saferepr(recipient.arguments).encode()).hexdigest()[:8]}"
 
 
 def write_to_log(alert: Alert) -> None:
@@ -121,15 +123,6 @@ def recipients_of(specs: Iterable[StreamSpec]) -> dict[str, Any]:
     """Return the recipients of a stream, or of a place that several need: all that any of them names, by `identity`."""
     every = (ImportedRecipient(each.call, each.arguments) for spec in specs for each in spec.notify)
     return {"log": write_to_log} | {identity(each): each for each in every}
-
-
-def _ordered(value: Any) -> str:
-    """Return the same text for equal values, whatever their kind: keys that cannot be compared have an order, too."""
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(sorted(f'{_ordered(key)}: {_ordered(part)}' for key, part in value.items()))}}}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_ordered, value))}]"
-    return repr(value)
 
 
 def _fits(path: str, what: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

@@ -7,14 +7,13 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_stream_provider.control.store import Samples
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
-from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
-from airflow_stream_provider.monitoring.incidents import IncidentState
+from airflow_stream_provider.lifecycle.stored import parse_object
+from airflow_stream_provider.monitoring.incidents import IncidentState, Stored
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +40,9 @@ class QuerySample:
     lost_ever: int = 0
     batch: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return {**vars(self), "alarms": list(self.alarms)}
-
 
 @dataclass(frozen=True)
-class LagSample:
+class LagSample(Stored):
     """One look of the watch.
 
     :param at: seconds since 1970.
@@ -111,43 +106,6 @@ class LagSample:
     def open_incidents(self) -> dict[str, str]:
         """Ids of the open incidents, by kind."""
         return {kind: state.incident.id for kind, state in self.incidents.items() if state.incident}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the sample as a JSON object."""
-        return {
-            "at": self.at,
-            "phase": self.phase,
-            "version": self.version,
-            "queries": {name: query.to_json() for name, query in self.queries.items()},
-            "health": self.health.value,
-            "problem": self.problem,
-            "incidents": {kind: state.to_json() for kind, state in self.incidents.items()},
-            "counters": dict(self.counters),
-            "silent_seconds": self.silent_seconds,
-            "illegal": self.illegal,
-            "since": dict(self.since),
-            "moved": dict(self.moved),
-            "illegal_at": self.illegal_at,
-            "ill": dict(self.ill),
-            "earlier": {name: query.to_json() for name, query in self.earlier.items()},
-            "by": self.by,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LagSample:
-        """Return the sample that `to_json` wrote; fields that this version does not know are ignored.
-
-        :raises ValueError, KeyError, TypeError, AttributeError: it is none.
-        """
-        known = known_fields(cls, data)
-        if not all(isinstance(count, int) for count in known.get("counters", {}).values()):
-            raise ValueError("a counter is no number")
-        queries = {name: _query(query) for name, query in data.get("queries", {}).items()}
-        earlier = {name: _query(query) for name, query in data.get("earlier", {}).items()}
-        incidents = {kind: IncidentState.from_json(state) for kind, state in data.get("incidents", {}).items()}
-        health = Health(data.get("health", Health.UNKNOWN))
-        parsed = {"queries": queries, "earlier": earlier, "health": health, "incidents": incidents}
-        return cls(**{**known, **parsed})
 
 
 def queries_of(
@@ -250,10 +208,5 @@ def _sample(line: bytes) -> LagSample | None:
     """Return the sample of a line; None for one that was left torn."""
     try:
         return LagSample.from_json(parse_object(line))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except ValueError:
         return None
-
-
-def _query(data: Mapping[str, Any]) -> QuerySample:
-    known = known_fields(QuerySample, data)
-    return QuerySample(**{**known, "alarms": tuple(known.get("alarms", ()))})

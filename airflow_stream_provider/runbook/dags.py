@@ -16,14 +16,13 @@ from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.stream import ReviveStreamOperator
-from airflow_stream_provider.operators.watch import LAST_GOOD
 from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_dag, revive_with, watch_dag
 from airflow_stream_provider.spec.folder import StreamFile, find_file, load_specs, read_folder, salvage
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import declared_spec
+from airflow_stream_provider.spec.watched import LAST_GOOD, declared_spec
 
 
 class ReviveUnusableStreamOperator(ReviveStreamOperator):

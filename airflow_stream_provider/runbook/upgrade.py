@@ -24,7 +24,6 @@ from airflow_stream_provider.operators.stream import (
     StopStreamOperator,
 )
 from airflow_stream_provider.operators.upgrade import JudgeRehearsalOperator, SoakOperator, SubmitStandbyOperator
-from airflow_stream_provider.operators.watch import CHANGE
 from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.form import (
     DIGITS,
@@ -41,6 +40,7 @@ from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireL
 from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.words import RETIRE, UPGRADE, group, task
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
+from airflow_stream_provider.spec.watched import CHANGE
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot

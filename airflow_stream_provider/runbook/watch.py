@@ -14,11 +14,12 @@ from typing_extensions import override
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.operators.stream import ReviveStreamOperator
-from airflow_stream_provider.operators.watch import CHANGE, WatchStreamsOperator
+from airflow_stream_provider.operators.watch import WatchStreamsOperator
 from airflow_stream_provider.runbook.form import DagOptions, optional
 from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
 from airflow_stream_provider.spec.folder import find_file
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.watched import CHANGE
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 
 # A look begins though the triggers of the run before still wait for a slot.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -16,8 +14,17 @@ from pydantic import ValidationError
 from airflow_stream_provider.spec.folder import PLACEHOLDERS, WATCHED_FIELDS, StreamFile, salvage
 from airflow_stream_provider.spec.stream import StreamSpec
 
+# XCom: the last good declarations of streams that are to be brought back and whose YAML cannot be used, by DAG name.
+LAST_GOOD = "last_good"
+# The beginning of the ids of the runs of NAME__upgrade that a look triggers.
+CHANGE = "change__"
 # Stands in the keys of declarations between a file and a stream that it does not describe any more.
 _OF = "/"
+_MOVED = (
+    "{0.source}: `control` is {0.control} now, where no driver has ever held {0.name}. It is watched under {1}, as "
+    "before, but not brought back when it dies. Correct `control`; or, to move it, stop it under the old one first: "
+    "docs/control.md."
+)
 _LEFT = (
     "It is not stopped: it is watched as that declared it last, but not brought back when it dies. Put its YAML back; "
     "to give it up, stop it (`airflow streams stop`) before its YAML is removed or renamed."
@@ -29,7 +36,8 @@ class Watched:
     """A stream to watch.
 
     :param spec: as its YAML says; if that cannot be used, or is gone, its last good declaration.
-    :param problem: why its YAML cannot be used, or that it is gone; empty: it can be used.
+    :param problem: why its YAML cannot be used, or that it is gone, or names another control root though the stream is
+        not stopped; empty: it can be used.
     :param last: whether it is looked at for the last time, as it need not be watched any more: its incidents end.
     """
 
@@ -44,7 +52,7 @@ class WatchedFolder:
 
     :param streams: those that can be watched; no two have the same name.
     :param dags: the names by which their DAGs go, by stream. They differ only where a YAML cannot be used; a stream
-        that no file describes any more has none.
+        that no file describes any more, or none where it is, has none.
     :param declared: the good declarations by file name, for the next look; see `declaration`.
     :param unknown: the faults of files whose streams are not known: they are not watched.
     """
@@ -60,7 +68,8 @@ def watched_folder(path: Path, files: Sequence[StreamFile], before: Mapping[str,
 
     A file that cannot be used now stands for the stream that it described last, whatever it says now; where it is new,
     for the stream of its name whose own file is gone; where nothing was ever good, for what can be read of it. A stream
-    that no file describes any more is watched on: half a synchronisation, or a typo in `name`, stops nothing.
+    that no file describes any more, or none under the control root that it had, is watched on: half a synchronisation,
+    or a typo in `name` or `control`, stops nothing.
 
     :param path: of the folder.
     :param before: `declared` of the look before, without the streams that need not be watched any more.
@@ -69,23 +78,28 @@ def watched_folder(path: Path, files: Sequence[StreamFile], before: Mapping[str,
     dags: dict[str, str] = {}
     declared: dict[str, Mapping[str, Any]] = {}
     unknown: list[str] = []
-    for file in files:
-        if file.spec is not None:
-            streams[file.spec.name] = Watched(file.spec)
-            dags[file.spec.name] = file.name
-            declared[file.path.name] = declaration(file.spec)
+    by_name = {str(fields.get("name")): fields for fields in before.values()}
+    for spec in (file.spec for file in files if file.spec is not None):
+        fields = by_name.get(spec.name, {})
+        old = declared_spec(spec.source, fields) if fields.get("control", spec.control) != spec.control else None
+        if old is not None:
+            streams[spec.name] = Watched(old, _MOVED.format(spec, old.control))
+            declared[spec.source.name] = fields
+        else:
+            streams[spec.name], dags[spec.name] = Watched(spec), spec.name
+            declared[spec.source.name] = declaration(spec)
     here = {file.path.name: file for file in files}
     renamed = {str(fields.get("name")): fields for name, fields in before.items() if name not in here}
     for file in (file for file in files if file.spec is None):
-        fields = before.get(file.path.name) or renamed.get(file.name)
-        good = None if fields is None else declared_spec(file.path, fields)
-        spec = good or salvage(file.path, str(file.error))
-        if spec is None:
+        fields = before.get(file.path.name) or renamed.get(file.name, {})
+        good = declared_spec(file.path, fields)
+        known = good or salvage(file.path, str(file.error))
+        if known is None:
             unknown.append(str(file.error))
-        elif spec.name not in streams:
-            streams[spec.name] = Watched(spec, str(file.error))
-            dags[spec.name] = file.name
-            if good is not None and fields is not None:
+        elif known.name not in streams:
+            streams[known.name] = Watched(known, str(file.error))
+            dags[known.name] = file.name
+            if good is not None:
                 declared[file.path.name] = fields
     for key, fields in before.items():
         name, file_name = str(fields.get("name")), key.partition(_OF)[0]
@@ -101,11 +115,6 @@ def watched_folder(path: Path, files: Sequence[StreamFile], before: Mapping[str,
 def declaration(spec: StreamSpec) -> dict[str, Any]:
     """Return as JSON what the watch needs of a stream's YAML; what the stream runs is in its control log."""
     return spec.model_dump(mode="json", include=set(WATCHED_FIELDS), exclude_unset=True)
-
-
-def hash_of(declared: Mapping[str, Any]) -> str:
-    """Return a hash of what was declared, 16 hex digits."""
-    return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def declared_spec(path: Path, fields: Mapping[str, Any]) -> StreamSpec | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -75,31 +75,29 @@ class LagTrigger(BaseTrigger):
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
 
 
+@dataclass
 class _LagLooks(Looks[LagLook, Streaks]):
-    def __init__(
-        self, reader: SharedReader, target: LagTarget, moments: Moments, interval: float, deadline: float
-    ) -> None:
-        self._reader = reader
-        self._target = target
-        self._moments = moments
-        self._interval = interval
-        self._deadline = deadline
-        # Not from the last tick: the task before this one may have changed everything since then.
-        self._since = time.time() - FRESH_SECONDS
-        # When the connection could not be read, since it could be.
-        self._unread: list[float] = []
+    reader: SharedReader
+    target: LagTarget
+    moments: Moments
+    interval: float
+    deadline: float
+    # Not from the last tick: the task before this one may have changed everything since then.
+    since: float = field(default_factory=lambda: time.time() - FRESH_SECONDS)
+    # When the connection could not be read, since it could be.
+    unread: list[float] = field(default_factory=list)
 
     async def look(self, memory: Streaks) -> LagLook:
         try:
-            look = await self._reader.look(self._target, self._since, self._moments)
+            look = await self.reader.look(self.target, self.since, self.moments)
         except ConnectionUnavailable as error:
-            self._unread.append(time.monotonic())
-            if len(self._unread) >= MISSING_LOOKS and self._unread[-1] - self._unread[0] >= MISSING_SECONDS:
+            self.unread.append(time.monotonic())
+            if len(self.unread) >= MISSING_LOOKS and self.unread[-1] - self.unread[0] >= MISSING_SECONDS:
                 # It stays so until a person creates it.
                 raise SpecError(error.message, next_step=error.next_step) from error
             raise
-        self._unread.clear()
+        self.unread.clear()
         return look
 
     async def pause(self) -> None:
-        self._since = await next_tick(self._interval, self._deadline)
+        self.since = await next_tick(self.interval, self.deadline)

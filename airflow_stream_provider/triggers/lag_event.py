@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -15,39 +14,23 @@ from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.monitoring.incidents import Incident, incident_now
+from airflow_stream_provider.monitoring.incidents import Incident, Stored, incident_now
 from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.triggers.shared_reader import SharedReader, next_tick, shared_reader
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
 
-log = logging.getLogger(__name__)
-
 STATE = "lag_incident"
 
 
 @dataclass(frozen=True)
-class _Event:
+class _Event(Stored):
     """The last event of an asset: `kind` is open or close, `sent` whether Airflow has certainly sent it."""
 
     kind: str
     incident: Incident
     sent: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "incident": self.incident.to_json(), "sent": self.sent}
-
-    @classmethod
-    def from_json(cls, data: Any) -> _Event | None:
-        if not data:
-            return None
-        try:
-            return cls(str(data["kind"]), Incident.from_json(data["incident"]), bool(data["sent"]))
-        except (KeyError, TypeError, ValueError) as error:
-            # An asset's store outlives upgrades, and cannot be cleared: a trigger that fails here never runs again.
-            log.warning("What was kept of the last lag event is not readable; it begins anew: %r", error)
-            return None
 
 
 class LagEventTrigger(BaseEventTrigger):
@@ -118,7 +101,7 @@ class LagEventTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield an event whenever an incident opens or closes; never ends by itself."""
         target, limits = LagTarget(**self.target), LagLimits.from_json(self.limits)
-        last = _Event.from_json(await self._load())
+        last = await self._load()
         present = last.incident if last is not None and last.kind == "open" else None
         unsent = last if last is not None and not last.sent else None
         streaks = Streaks(bad=present.since) if present else Streaks()
@@ -168,17 +151,23 @@ class LagEventTrigger(BaseEventTrigger):
         }
         return TriggerEvent(payload)  # type: ignore[no-untyped-call]
 
-    async def _load(self) -> Any:
+    async def _load(self) -> _Event | None:
         if self.asset_state_store is None:  # outside a triggerer
             return None
         try:
-            return await self.asset_state_store.aget(STATE)
+            kept = await self.asset_state_store.aget(STATE)
         except ValueError as error:
             # Airflow runs equal triggers of two assets as one, and then refuses it a state store.
             raise StreamError(
                 f"Two assets watch {LagTarget(**self.target).name} in exactly the same way.",
                 next_step="Let one asset watch it, and schedule both DAGs by that asset.",
             ) from error
+        try:
+            return _Event.from_json(kept) if kept else None
+        except ValueError as error:
+            # An asset's store outlives upgrades, and cannot be cleared: a trigger that fails here never runs again.
+            self.log.warning("What was kept of the last lag event is not readable; it begins anew: %s", error)
+            return None
 
     async def _save(self, event: _Event) -> None:
         if self.asset_state_store is not None:

@@ -47,6 +47,7 @@ class Airflow:
         self.changed: dict[str, str] = {}
         self.fails: BaseException | None = None
         self.others: list[str] = []
+        self.in_common = False
         self.problem = ""
 
     def look_at_all(
@@ -55,10 +56,11 @@ class Airflow:
         memory: Mapping[str, Any],
         context: Mapping[str, Any],
         others: Sequence[StreamSpec],
+        in_common: bool,
     ) -> FolderLook:
         if self.fails is not None:
             raise self.fails
-        self.asked, self.others = list(watched), [each.name for each in others]
+        self.asked, self.others, self.in_common = list(watched), [each.name for each in others], in_common
         self.memories.append(memory)
         looks = {"looks": memory.get("looks", 0) + 1}
         return FolderLook(looks, self.revive, {"looked": len(watched)}, self.problem, self.beside, self.changed)

@@ -34,9 +34,9 @@ kafka 2800
 lag 2500
 lifecycle 2900
 links 100
-monitoring 3300
+monitoring 3100
 notifications 300
-operators 2200
+operators 2100
 planning 6100
 plugin 600
 releases 1000
@@ -58,6 +58,7 @@ hooks/preflight.py unmerged
 lifecycle/driver_decision.py unmerged
 lifecycle/fields.py unmerged
 operators/lag.py public
+operators/watch.py public
 plugin/entry.py public
 runbook/note.py public
 runtime/answering_store.py unmerged

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring import health
-from airflow_stream_provider.monitoring.folder_results import sample_of
+from airflow_stream_provider.monitoring.health import sample_of
 from airflow_stream_provider.planning.recover import (
     drivers_of_interest,
     due_beside_another,

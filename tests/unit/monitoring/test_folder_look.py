@@ -193,7 +193,7 @@ def test_what_goes_wrong_with_one_stream_in_ways_not_thought_of_is_that_streams(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = "airflow_stream_provider.monitoring.folder_look.found_symptoms"
-    from airflow_stream_provider.monitoring.folder_results import found_symptoms
+    from airflow_stream_provider.monitoring.health import found_symptoms
 
     def odd(snapshot: Any, *rest: Any) -> Any:
         if snapshot.stream == "s0002":

@@ -9,12 +9,12 @@ import pytest
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.folder_results import sample_of
 from airflow_stream_provider.monitoring.health import (
     SILENT,
     SignOfLife,
     moved_after,
     phase_words,
+    sample_of,
     sign_of_life,
     silent_since,
 )
@@ -54,7 +54,7 @@ def looked(before: LagSample | None, at: float, counter: int) -> LagSample:
 )
 def test_a_holder_is_running_only_if_it_gave_a_sign_of_life_lately(age: float | None, phase: str, words: str) -> None:
     found = sign(age)
-    assert (found.phase, found.silent_seconds, found.words) == (phase, age, words)
+    assert (found, phase_words(phase, age)) == (SignOfLife(phase, age), words)
 
 
 @pytest.mark.parametrize(

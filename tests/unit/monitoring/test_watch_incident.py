@@ -9,11 +9,13 @@ import pytest
 
 from airflow_stream_provider.monitoring import delivery
 from airflow_stream_provider.monitoring.delivery import tell_of_watch
+from airflow_stream_provider.monitoring.incidents import IncidentState
 from airflow_stream_provider.monitoring.recipients import takes_alerts
 from airflow_stream_provider.spec.stream import StreamSpec
 
 TOLD: list[Any] = []
 REFUSED = ["anna"]
+NOTHING = IncidentState()
 
 
 @takes_alerts
@@ -35,18 +37,19 @@ def nobody() -> None:
     REFUSED[:] = ["anna"]
 
 
-def tell(problem: str, before: dict[str, Any], *specs: StreamSpec) -> dict[str, Any]:
+def tell(problem: str, before: IncidentState, *specs: StreamSpec) -> IncidentState:
     return tell_of_watch("streams", problem, before, specs, {})
 
 
 def test_each_is_told_once_and_who_could_not_be_reached_again(caplog: pytest.LogCaptureFixture) -> None:
     streams = spec("a", "anna", "bob"), spec("b", "bob")
-    first = tell("It fails.", {}, *streams)
-    assert [("bob", True, first["incident"]["id"])] == TOLD
+    first = tell("It fails.", NOTHING, *streams)
+    assert first.incident is not None
+    assert [("bob", True, first.incident.id)] == TOLD
     REFUSED.clear()
     second = tell("It fails.", first, *streams)
     assert [who for who, _, _ in TOLD] == ["bob", "anna"]
-    assert tell("", second, *streams) == {}
+    assert tell("", second, *streams) == NOTHING
     assert [(who, open) for who, open, _ in TOLD[2:]] == [("anna", False), ("bob", False)] or [
         (who, open) for who, open, _ in TOLD[2:]
     ] == [("bob", False), ("anna", False)]
@@ -54,7 +57,7 @@ def test_each_is_told_once_and_who_could_not_be_reached_again(caplog: pytest.Log
 
 
 def test_who_comes_and_who_goes_changes_nothing_for_the_others() -> None:
-    first = tell("It fails.", {}, spec("a", "bob", "carl"))
+    first = tell("It fails.", NOTHING, spec("a", "bob", "carl"))
     second = tell("It fails.", first, spec("a", "carl", "dora"))
     assert [who for who, _, _ in TOLD] == ["bob", "carl", "dora"]
     TOLD.clear()
@@ -63,13 +66,8 @@ def test_who_comes_and_who_goes_changes_nothing_for_the_others() -> None:
 
 
 def test_where_nothing_is_wrong_nobody_is_told() -> None:
-    assert tell("", {}, spec("a", "bob")) == {}
+    assert tell("", NOTHING, spec("a", "bob")) == NOTHING
     assert TOLD == []
-
-
-def test_what_another_version_left_is_begun_anew() -> None:
-    assert tell("It fails.", {"of": "another version"}, spec("a", "bob"))["incident"]
-    assert len(TOLD) == 1
 
 
 def test_what_goes_wrong_in_telling_is_left_for_the_next_look(
@@ -79,6 +77,6 @@ def test_what_goes_wrong_in_telling_is_left_for_the_next_look(
         raise RuntimeError("hunter2")
 
     monkeypatch.setattr(delivery, "tell", broken)
-    assert tell("It fails.", {}, spec("a", "bob")) == {}
+    assert tell("It fails.", NOTHING, spec("a", "bob")).acknowledged == {}
     assert "RuntimeError" in caplog.text
     assert "hunter2" not in caplog.text

@@ -12,7 +12,7 @@ from airflow_stream_provider.lag.report import PartitionLag
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryHealth, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.folder_results import ILLEGAL_SECONDS, found_symptoms, sample_of
+from airflow_stream_provider.monitoring.health import ILLEGAL_SECONDS, found_symptoms, sample_of
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
 from airflow_stream_provider.planning.snapshot import Snapshot

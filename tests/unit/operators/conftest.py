@@ -6,7 +6,7 @@ import pytest
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream
-from airflow_stream_provider.monitoring import folder_look
+from airflow_stream_provider.operators import watch_look
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
@@ -41,6 +41,6 @@ def airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Airflow:
     found.folder.mkdir()
     found.write("orders")
     found.write("payments")
-    monkeypatch.setattr(folder_look, "look_at_all", found.look_at_all)
+    monkeypatch.setattr(watch_look, "look_at_all", found.look_at_all)
     TOLD.clear()
     return found

@@ -1,8 +1,9 @@
-"""When a stream that has another control root now is told, and what settles it."""
+"""How long a stream is watched that no file describes any more, or none where it is."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.operators import watched_files
-from airflow_stream_provider.operators.watched_files import given_up, moved, unsettled
+from airflow_stream_provider.operators.watch_look import given_up
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.story import RUNNING, STARTED, STOPPED, write
 from tests.support.watch_task import SPEC, Airflow
@@ -25,23 +25,6 @@ from tests.support.watch_task import SPEC, Airflow
 def spec(name: str, control: str) -> StreamSpec:
     fields = {"application": "a.py", "version": "1", "cluster": "c"}
     return StreamSpec.model_validate({**fields, "name": name, "control": control})
-
-
-@pytest.mark.parametrize(
-    ("declared", "before", "found"),
-    [
-        ("file:///new", {}, {}),
-        ("file:///old", {}, {"a": "file:///old"}),
-        ("file:///new", {"a": "file:///old"}, {"a": "file:///old"}),
-        ("file:///old", {"a": "file:///new"}, {}),
-        (None, {"gone": "file:///old"}, {}),
-    ],
-)
-def test_a_stream_has_moved_while_its_control_is_another(
-    declared: str | None, before: dict[str, str], found: dict[str, str]
-) -> None:
-    fields = {"name": "a"} if declared is None else {"name": "a", "control": declared}
-    assert moved([spec("a", "file:///new")], [fields], before) == found
 
 
 @pytest.fixture
@@ -53,80 +36,73 @@ def roots(tmp_path: Path) -> tuple[str, str]:
     return old, new
 
 
-def test_a_stream_that_was_never_held_or_whose_folder_is_gone_may_be_left(roots: tuple[str, str]) -> None:
+def left(old: StreamSpec, now: StreamSpec | None = None, told: Collection[str] = ()) -> bool:
+    """Whether a stream that no file describes any more where it is need not be watched any more."""
+    return given_up([old], {} if now is None else {now.name: now}, "x__watch", told) == {old.name}
+
+
+def test_a_stream_that_has_moved_and_was_never_held_or_whose_folder_is_gone_may_be_left(
+    roots: tuple[str, str],
+) -> None:
     old, new = roots
-    specs = {"a": spec("a", new), "b": spec("b", new)}
-    assert unsettled({"a": old, "b": old}, specs) == {}
+    for name in ("a", "b"):
+        assert left(spec(name, old), spec(name, new))
 
 
 @pytest.mark.parametrize("phase", [StreamPhase.RUNNING, StreamPhase.DOWN, StreamPhase.FAILED, StreamPhase.STOPPED])
-def test_one_that_runs_is_told_until_it_is_stopped_or_held_again(
+def test_one_that_has_moved_is_watched_where_it_was_until_it_is_stopped_or_held_again(
     roots: tuple[str, str], phase: StreamPhase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StreamState, "phase", phase)
-    old, new = roots
-    specs = {"a": spec("a", new)}
+    old, new = (spec("a", control) for control in roots)
+    assert left(old, new) is (phase is StreamPhase.STOPPED)
     if phase is StreamPhase.STOPPED:
-        assert unsettled({"a": old}, specs) == {}
         return
-    says = unsettled({"a": old}, specs)["a"]
-    assert new in says
-    assert old in says
-    hook = StreamHook("a", new, "c")
+    hook = StreamHook("a", new.control, "c")
     hook.create()
     write(hook.control_log, *STARTED)
-    assert "a" in unsettled({"a": old}, specs), "a driver that the checkpoint refuses"
+    assert not left(old, new), "a driver that the checkpoint refuses"
     write(hook.control_log, *RUNNING[len(STARTED) :])
-    assert unsettled({"a": old}, specs) == {}
+    assert left(old, new)
 
 
-def test_what_cannot_be_read_is_not_settled(roots: tuple[str, str], tmp_path: Path) -> None:
+def test_a_stream_that_moves_though_it_runs_is_watched_where_it_was_until_that_is_settled(
+    airflow: Airflow, roots: tuple[str, str]
+) -> None:
     old, new = roots
-    (tmp_path / "old" / ".control-root").unlink()
-    assert list(unsettled({"a": old}, {"a": spec("a", new)})) == ["a"]
-    assert watched_files.unsettled({}, {}) == {}
+    for control in roots:
+        StreamHook("orders", control, "c").create()
+    write(StreamHook("orders", old, "c").control_log, *RUNNING)
 
-
-def test_a_stream_that_moves_though_it_runs_is_told_until_that_is_settled(airflow: Airflow, tmp_path: Path) -> None:
-    controls = {name: f"file://{tmp_path}/{name}" for name in ("a", "b")}
-    for control in controls.values():
-        make_root(control)
-
-    def look(control: str) -> str:
-        text = SPEC.format(name="orders").replace("file:///d", controls[control])
+    def look(control: str) -> tuple[str, str]:
+        text = SPEC.format(name="orders").replace("file:///d", control)
         (airflow.folder / "orders.yaml").write_text(text)
-        airflow.look()
+        airflow.revive = ("orders",)
+        triggers = airflow.look()
         [orders] = [each for each in airflow.asked if each.spec.name == "orders"]
-        return orders.problem
+        assert bool(triggers) is not bool(orders.problem), "its DAG would look under the new one"
+        return orders.spec.control, orders.problem
 
-    (tmp_path / "a" / "orders").mkdir()
-    assert look("a") == ""
-    (tmp_path / "a" / "orders" / "log").mkdir()
-    (tmp_path / "a" / "orders" / "log" / f"{1:020}.json").write_text("[")
+    assert look(old) == (old, "")
     for _ in range(2):
-        assert "it was last watched under file://" in look("b")
-    assert look("a") == ""
-    assert look("b")
-    hook = StreamHook("orders", controls["b"], "c")
-    hook.create()
-    write(hook.control_log, *RUNNING)
-    assert look("b") == ""
-    assert airflow.pushed["memory"]["moved"] == {}
+        control, problem = look(new)
+        assert control == old
+        assert f"`control` is {new} now, where no driver has ever held orders" in problem
+    assert look(old) == (old, "")
+    assert look(new)[1]
+    write(StreamHook("orders", new, "c").control_log, *RUNNING)
+    assert look(new) == (new, "")
+    assert look(new) == (new, "")
 
 
 def test_a_control_root_whose_connection_may_not_be_read_is_not_settled(
     roots: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(url: str) -> Any:
-        if url.startswith("kafka://"):
-            raise AirflowSecretsBackendAccessDenied("no")
-        return control_root(url)
+        raise AirflowSecretsBackendAccessDenied("no")
 
-    for module in ("monitoring.folder_reading", "hooks.stream"):
-        monkeypatch.setattr(f"airflow_stream_provider.{module}.control_root", denied)
-    old, new = roots
-    specs = {"a": spec("a", new), "b": spec("b", new)}
-    assert unsettled({"a": old, "b": "kafka://denied/streams"}, specs).keys() == {"b"}
+    monkeypatch.setattr("airflow_stream_provider.monitoring.folder_reading.control_root", denied)
+    assert not left(spec("b", roots[0]), spec("b", roots[1]))
 
 
 @pytest.mark.parametrize("how", ["lost", "renamed"])
@@ -161,24 +137,22 @@ def test_a_stream_that_runs_and_whose_yaml_is_gone_is_watched_until_it_is_stoppe
 def test_a_stream_whose_yaml_is_in_another_folder_now_is_left_to_the_watch_of_that_one(roots: tuple[str, str]) -> None:
     hook = StreamHook("a", roots[0], "c")
     write(hook.control_log, *RUNNING)
-    left = [spec("a", roots[0])]
-    for by, given in [("", set()), ("x__watch", set()), ("other__watch", {"a"})]:
+    for by, given in [("", False), ("x__watch", False), ("other__watch", True)]:
         samples.append(hook.samples, LagSample(1.0 + len(by), by=by))
-        assert given_up(left, "x__watch") == given
+        assert left(spec("a", roots[0])) is given
 
 
 def test_a_stream_whose_log_was_removed_with_its_yaml_is_given_up_once_people_know(roots: tuple[str, str]) -> None:
-    left = [spec("a", roots[0])]
     StreamHook("a", roots[0], "c").create()
     root = control_root(roots[0])
     root.note("a")
     shutil.rmtree(Path(roots[0].removeprefix("file://")) / "a")
-    assert given_up(left, "x__watch") == set()
+    assert not left(spec("a", roots[0]))
     for told in ("a", roots[0]):
-        assert given_up(left, "x__watch", {told}) == {"a"}
-    assert given_up([spec("b", roots[0])], "x__watch") == {"b"}, "it was never there"
+        assert left(spec("a", roots[0]), told={told})
+    assert left(spec("b", roots[0])), "it was never there"
 
 
 def test_a_stream_whose_log_cannot_be_read_is_not_given_up(roots: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "old" / ".control-root").unlink()
-    assert given_up([spec("a", roots[0])], "x__watch") == set()
+    assert not left(spec("a", roots[0]))

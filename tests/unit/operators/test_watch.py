@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_stream_provider.lag.limits import Streaks
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.operators.watch import WatchStreamsOperator
+from airflow_stream_provider.operators.watch_look import LookMemory
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.watched import Watched
 from tests.support.watch_task import Airflow
@@ -105,18 +108,25 @@ def test_a_look_without_a_logical_date_leaves_nothing_that_airflow_could_not_ord
     assert set(airflow.pushed) == {"summary"}
 
 
-def test_the_declarations_are_kept_once_an_hour_and_pulled_only_when_needed(airflow: Airflow) -> None:
+def test_the_declarations_are_kept_when_they_change_and_once_an_hour(airflow: Airflow) -> None:
     airflow.look()
     airflow.look()
-    assert airflow.pulled == ["memory"]
     assert set(airflow.pushed) == {"memory", "summary"}
-    assert len(json.dumps(airflow.pushed["memory"])) < 300
+    assert len(json.dumps(airflow.pushed["memory"])) < 500
     airflow.minute += 60
     airflow.look()
     assert "declared" in airflow.pushed
 
 
-@pytest.mark.parametrize("left", [{"of": "another version"}, "text", {"at": "noon"}, {"streams": 7}, None])
+def test_a_memory_comes_back_as_it_was_left() -> None:
+    told = IncidentState(Streaks(bad=4.0), Incident("streams-watch-4", 4.0))
+    memory = LookMemory(7.0, {"a": [1]}, told, told, 3, True, 6.0, "orders", {"a": "1a__orders-1"})
+    assert LookMemory.of(json.loads(json.dumps(memory.to_json()))) == memory
+    # What another version has left besides is ignored.
+    assert LookMemory.of({"at": 7.0, "incident": {}, "later": 1}) == LookMemory(7.0)
+
+
+@pytest.mark.parametrize("left", [{"of": "another version"}, "text", {"at": "noon"}, {"streams": 7}, [], None])
 def test_what_another_version_left_is_begun_anew(airflow: Airflow, left: Any) -> None:
     airflow.xcom = {"memory": left, "declared": left}
     (airflow.folder / "payments.yaml").write_text("[")

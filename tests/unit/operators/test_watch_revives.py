@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.operators.watch import MAX_REVIVED
+from airflow_stream_provider.operators.watch_look import MAX_REVIVED
 from tests.support.watch_task import TOLD, Airflow
 
 
@@ -101,4 +101,4 @@ def test_a_change_of_a_stream_that_is_not_due_at_every_look_is_kept_until_it_is(
     assert [each["trigger_run_id"] for each in airflow.look(run_type="manual")] == ["change__1a__slow-1"]
     airflow.changed = {}
     airflow.look(run_type="manual")
-    assert airflow.pushed["changed"] == {}
+    assert airflow.pushed["memory"]["changed"] == {}

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowTaskTimeout
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.operators import watched_files
+from airflow_stream_provider.operators import watch_look
 from tests.support.watch_task import TOLD, Airflow
 
 
@@ -86,8 +86,8 @@ def test_a_look_that_is_cut_off_is_told_and_forgets_nothing(airflow: Airflow) ->
 def test_a_folder_that_hangs_is_told(airflow: Airflow, monkeypatch: pytest.MonkeyPatch) -> None:
     airflow.look()
     free = threading.Event()
-    monkeypatch.setattr(watched_files, "READ_SECONDS", 0.2)
-    monkeypatch.setattr(watched_files, "read_folder", lambda folder: free.wait())
+    monkeypatch.setattr(watch_look, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(watch_look, "read_folder", lambda folder: free.wait())
     with pytest.raises(SpecError, match="could not be read within"):
         airflow.look()
     free.set()

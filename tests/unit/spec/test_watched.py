@@ -113,6 +113,19 @@ def test_a_stream_whose_file_has_another_name_in_it_now_is_watched_on(folder: Fo
     assert {each.spec.name for each in folder.look().streams if not each.problem} == {"orders", "payments"}
 
 
+def test_a_stream_whose_control_was_changed_is_watched_where_it_was(folder: Folder) -> None:
+    folder.look()
+    folder.write("orders.yaml", "orders", "file:///data/orders", "file:///elsewhere")
+    for _ in range(3):
+        found = folder.look()
+        [orders, _] = found.streams
+        assert orders.spec.control == "file:///data/orders"
+        assert "`control` is file:///elsewhere now" in orders.problem
+        assert found.dags == {"payments": "payments"}
+    folder.write("orders.yaml", "orders")
+    assert [each.problem for each in folder.look().streams] == ["", ""]
+
+
 def test_a_file_that_was_renamed_and_broken_in_one_go_is_found_by_its_streams_name(folder: Folder) -> None:
     folder.look()
     (folder.path / "orders.yaml").rename(folder.path / "shop.yaml")

@@ -13,7 +13,7 @@ import pytest
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.triggers import lag_event
-from airflow_stream_provider.triggers.lag_event import LagEventTrigger, _Event
+from airflow_stream_provider.triggers.lag_event import LagEventTrigger
 from tests.support.watched_kafka import LIMITS, WatchedKafka, target
 
 
@@ -174,7 +174,9 @@ def test_a_group_needs_limits_without_verdicts(limits: LagLimits | None) -> None
 
 @pytest.mark.parametrize("kept", [{"kind": "open"}, {"kind": "open", "incident": {"id": "x", "since": "y"}, "sent": 1}])
 def test_what_another_version_kept_of_an_event_is_begun_anew(kept: dict[str, Any]) -> None:
-    assert _Event.from_json(kept) is None
+    store = Store()
+    store.kept["lag_incident"] = json.dumps(kept)
+    assert asyncio.run(event_trigger(store)._load()) is None
 
 
 def test_it_never_acts_when_it_is_cleaned_up_or_killed() -> None:
