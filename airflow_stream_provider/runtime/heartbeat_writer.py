@@ -12,14 +12,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Commit, DriverPhase, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
-from airflow_stream_provider.runtime.ports import Clock, Process, Queries
+from airflow_stream_provider.runtime.ports import Clock
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runtime.driver_process import DriverProcess
+    from airflow_stream_provider.runtime.query_group import QueryGroup
 
 # The number that the rules of Burrow look at; see `lag.committed_offsets.WINDOW`.
 COMMITS = 10
@@ -117,7 +121,7 @@ class HeartbeatWriter:
     `lifecycle.heartbeat.Heartbeat`.
     """
 
-    def __init__(self, queries: Queries, process: Process, offsets: OffsetsGroup, clock: Clock = time) -> None:
+    def __init__(self, queries: QueryGroup, process: DriverProcess, offsets: OffsetsGroup, clock: Clock = time) -> None:
         self.phase = DriverPhase.STARTING
         self.message = ""
         self.rehearsal: Mapping[str, Any] = {}

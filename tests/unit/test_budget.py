@@ -25,7 +25,7 @@ STEP = 100
 BUDGET = """
 . 100
 audit 2100
-checkpoint 2600
+checkpoint 2500
 cli 1700
 clusters 6200
 control 3100
@@ -41,7 +41,7 @@ planning 6100
 plugin 600
 releases 1000
 runbook 2100
-runtime 9000
+runtime 8700
 sensors 400
 spec 1700
 triggers 700
@@ -63,8 +63,6 @@ lifecycle/fields.py unmerged
 operators/lag.py public
 plugin/entry.py public
 runbook/note.py public
-runtime/answering_store.py unmerged
-runtime/listeners.py unmerged
 sensors/stream.py public
 """
 

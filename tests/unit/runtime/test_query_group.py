@@ -291,11 +291,6 @@ def awaited(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 # -- where a query starts ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def query(tmp_path: Path) -> Query:
-    return Query(tmp_path / "orders")
-
-
 def test_a_query_starts_only_where_its_former_holder_stopped(query: Query, awaited: list[Any]) -> None:
     claimed: list[str] = []
     group = group_of(query, claimed)
