@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -60,7 +61,8 @@ class SideThread:
         now = time.monotonic()
         if job.began is None and now >= job.due:
             job.began, job.late = now, False
-            self._calls.submit(partial(self._do, job))
+            # Most take milliseconds, and then one thread is enough.
+            wait([self._calls.submit(partial(self._do, job))], TICK_SECONDS)
         elif job.began is not None and not job.late and now - job.began > LONG_SECONDS:
             job.late = True
             log.warning("The job %s has taken more than %.0f s.", job.name, LONG_SECONDS)

@@ -72,13 +72,14 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
     return within_reach(opened)
 
 
-def within_reach(read: Callable[[], T], seconds: float = OPEN_SECONDS, say: Callable[[str], object] = str) -> T:
+def within_reach(read: Callable[[], T], seconds: float | None = None, say: Callable[[str], object] = str) -> T:
     """Return what a driver reads of its control store, which may be out of reach for so many seconds.
 
+    :param seconds: default: OPEN_SECONDS.
     :param say: is told why it waits; at last, with an empty text, that it does not any more.
     :raises ControlUnavailable: it is for longer, or a person has to change something first.
     """
-    until = time.monotonic() + seconds
+    until = time.monotonic() + (OPEN_SECONDS if seconds is None else seconds)
     try:
         while True:
             try:

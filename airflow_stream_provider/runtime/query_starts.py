@@ -101,8 +101,6 @@ class QueryStarts:
         self._claim = claim
         self._loss_seconds = loss_seconds
         self._failures: dict[str, QueryFailures] = {}
-        # Labels of those that wait for storage or claim.
-        self._waiting: set[str] = set()
         # By real place, what was seen of a checkpoint before its query started in this hold; None until that is known.
         self._seen: dict[str, Seen] | None = None
         # By real place, the query that was started there last in this hold.
@@ -131,7 +129,6 @@ class QueryStarts:
         """Another hold begins, with other batches to wait for; how the queries did in the one before is over."""
         for failures in list(self._failures.values()):
             failures.forget()
-        self._waiting.clear()
         self._begun.clear()
         self._after.clear()
         self._seen = None
@@ -175,10 +172,7 @@ class QueryStarts:
         except TopicDenied:
             raise  # a person has to change something
         except (CheckpointAway, ControlUnavailable) as error:
-            self._waiting.add(query.label)
             self.failures_of(query).waits(query.label, error, time.monotonic(), query.real)
-        else:
-            self._waiting.discard(query.label)
 
     def plan_rewinds(
         self, queries: Sequence[ManagedQuery], due: DueRewind, known: Mapping[str, Seen]
@@ -219,14 +213,14 @@ class QueryStarts:
 
     def waits(self, query: ManagedQuery) -> bool:
         """Whether the query has not started in this hold, since its storage or the control store is away."""
-        return query.real is None and query.label in self._waiting
+        return query.real is None and self.failures_of(query).waited > 0
 
     def stood(self, query: ManagedQuery) -> QueryEnd | None:
         """Return where a query that has waited in vain stood when this driver took over, if that must be seen.
 
         The next driver would not know any more what the former holder committed.
         """
-        batch = self.seen(query).batch if query.label in self._waiting else None
+        batch = self.seen(query).batch if self.waits(query) else None
         return None if batch is None else self.end_of(query, QueryEnd(True, batch))
 
     def again(self, query: ManagedQuery) -> None:
