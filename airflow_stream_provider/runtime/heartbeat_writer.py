@@ -135,19 +135,12 @@ class HeartbeatWriter:
         self._counter = 0
         self._progress: tuple[QueryProgress, ...] = ()
         self._commits = CommitHistory()
-        self._proven = False
+        # Whether a query has committed a batch in this driver, in any hold, as far as Spark has said at a heartbeat: a
+        # second behind, and more while the control log is away. See `QueryGroup.has_committed`.
+        self.committed = False
         self._asked = 0.0
         # Why the progress of the queries is not known now.
         self._unknown = ""
-
-    @property
-    def committed(self) -> bool:
-        """Whether a query has committed a batch in this driver, in any hold, as far as Spark has reported at a
-        heartbeat.
-
-        It may be a second behind, and more while the control log is away: see `Queries.has_committed`.
-        """
-        return self._proven
 
     def say(self, message: str) -> None:
         """Set the message of the next heartbeats: what this driver does now, for a person to read."""
@@ -191,5 +184,5 @@ class HeartbeatWriter:
             progress = [replace(query, batch=None) for query in self._progress]
         self._unknown = unknown
         self._progress = self._commits.add(progress, self._clock.time())
-        self._proven = self._proven or any(query.commits for query in self._progress)
+        self.committed = self.committed or any(query.commits for query in self._progress)
         self._offsets.offer(self._progress)

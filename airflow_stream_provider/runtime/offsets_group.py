@@ -65,12 +65,8 @@ class OffsetsGroup:
         self._sent: dict[Any, dict[tuple[str, int], tuple[int, str]]] = {}
         self._sent_all = 0.0
         self._failures = 0
-        self._status = OffsetsGroupStatus()
-
-    @property
-    def status(self) -> OffsetsGroupStatus:
-        """How the commits go, for the heartbeat."""
-        return self._status
+        # How the commits go, for the heartbeat.
+        self.status = OffsetsGroupStatus()
 
     def offer(self, queries: Sequence[QueryProgress]) -> None:
         """Remember the queries' newest progress. Never blocks."""
@@ -140,7 +136,7 @@ class OffsetsGroup:
                 self._group.close()
             else:
                 sent.update(news)
-                self._status = OffsetsGroupStatus(at=time.time())
+                self.status = OffsetsGroupStatus(at=time.time())
         if again and not problems:
             self._sent_all = time.monotonic()
         self._note("; ".join(problems))
@@ -167,7 +163,7 @@ class OffsetsGroup:
             if not self._failures:
                 log.warning("The offsets cannot be committed to the stream's group; the stream goes on. %s", problem)
             self._failures += 1
-            self._status = replace(self._status, problem=problem)
+            self.status = replace(self.status, problem=problem)
         elif self._failures:
             log.info("The offsets are committed to the stream's group again.")
             self._failures = 0
