@@ -16,6 +16,8 @@ from airflow_stream_provider.control.bounded import OWN_THREADS, OnePlace
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, StreamError
 
 TICK_SECONDS = 0.2
+# So long the next job waits for the end of one.
+BRISK_SECONDS = 0.05
 # A job that takes longer is logged.
 LONG_SECONDS = 60.0
 
@@ -62,7 +64,7 @@ class SideThread:
         if job.began is None and now >= job.due:
             job.began, job.late = now, False
             # Most take milliseconds, and then one thread is enough.
-            wait([self._calls.submit(partial(self._do, job))], TICK_SECONDS)
+            wait([self._calls.submit(partial(self._do, job))], BRISK_SECONDS)
         elif job.began is not None and not job.late and now - job.began > LONG_SECONDS:
             job.late = True
             log.warning("The job %s has taken more than %.0f s.", job.name, LONG_SECONDS)
