@@ -30,7 +30,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_stream_provider.checkpoint.files import Place, RemotePath
+from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import (
     LogEnds,
@@ -203,7 +203,7 @@ def _check_there(root: Place, needed: Sequence[Place]) -> None:
     sums = [path.with_name(f".{path.name}.crc") for path in needed]
     part = 0
     # Only local files have checksums beside them.
-    beside_all = [None] * len(needed) if isinstance(root, RemotePath) else files.facts(sums)
+    beside_all: list[FileFacts | None] = [None] * len(needed) if isinstance(root, RemotePath) else files.facts(sums)
     for path, here, beside in zip(needed, files.facts(needed), beside_all):
         if here is None:
             raise FileNotFoundError(errno.ENOENT, "it is missing", str(path))
