@@ -259,11 +259,11 @@ class Acts:
         if missed is not None and request is not None and not cut:
             self._abort(request, missed)
             return
-        boundary, ends = all_ended(self._queries, ends, missed)
+        boundary, ended = all_ended(self._queries, ends, missed)
         fields: dict[str, Any] = {
             "incarnation": self._incarnation,
             "boundary": boundary.value,
-            "ends": described(ends),
+            "ends": described(ended),
             "request": request,
             "to": to,
             "committed": self._has_committed(),

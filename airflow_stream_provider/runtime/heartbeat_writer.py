@@ -181,7 +181,7 @@ class HeartbeatWriter:
                 log.exception("The progress of the queries is not known")
             unknown = f"The progress of the queries is not known: {type(error).__name__}: {str(error)[:200]}"
             # As after a restart in place: the facts of this hold stay in the heartbeat.
-            progress = [replace(query, batch=None) for query in self._progress]
+            progress = tuple(replace(query, batch=None) for query in self._progress)
         self._unknown = unknown
         self._progress = self._commits.add(progress, self._clock.time())
         self.committed = self.committed or any(query.commits for query in self._progress)

@@ -99,7 +99,7 @@ class OffsetsGroup:
                 self._turn()
             except Exception as error:  # noqa: BLE001 - the stream can run without its group
                 self._note(f"{type(error).__name__}: {error}")
-            return min(PACE_SECONDS * 2 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS)
+            return min(PACE_SECONDS * 2.0 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS)
 
     def _turn(self) -> None:
         with self._lock:
