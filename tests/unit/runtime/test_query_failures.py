@@ -39,7 +39,8 @@ def attempts(group: QueryGroup, query: Query, clock: Time, error: str, seconds: 
         if due:
             tries.append(clock.now - began)
             group.restart(due)
-        clock.now += 1.0
+        # Nothing happens before its next try.
+        clock.now = min(began + seconds, max(clock.now + 1.0, group._starts.failures_of(query).retry_at))
     return tries
 
 
