@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -40,7 +40,7 @@ def attempts(group: QueryGroup, query: Query, clock: Time, error: str, seconds: 
             tries.append(clock.now - began)
             group.restart(due)
         # Nothing happens before its next try.
-        clock.now = min(began + seconds, max(clock.now + 1.0, group._starts.failures_of(query).retry_at))
+        clock.now = min(began + seconds, max(clock.now + 1.0, group._starts.failures_of(cast(Any, query)).retry_at))
     return tries
 
 
