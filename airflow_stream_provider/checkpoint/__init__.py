@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from airflow_stream_provider.checkpoint.clone import (
-    Clone,
     StateTooLarge,
     clone_logs,
     clone_state,
@@ -18,7 +17,6 @@ from airflow_stream_provider.checkpoint.location import (
     local_path,
     locate,
     normal_form,
-    qualified,
     real_form,
     recorded_form,
 )
@@ -27,23 +25,17 @@ from airflow_stream_provider.checkpoint.owner import (
     Owner,
     check_owner,
     claim,
-    is_being_written,
     owner,
     patience,
     refuse_if_being_written,
 )
 from airflow_stream_provider.checkpoint.read import (
-    Checkpoint,
-    Source,
-    StatefulOperator,
     merged,
     pinned_conf,
     read,
     recent,
 )
 from airflow_stream_provider.checkpoint.rewind import (
-    Rewind,
-    StepBack,
     apply_rewind,
     check_rewindable,
     may_land,
@@ -54,18 +46,12 @@ from airflow_stream_provider.checkpoint.visible import Seen, await_seen, list_an
 from airflow_stream_provider.checkpoint.whole import Formats, check_whole, formats, one_way
 
 __all__ = [
-    "Checkpoint",
-    "Clone",
     "Formats",
     "LogEnds",
     "Owner",
-    "Rewind",
     "Seen",
     "SinkLog",
-    "Source",
     "StateTooLarge",
-    "StatefulOperator",
-    "StepBack",
     "apply_rewind",
     "await_seen",
     "boundary",
@@ -79,7 +65,6 @@ __all__ = [
     "delta_batch",
     "file_system_of",
     "formats",
-    "is_being_written",
     "list_anew",
     "local_path",
     "locate",
@@ -91,7 +76,6 @@ __all__ = [
     "patience",
     "pinned_conf",
     "plan_rewind",
-    "qualified",
     "read",
     "read_sink_log",
     "real_form",

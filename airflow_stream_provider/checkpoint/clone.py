@@ -4,8 +4,7 @@ A plan rehearsal needs the logs and the description of the state: a few kilobyte
 rehearsal also needs the state of one batch. Every clone gets a query id of its own, so it cannot be taken for the
 original.
 
-A clone is for its user only (mode 0700, where the storage knows users), since it holds copies of the state. Symbolic
-links below the checkpoint are refused: a writer there could otherwise have any file copied that the driver can read.
+A clone is for its user only (mode 0700, where the storage knows users), since it holds copies of the state.
 
 Spark 4.0 and later compare state schemas when they plan a batch. Spark 3.5 compares them on the executors, when they
 load state. So on Spark 3.5 a plan rehearsal does not find a change of the state schema; a warm rehearsal on the result

@@ -143,8 +143,6 @@ class Files(Protocol):
         """Copy files below a root to the same places below another folder; return their bytes.
 
         Hadoop's hidden checksum files come along, where the storage has them, and are not counted.
-
-        :raises CheckpointError: one is behind a symbolic link below the root.
         """
 
     def remove(self, folder: Place) -> None:

@@ -22,14 +22,12 @@ SMALL = 64 * 2**20
 
 
 class LocalFiles:
-    """The operating system's files; implements `Files` for places that are a `Path`."""
+    """The operating system's files, for places that are a `Path`; implements `Files`, which describes the methods."""
 
     def names(self, folder: Place, *, large: bool = False) -> list[str]:
-        """See `Files.names`."""
         return os.listdir(_path(folder))
 
     def walk(self, folder: Place, skip: Container[str] = ()) -> Iterable[tuple[Place, list[str]]]:
-        """See `Files.walk`."""
         for parent, folders, names in os.walk(_path(folder)):
             folders[:] = [name for name in folders if name not in skip]
             for name in folders:
@@ -38,30 +36,25 @@ class LocalFiles:
                 yield Path(parent), names
 
     def facts(self, paths: Sequence[Place]) -> list[FileFacts | None]:
-        """See `Files.facts`."""
         return [_facts(_path(path)) for path in paths]
 
     def read(self, path: Place) -> bytes:
-        """See `Files.read`."""
         try:
             return read_file(_path(path), SMALL)
         except Damaged as error:
             raise _no_file(path, error.message) from error
 
     def open(self, path: Place) -> IO[bytes]:
-        """See `Files.open`."""
         try:
             return open(open_file(_path(path)), "rb")
         except Damaged as error:
             raise _no_file(path, error.message) from error
 
     def write(self, path: Place, data: bytes) -> None:
-        """See `Files.write`."""
         _path(path).parent.mkdir(parents=True, exist_ok=True)
         _path(path).write_bytes(data)
 
     def replace(self, path: Place, data: bytes) -> None:
-        """See `Files.replace`."""
         old = _path(path)
         new = old.with_name(f".{old.name}.{uuid.uuid4()}.tmp")  # a name that Spark passes over
         try:
@@ -75,23 +68,19 @@ class LocalFiles:
         sync_folder(old.parent)
 
     def make_private(self, folder: Place) -> None:
-        """See `Files.make_private`."""
         if not _path(folder).parent.exists():
             self.make_private(folder.parent)
         _path(folder).mkdir(mode=0o700, exist_ok=True)
 
     def copy(self, root: Place, files: Iterable[Place], to: Place) -> int:
-        """See `Files.copy`."""
         top = _path(root)
-        return sum(_copy(file, _path(to) / file.relative_to(top)) for file in _without_links(top, map(_path, files)))
+        return sum(_copy(file, _path(to) / file.relative_to(top)) for file in map(_path, files))
 
     def remove(self, folder: Place) -> None:
-        """See `Files.remove`."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(_path(folder))
 
     def check_writable(self, path: Place) -> None:
-        """See `Files.check_writable`."""
         existing = _path(path)
         while not existing.exists() and existing != existing.parent:
             existing = existing.parent
@@ -106,7 +95,7 @@ class LocalFiles:
             raise OSError(error.errno, error.strerror, str(existing)) from error
 
     def list_anew(self, folder: Place) -> None:
-        """See `Files.list_anew`. Spark does not look at such names."""
+        # Spark does not look at such names.
         path = _path(folder) / f".look-{uuid.uuid4().hex}"
         with contextlib.suppress(OSError):
             path.touch()
@@ -134,17 +123,6 @@ def _facts(path: Path) -> FileFacts | None:
     return FileFacts(found.st_size, found.st_mtime, stat.S_ISDIR(found.st_mode))
 
 
-def _without_links(root: Path, files: Iterable[Path]) -> Iterable[Path]:
-    """Yield the files, which are below the root; refuse one that a symbolic link below the root leads to."""
-    plain = {root}
-    for file in files:
-        for path in (*reversed(file.parents), file):
-            if root in path.parents and path not in plain:
-                _check_no_link(path)
-                plain.add(path)
-        yield file
-
-
 def _check_no_link(path: Path) -> None:
     if path.is_symlink():
         raise CheckpointError(
@@ -156,16 +134,9 @@ def _check_no_link(path: Path) -> None:
 
 def _copy(file: Path, to: Path) -> int:
     to.parent.mkdir(parents=True, exist_ok=True)
-    _copy_plain(file, to)
+    shutil.copyfile(file, to)
     # With Hadoop's checksum file, so that a rehearsal finds damaged files; without it files are read unchecked.
     hidden = f".{file.name}.crc"
     with contextlib.suppress(FileNotFoundError):
-        _copy_plain(file.with_name(hidden), to.with_name(hidden))
+        shutil.copyfile(file.with_name(hidden), to.with_name(hidden))
     return to.stat().st_size
-
-
-def _copy_plain(file: Path, to: Path) -> None:
-    # Not a link that was put there since `_without_links` looked, nor a pipe that would hold us up.
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as source, to.open("xb") as target:
-        shutil.copyfileobj(source, target)

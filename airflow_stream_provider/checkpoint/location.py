@@ -29,7 +29,7 @@ _LOCAL = LocalFiles()
 
 
 class Storage(NamedTuple):
-    """The storage that a driver reaches through its JVM; `runtime.hadoop_files` makes it.
+    """The storage that a driver reaches through its JVM; `runtime.places` makes it.
 
     :param default: returns Hadoop's `fs.defaultFS` as a URL, the file system of a location without a scheme. It may
         have no host, such as ``viewfs:///``.

@@ -253,7 +253,7 @@ def read_sink_log(target: Location) -> SinkLog:
     :raises CheckpointError: the folder cannot be used, or read.
     """
     folder = locate(target) / METADATA
-    named = [name.partition(".") for name in _names(folder)]
+    named = [name.partition(".") for name in names_of(folder)]
     compacted = [int(number) for number, _, end in named if end == "compact" and number.isdecimal()]
     there = {int(number) for number, dot, _ in named if not dot and number.isdecimal()}.union(compacted)
     if not there:
@@ -273,7 +273,7 @@ def delta_batch(table: Location, query: str) -> int | None:
     :raises CheckpointError: the folder cannot be used, or read.
     """
     log = locate(table) / "_delta_log"
-    commits = sorted((name for name in _names(log) if name.endswith(".json")), reverse=True)
+    commits = sorted((name for name in names_of(log) if name.endswith(".json")), reverse=True)
     for name in commits[:DELTA_COMMITS]:
         found = [version for app, version in _transactions(log / name) if app == query]
         if found:
@@ -299,7 +299,11 @@ def _transactions(commit: Place) -> Iterable[tuple[str, int]]:
             raise damaged(commit, "a line of it is no action of Delta") from error
 
 
-def _names(folder: Place) -> list[str]:
+def names_of(folder: Place) -> list[str]:
+    """Return the names in a folder whose length others decide; [] if it does not exist.
+
+    :raises CheckpointError: the folder exists but cannot be listed.
+    """
     try:
         return files_of(folder).names(folder, large=True)
     except FileNotFoundError:

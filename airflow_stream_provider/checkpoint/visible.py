@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import boundary
 from airflow_stream_provider.checkpoint.read import query_id
@@ -96,9 +95,6 @@ def await_seen(location: Location, expected: Seen, seconds: float = STALE_SECOND
 
 def list_anew(location: Location) -> None:
     """Let this machine list a checkpoint's logs anew: an NFS client does so once it has changed a folder itself."""
-    for folder in ("offsets", "commits"):
-        _change(locate(location) / folder)
-
-
-def _change(folder: Place) -> None:
-    files_of(folder).list_anew(folder)
+    root = locate(location)
+    for name in ("offsets", "commits"):
+        files_of(root).list_anew(root / name)

@@ -30,13 +30,14 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_stream_provider.checkpoint.files import Place, RemotePath
+from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import (
     LogEnds,
     boundary,
     check_commit,
     damaged,
+    names_of,
     numeric_names,
     read_offsets,
 )
@@ -45,9 +46,6 @@ from airflow_stream_provider.lifecycle.errors import CheckpointBroken, Checkpoin
 
 FILE = re.compile(r"(\d+)(_[0-9a-f-]{36})?\.(snapshot|zip|delta|changelog)")
 BASES = ("snapshot", "zip")
-# Bytes of a snapshot's list of tables, unpacked: about 100 for each table; a store has hundreds at most. A zip of some
-# kilobytes could unpack to gigabytes.
-METADATA_LIMIT = 16 * 2**20
 
 
 def state_files(state: Place, version: int) -> list[Place]:
@@ -94,30 +92,18 @@ def _tables(snapshot: Place) -> Iterable[Place]:
     """Yield the table files of a RocksDB snapshot; several snapshots share them."""
     try:
         with files_of(snapshot).open(snapshot) as raw, zipfile.ZipFile(raw) as file, file.open("metadata") as metadata:
-            # Not by the size that the zip says: it need not be true.
-            data = metadata.read(METADATA_LIMIT + 1)
-        if len(data) > METADATA_LIMIT:
-            raise ValueError("its list of tables is too long")
-        lines = data.decode("utf-8").split("\n")
-        listed = json.loads(lines[-1] or lines[-2])["sstFiles"]
-        names = [str(entry["dfsSstFileName"]) for entry in listed]
+            lines = metadata.read().decode("utf-8").split("\n")
+        names = [str(entry["dfsSstFileName"]) for entry in json.loads(lines[-1] or lines[-2])["sstFiles"]]
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
         raise damaged(snapshot, "it is not a RocksDB snapshot written by Spark") from error
     tables = snapshot.parent / "SSTs"
-    here = _names(tables) if names else frozenset()
+    here = {*names_of(tables)} if names else set()
     for name in names:
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise damaged(snapshot, f"it lists the file {name!r}, which is not beside its other tables")
         yield tables / name
         if f"{name}.crc" in here:
             yield tables / f"{name}.crc"
-
-
-def _names(folder: Place) -> frozenset[str]:
-    try:
-        return frozenset(files_of(folder).names(folder, large=True))
-    except FileNotFoundError:
-        return frozenset()
 
 
 # Tries. One fails only if the live query commits and purges files in between.
@@ -214,15 +200,14 @@ def _check_state(root: Place, ends: LogEnds) -> None:
 
 def _check_there(root: Place, needed: Sequence[Place]) -> None:
     files = files_of(root)
-    for path, found in zip(needed, files.facts(needed) if needed else ()):
-        if found is None:
-            raise FileNotFoundError(2, "it is missing", str(path))
-    if isinstance(root, RemotePath):
-        return
     sums = [path.with_name(f".{path.name}.crc") for path in needed]
     part = 0
-    for path, here, beside in zip(needed, files.facts(needed), files.facts(sums)):
-        if here is None or beside is None:
+    # Only local files have checksums beside them.
+    beside_all: list[FileFacts | None] = [None] * len(needed) if isinstance(root, RemotePath) else files.facts(sums)
+    for path, here, beside in zip(needed, files.facts(needed), beside_all):
+        if here is None:
+            raise FileNotFoundError(errno.ENOENT, "it is missing", str(path))
+        if beside is None:
             continue
         if not part:  # all are written with one setting, and there may be thousands
             with files.open(path.with_name(f".{path.name}.crc")) as file:

@@ -1,6 +1,6 @@
 """The acts of a driver, one per decision: announce, answer, acquire, start, release, exit, halt, and failing.
 
-Like `agent.py` it knows neither Spark nor threads: `ports.py` says what it needs.
+Like `agent.py` it knows neither Spark nor threads: `surroundings.py` says what it needs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.lifecycle.texts import redact
+from airflow_stream_provider.runtime.background import Background
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ends import Background, Freshness, all_ended, cut_off, described, new_doubts
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports
+from airflow_stream_provider.runtime.ports import BoundaryMissed
 from airflow_stream_provider.runtime.spark_error import WHOLE_KEPT, failure_of, message_of
+from airflow_stream_provider.runtime.surroundings import Freshness, Ports, all_ended, cut_off, described, new_doubts
 
 # Failed and ended queries are looked for this often.
 TEND_SECONDS = 1.0
@@ -258,11 +259,11 @@ class Acts:
         if missed is not None and request is not None and not cut:
             self._abort(request, missed)
             return
-        boundary, ends = all_ended(self._queries, ends, missed)
+        boundary, ended = all_ended(self._queries, ends, missed)
         fields: dict[str, Any] = {
             "incarnation": self._incarnation,
             "boundary": boundary.value,
-            "ends": described(ends),
+            "ends": described(ended),
             "request": request,
             "to": to,
             "committed": self._has_committed(),

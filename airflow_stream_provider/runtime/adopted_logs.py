@@ -42,7 +42,7 @@ class _Seen:
 
 
 class AdoptedLogs:
-    """The logs of the checkpoints that are to be adopted, looked at in a thread of its own: a storage may hang.
+    """The logs of the checkpoints that are to be adopted. `look` is a job of the side thread: a storage may hang.
 
     :param clock: a monotonic clock.
     """
@@ -52,7 +52,6 @@ class AdoptedLogs:
         self._seen: dict[str, _Seen] = {}
         # Held while the watched logs change: a look that is under way must not bring back what was let go.
         self._changing = threading.Lock()
-        self._thread: threading.Thread | None = None
 
     def watch(self, location: str) -> None:
         """Look at a checkpoint from now on.
@@ -69,9 +68,6 @@ class AdoptedLogs:
             )
         now = self._clock()
         self._seen[location] = _Seen(ends, now, now, checkpoints.patience(location))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="airflow-stream-adopted", daemon=True)
-            self._thread.start()
 
     def let_go(self, location: str) -> None:
         """Look at it no more: this driver writes it now."""
@@ -132,11 +128,3 @@ class AdoptedLogs:
             with self._changing:
                 if location in self._seen:
                     self._seen[location] = after
-
-    def _run(self) -> None:
-        while True:
-            time.sleep(POLL_SECONDS)
-            try:
-                self.look()
-            except Exception:  # whatever it is: the watch must not end with it
-                log.exception("Whether the job to adopt still writes is not known")

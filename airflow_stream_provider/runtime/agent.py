@@ -1,7 +1,7 @@
 """The agent: renews the lease, reads the control log, decides what this driver does next, and lets it be done.
 
-It has no thread of its own and knows neither Spark nor the operating system: `ports.py` says what it needs. A driver
-runs it in the threads of `AgentThread`, below, the model check in a simulation.
+It has no thread of its own and knows neither Spark nor the operating system: `surroundings.py` says what it needs. A
+driver runs it in the threads of `AgentThread`, below, the model check in a simulation.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, StreamError
@@ -18,8 +19,12 @@ from airflow_stream_provider.lifecycle.state import DeploymentEnd, IncarnationSt
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
-from airflow_stream_provider.runtime.offsets_group import Group, OffsetsGroup
-from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports
+from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
+from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver
+from airflow_stream_provider.runtime.surroundings import Ports
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runtime.kafka_client import ConsumerGroup
 
 # How often a batch that waits for the end of a pause looks for it.
 PAUSED_SECONDS = 0.2
@@ -40,7 +45,7 @@ class Agent:
         control: ControlClient,
         policy: Policy,
         ports: Ports,
-        group: Group | None = None,
+        group: ConsumerGroup | None = None,
     ) -> None:
         self.offsets = OffsetsGroup(group, self.holds)
         self._control = control
@@ -287,7 +292,6 @@ class AgentThread:
     def start(self, agent: Agent) -> None:
         """Take the agent's turns from now on."""
         threading.Thread(target=self._run, args=(agent,), name="airflow-stream-agent", daemon=True).start()
-        agent.offsets.start()
 
     def terminate(self, agent: Agent) -> None:
         """SIGTERM has come: see `Agent.terminate`. Called by the shutdown hook, before or after `start`."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from airflow_stream_provider.checkpoint import Seen, recorded_form
+from airflow_stream_provider.checkpoint import Seen, normal_form, recorded_form
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
+from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import HoldEnd, Request, RequestStage, StreamState
-from airflow_stream_provider.runtime.ends import seen_before
 from airflow_stream_provider.runtime.ports import Clock
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ Build = Callable[[StreamState], "Record | None"]
 
 # Between two tries while the log is out of reach.
 RETRY_SECONDS = 0.2
+# So many holders are asked, newest first: one that has died before its first commit knows only what it rehearsed on.
+HOLDERS = 5
 
 log = logging.getLogger(__name__)
 
@@ -152,3 +155,73 @@ class ControlClient:
         if self._peer is None or self._peer[0] != request.id:
             self._peer = (request.id, count)
         return count > self._peer[1]
+
+
+def seen_before(state: StreamState, incarnation: str, heartbeat: Callable[[str], Heartbeat | None]) -> dict[str, Seen]:
+    """Return by checkpoint, in its recorded form, what a driver can know that the stream has seen of it.
+
+    Batches seen before a person named a checkpoint as changed do not count, but for drivers that ran the stream since
+    then.
+
+    :param incarnation: the driver that asks.
+    :param heartbeat: returns that of an incarnation; None: there is none.
+    :raises ControlUnavailable: a heartbeat cannot be read now.
+    """
+    changed = _changed(state, deployment_of(incarnation))
+    found: dict[str, Seen] = {}
+    told: set[str] = set()
+    request = next(reversed(list(state.requests.values())), None)
+    if request is not None and incarnation in (request.to, request.source):
+        # A driver that hands over has just seen it.
+        found.update(_in_record(request.ends.values()))
+        told.update(place for place, seen in found.items() if seen.batch is not None)
+    held = state.held[:HOLDERS]
+    # The last holder, and the present one.
+    ended, holds = [driver.id for driver in (held if state.holder is None else held[1:])[:1]], state.holder
+    me = state.incarnations.get(incarnation)
+    mine = {place for place, _ in _in_record(() if me is None else me.queries)}
+    for driver in {driver.id: driver for driver in ([] if me is None else [me]) + held}.values():
+        since, said = driver.announced, list(_in_record(driver.queries))
+        if not mine or not mine <= told:
+            beat = heartbeat(driver.id) or Heartbeat()
+            said += [(recorded_form(q.checkpoint), Seen(q.id, q.batch)) for q in beat.queries if q.checkpoint]
+            if driver.id in ended:
+                said += _in_record(state.ends.values())
+            if driver.id != incarnation and driver.id in (holds, *ended):
+                since = max(since, beat.seq)  # a copy is not put back under a driver that holds
+        for place, seen in said:
+            if since >= changed.get(place, 0):
+                found[place] = seen.and_then(found.get(place, Seen()))  # one asked before has seen it later
+    return {place: seen for place, seen in found.items() if seen != Seen()}
+
+
+def _changed(state: StreamState, mine: str) -> dict[str, float]:
+    """Return the checkpoints that were named as changed, and since which record the newest of these deployments is up.
+
+    :param mine: the deployment of the driver that asks; of others only those count that have held.
+    """
+    found: dict[str, float] = {}
+    for each in state.deployments.values():
+        # One that is run again was named as changed when it was run first.
+        if each.declared.get("again") or (each.previous is None and each.id != mine):
+            continue
+        up = (driver.announced for driver in state.of_deployment(each.id))
+        since = min(up, default=math.inf if each.id == mine else each.declared.seq)
+        try:
+            named = locations(each.policy.changed_checkpoints, Change.CHECKPOINT)
+        except SpecError:
+            continue  # what somebody else wrote names none
+        for name in named:  # a person writes a path as the script has it
+            for place in (normal_form(name), recorded_form(name)):
+                found[place] = max(since, found.get(place, 0))
+    return found
+
+
+def _in_record(said: Any) -> Iterator[tuple[str, Seen]]:
+    """Yield what ends, or the queries of a `standby` record, say of checkpoints; others may have written anything."""
+    for each in said:
+        place = each.get("checkpoint") if isinstance(each, Mapping) else None
+        if isinstance(place, str) and place:
+            batch, identity = each.get("batch"), each.get("id")
+            seen = Seen(identity if isinstance(identity, str) else "", batch if isinstance(batch, int) else None)
+            yield recorded_form(place), seen

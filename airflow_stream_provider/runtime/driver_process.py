@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyspark
 from pyspark import SparkContext
@@ -18,47 +20,32 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import application_of
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.adopted_logs import AdoptedLogs
 from airflow_stream_provider.runtime.driver_folders import check_kept
-from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
 from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime.places import within_reach
 
-# How often Spark is asked; less often where the answer takes long: asking takes a twentieth of the time at most.
-SECONDS = 5.0
-SHARE = 20
+# How often Spark is asked where its executors are.
+HOSTS_SECONDS = 5.0
 
 
 class ExecutorHosts:
-    """Asks Spark in a thread of its own: it takes two calls of py4j for each executor, and there may be hundreds.
-
-    The thread that renews the lease, and looks every 50 ms while a request is open, only reads what is `known`.
+    """Every host that Spark has named so far. `ask` is a job of the side thread: it takes two calls of py4j for each
+    executor, and there may be hundreds.
     """
 
     def __init__(self) -> None:
-        # Every host that Spark has named so far; None before it has. One that it has lost may run an executor still.
+        # None before Spark has named one. One that it has lost may run an executor still.
         self.known: tuple[str, ...] | None = None
-        self._thread: threading.Thread | None = None
 
-    def follow(self) -> None:
-        """Begin to ask, unless that has begun; there must be a SparkContext."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._go_on, name="airflow-stream-hosts", daemon=True)
-            thread.start()
-            self._thread = thread
-
-    def _go_on(self) -> None:
-        while True:
-            began = time.monotonic()
-            self.ask(SparkContext._active_spark_context)
-            time.sleep(max(SECONDS, SHARE * (time.monotonic() - began)))
-
-    def ask(self, context: SparkContext | None) -> None:
+    def ask(self) -> None:
         """Add the hosts that Spark names now."""
+        context = SparkContext._active_spark_context
         try:
             # From Spark's own list in memory. Others ask the block manager, which may take two minutes to answer.
             infos = context._jsc.sc().statusTracker().getExecutorInfos() if context is not None else ()
@@ -70,8 +57,6 @@ class ExecutorHosts:
             self.known = tuple(sorted({*(self.known or ()), *named}))
 
 
-T = TypeVar("T")
-
 log = logging.getLogger(__name__)
 
 # Runs before Spark's own shutdown hook (ShutdownHookManager.SPARK_CONTEXT_SHUTDOWN_PRIORITY is 50; its hook in Hadoop's
@@ -82,12 +67,10 @@ HOOK_SECONDS = 20
 STOP_SECONDS = 60.0
 # How long a checkpoint without an owner is watched once more, when this driver holds already.
 CLAIM_SECONDS = 5.0
-# Between two questions to a control store that is out of reach.
-RETRY_SECONDS = 0.5
 
 
 class DriverProcess:
-    """The `ports.Process` of a driver; also owns checkpoints in the stream's name.
+    """The process of a driver; also owns checkpoints in the stream's name.
 
     :param ownership: which checkpoints are the stream's.
     :param adopts: whether a job without a stream may write the checkpoints until this driver takes over.
@@ -95,12 +78,10 @@ class DriverProcess:
 
     def __init__(self, ownership: Ownership, app_name: str, lease_seconds: float, *, adopts: bool = False) -> None:
         self._ownership = ownership
-        self._adopted = AdoptedLogs() if adopts else None
+        self._adopts = adopts
+        self.adopted = AdoptedLogs()
         # By location: where a checkpoint without an owner stood when it was checked.
         self._unowned: dict[str, checkpoints.LogEnds] = {}
-        # The locations that this driver has claimed.
-        self.claimed: frozenset[str] = frozenset()
-        self._claiming = threading.Lock()  # queries start side by side
         # The last error of the control store while it is asked for a checkpoint's owner; empty while it answers.
         self._waits = ""
         self._over = threading.Event()
@@ -108,7 +89,7 @@ class DriverProcess:
         SparkContext._ensure_initialized()  # starts the JVM; the SparkContext is created by the script
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
-        self._hosts = ExecutorHosts()
+        self.hosts = ExecutorHosts()
         # The context whose application the heartbeat names.
         self._context: SparkContext | None = None
         _name_application(app_name)
@@ -128,19 +109,16 @@ class DriverProcess:
         is that is to be adopted.
         """
         context = SparkContext._active_spark_context
-        # While the script creates its context, or stops it, it is visible here and not complete.
-        if context is not None and getattr(context, "_jsc", None) is not None:
-            if context is not self._context:  # a script may stop one and make another
-                self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
-                self._context = context
-            self._hosts.follow()
-        message = self._waits or ("" if self._adopted is None else self._adopted.says)
-        return replace(self._facts, executor_hosts=self._hosts.known, message=message)
+        # While the script creates its context, or stops it, it is visible here and not complete. It may make another.
+        if context is not None and context is not self._context and getattr(context, "_jsc", None) is not None:
+            self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
+            self._context = context
+        return replace(self._facts, executor_hosts=self.hosts.known, message=self._waits or self.adopted.says)
 
     @property
     def waits_for(self) -> str:
         """Which checkpoint of the job that is to be adopted does not stand still yet; empty: none."""
-        return "" if self._adopted is None else self._adopted.moving
+        return self.adopted.moving
 
     def postpone(self, sent: float) -> None:
         """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""
@@ -157,9 +135,10 @@ class DriverProcess:
         """
         check_kept(location)
         checkpoints.check_location(location)
-        owned = self._patiently(lambda: self._ownership.check(location))
-        if self._adopted is not None:
-            self._adopted.watch(location)
+        # A rehearsal holds up nothing.
+        owned = within_reach(lambda: self._ownership.check(location), math.inf, partial(setattr, self, "_waits"))
+        if self._adopts:
+            self.adopted.watch(location)
         elif not owned:
             checkpoints.refuse_if_being_written(location)
             self._unowned[location] = checkpoints.boundary(location)
@@ -177,14 +156,11 @@ class DriverProcess:
         check_kept(location)
         owned = self._ownership.check(location)
         # One that the job wrote was watched all the time, and not only now; a query that is new is like any other.
-        watched = self._adopted is not None and self._adopted.refuse_if_moved(location, CLAIM_SECONDS)
+        watched = self.adopted.refuse_if_moved(location, CLAIM_SECONDS)
         if not watched and not owned:
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
         self._ownership.claim(location)
-        if self._adopted is not None:
-            self._adopted.let_go(location)
-        with self._claiming:
-            self.claimed |= {location}
+        self.adopted.let_go(location)
 
     def on_terminate(self, callback: Callable[[], None]) -> None:
         """Call back when the JVM shuts down on SIGTERM; the shutdown then waits up to 20 s for `exit` or `halt`."""
@@ -203,9 +179,7 @@ class DriverProcess:
         session = SparkSession._instantiatedSession
         try:
             if session is not None and not self._hook.shutting_down:
-                stopping = threading.Thread(target=session.stop, name="airflow-stream-stop", daemon=True)
-                stopping.start()
-                stopping.join(STOP_SECONDS)
+                wait([start(session.stop, "stop")], STOP_SECONDS)
         finally:
             os._exit(0)  # without the watchdog nothing else ends this process
 
@@ -216,24 +190,6 @@ class DriverProcess:
             jvm.jvm().java.lang.Runtime.getRuntime().halt(HALT_CODE)
         finally:
             os._exit(HALT_CODE)  # also when the JVM can no longer be reached
-
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask the control store again and again while it is out of reach; a rehearsal, which holds up nothing, does.
-
-        :raises TopicDenied: the driver's user may not ask it.
-        """
-        try:
-            while True:
-                try:
-                    return ask()
-                except TopicDenied:
-                    raise
-                except ControlUnavailable as error:
-                    log.warning("%s Trying again.", error)
-                    self._waits = str(error)
-                    time.sleep(RETRY_SECONDS)
-        finally:
-            self._waits = ""
 
 
 class _Hook:

@@ -15,10 +15,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_stream_provider.checkpoint import real_form, recorded_form
 from airflow_stream_provider.control.bounded import OWN_THREADS
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
-from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
-from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.managed_query import ManagedQuery, RealRunsOnly, say_idle
 from airflow_stream_provider.runtime.ports import BoundaryMissed
 from airflow_stream_provider.runtime.refused import check_file_manager, check_sink, check_sources
 
@@ -77,6 +75,8 @@ class Gate:
         self._rehearsals: set[str] = set()
         # The runs whose ends the script's listeners do not hear of.
         self._stopped_runs: set[str] = set()
+        # By id, the listeners that the script has added.
+        self._listeners: dict[int, RealRunsOnly] = {}
         self._refuse: Callable[[StreamError], None] = lambda error: None
 
     def install(self, guard: Callable[[], None], refuse: Callable[[StreamError], None]) -> None:
@@ -88,7 +88,6 @@ class Gate:
         """
         self._refuse = refuse
         writer_specs.install(guard)
-        query_writer.install()
         self._patch_starts()
         self._patch_manager()
 
@@ -197,17 +196,27 @@ class Gate:
         """Hide from the script's listeners that this run ends; call it before the runtime stops the run."""
         self._stopped_runs.add(run.runId)
 
+    def say_idle(self) -> None:
+        """Tell the script's listeners that the queries of a standby are idle; see `say_idle`."""
+        if not self.holds:
+            say_idle(self.live(), list(self._listeners.values()))
+
     def show_end(self, run: StreamingQuery) -> None:
         """Take `hide_end` back for a run that goes on."""
         self._stopped_runs.discard(run.runId)
 
     def _register(self, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> ManagedQuery:
         self._waiting.discard(threading.current_thread())
+
+        def checked_start() -> StreamingQuery:
+            check_file_manager(writer)  # the session's conf may have changed since
+            return start()
+
         try:
             check_sources(writer)
             check_sink(writer)
             check_file_manager(writer)
-            query = ManagedQuery(self, writer, start)
+            query = ManagedQuery(self, writer, checked_start)
             with self._registering:
                 self._add(query)
         except StreamError as error:
@@ -268,7 +277,7 @@ class Gate:
             original = getattr(DataStreamWriter, method)
 
             def start(self: DataStreamWriter, *args: Any, **kwargs: Any) -> ManagedQuery:
-                return gate._register(*query_writer.writer_of_query(self, method, original, args, kwargs))
+                return gate._register(*writer_specs.writer_of_query(self, method, original, args, kwargs))
 
             start.__doc__ = original.__doc__
             setattr(DataStreamWriter, method, start)
@@ -281,8 +290,6 @@ class Gate:
         gate = self
         add_listener = StreamingQueryManager.addListener
         remove_listener = StreamingQueryManager.removeListener
-        filtered: dict[int, RealRunsOnly] = {}
-        SignsOfLife(lambda: [] if gate.holds else gate.live(), lambda: list(filtered.values())).start()
 
         def active(self: StreamingQueryManager) -> list[ManagedQuery]:
             return gate.live()
@@ -297,11 +304,11 @@ class Gate:
             gate._terminated = None
 
         def add(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:
-            filtered[id(listener)] = RealRunsOnly(listener, gate._rehearsals, gate._stopped_runs)
-            add_listener(self, filtered[id(listener)])
+            seen = gate._listeners[id(listener)] = RealRunsOnly(listener, gate._rehearsals, gate._stopped_runs)
+            add_listener(self, seen)
 
         def remove(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:
-            remove_listener(self, filtered.pop(id(listener), listener))
+            remove_listener(self, gate._listeners.pop(id(listener), listener))
 
         manager: Any = StreamingQueryManager
         manager.active = property(active)

@@ -11,18 +11,16 @@ import errno
 import gzip
 import io
 import math
-import re
 import uuid
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import PurePosixPath
 from typing import IO, Any, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
-from airflow_stream_provider.control.bounded import NoAnswer, OnePlace, start
+from airflow_stream_provider.control.bounded import NoAnswer, OnePlace
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.hadoop_texts import (
     ServerSideCopy,
@@ -42,18 +40,14 @@ LONG_SECONDS = 300.0
 THREADS = 16
 # More than a log's file or a snapshot's list of tables ever is.
 READ_LIMIT = 64 * 2**20
-
-# The remains of a killed driver beside a checkpoint are removed after this; no write takes so long.
-LEFT_SECONDS = 86400.0
-
-# How often a file is read that is replaced each time.
-REPLACED_TRIES = 5
+# How often a call is made while the file system is closed, or the file replaced, by others.
+TRIES = 5
 
 T = TypeVar("T")
 
 
 class HadoopFiles:
-    """One file system of Hadoop; implements `checkpoint.files.Files`.
+    """One file system of Hadoop; implements `checkpoint.files.Files`, which describes the methods.
 
     :param root: its scheme and authority, such as ``hdfs://namenode:8020``.
     :param connect: returns the JVM's FileSystem for the root; called when it is first used.
@@ -68,7 +62,6 @@ class HadoopFiles:
         self._server_side: ServerSideCopy | None = None
 
     def names(self, folder: Place, *, large: bool = False) -> list[str]:
-        """See `Files.names`."""
         found = self._list(folder, LONG_SECONDS if large else None)
         # Hadoop lists a file as itself.
         if [path for path, _ in found] == [_remote(folder).path] and not found[0][1].is_folder:
@@ -76,7 +69,6 @@ class HadoopFiles:
         return [path.name for path, _ in found]
 
     def walk(self, folder: Place, skip: Container[str] = ()) -> Iterable[tuple[Place, list[str]]]:
-        """See `Files.walk`."""
         top = _remote(folder)
         try:
             # One listing, also of many folders.
@@ -91,7 +83,6 @@ class HadoopFiles:
         return [(RemotePath(top.root, path, self), names) for path, names in by_folder.items()]
 
     def facts(self, paths: Sequence[Place]) -> list[FileFacts | None]:
-        """See `Files.facts`."""
         by_folder: dict[Place, list[Place]] = {}
         for path in paths:
             by_folder.setdefault(path.parent, []).append(path)
@@ -113,8 +104,6 @@ class HadoopFiles:
         return [found.get(path) for path in paths]
 
     def read(self, path: Place) -> bytes:
-        """See `Files.read`."""
-
         def get(system: Any) -> bytes:
             stream = system.open(_path(path))
             try:
@@ -127,12 +116,9 @@ class HadoopFiles:
         return self._do(path, get)
 
     def open(self, path: Place) -> IO[bytes]:
-        """See `Files.open`."""
         return io.BytesIO(self.read(path))
 
     def write(self, path: Place, data: bytes) -> None:
-        """See `Files.write`."""
-
         def rename(system: Any, hidden: Place) -> None:
             if not system.rename(_path(hidden), _path(path)):
                 raise FileExistsError(errno.EEXIST, "it exists already", str(path))
@@ -140,7 +126,6 @@ class HadoopFiles:
         self._put(path.parent / f".{path.name}.{uuid.uuid4().hex}", path, data, rename)
 
     def replace(self, path: Place, data: bytes) -> None:
-        """See `Files.replace`."""
         if self.root.startswith("s3a:"):
             return self._do(path, lambda system: _upload(system, path, data))
 
@@ -171,13 +156,12 @@ class HadoopFiles:
             raise
 
     def make_private(self, folder: Place) -> None:
-        """See `Files.make_private`."""
         mode = jvm.jvm().org.apache.hadoop.fs.permission.FsPermission("700")
         if not self._do(folder, lambda system: system.mkdirs(_path(folder), mode)):
             raise OSError(errno.EIO, "it cannot be made", str(folder))
 
     def copy(self, root: Place, files: Iterable[Place], to: Place) -> int:
-        """See `Files.copy`. In the store itself where it can do so, else through the JVM."""
+        # In the store itself where it can do so, else through the JVM.
         wanted = list(files)
         sizes: dict[Place, int] = {}
         for file, facts in zip(wanted, self.facts(wanted)):
@@ -193,44 +177,25 @@ class HadoopFiles:
         return sum(self._side_by_side(one, sizes))
 
     def remove(self, folder: Place) -> None:
-        """See `Files.remove`."""
         self._do(folder, lambda system: system.delete(_path(folder), True), LONG_SECONDS)
 
     def check_writable(self, path: Place) -> None:
-        """See `Files.check_writable`. The file is beside the folder, where clones and the owner will be.
-
-        A bucket may let a driver write below a prefix only, and has no folders to look for. The remains of killed
-        drivers are removed there, which nothing waits for: the folder may be that of all checkpoints.
-        """
+        # Beside the folder, where clones and the owner will be. A bucket has no folders to look for, and some
+        # let a driver write below a prefix only.
         (found,) = self.facts([path])
         if found is not None and not found.is_folder:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
         probe = path.parent / f"{path.name}.probe-{uuid.uuid4().hex}"
         try:
             self.write(probe, b"0")
-            (written,) = self.facts([probe])
         except NotADirectoryError as error:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path.parent)) from error
         finally:
             with contextlib.suppress(OSError):
                 self._delete(probe)
-        if written is not None:
-            now = {probe.name: written.modified}
-            start(partial(self._sweep, path, now), "sweep")
 
     def list_anew(self, folder: Place) -> None:
-        """See `Files.list_anew`: there is nothing to do, since nothing keeps a listing."""
-
-    def _sweep(self, path: Place, now: Mapping[str, float]) -> None:
-        """Remove what was left beside a folder; `now` has a probe, and when it was written.
-
-        Past the calls with a deadline, since one that is overdue lets all others fail.
-        """
-        (probe,) = now
-        with contextlib.suppress(Exception):  # the next driver tries again
-            listed = self._listed(self._connected().listStatusIterator(_path(path.parent)))
-            for name in left_behind(path.name, probe, {**{at.name: facts.modified for at, facts in listed}, **now}):
-                self._delete(path.parent / name)
+        return  # nothing keeps a listing
 
     def _list(self, folder: Place, seconds: float | None) -> list[tuple[PurePosixPath, FileFacts]]:
         return self._do(folder, lambda system: self._listed(system.listStatusIterator(_path(folder))), seconds)
@@ -286,30 +251,23 @@ class HadoopFiles:
     def _do(self, place: Place, call: Callable[[Any], T], seconds: float | None = None) -> T:
         def translated() -> T:
             try:
-                return again_if_replaced()
+                return again()
             except Py4JJavaError as error:
                 raise as_os_error(error, place) from error
             except Py4JError as error:
                 raise OSError(errno.EIO, f"the driver's JVM does not say: {error!s:.200}", str(place)) from error
 
-        def again_if_replaced() -> T:
-            for _ in range(REPLACED_TRIES - 1):
+        def again() -> T:
+            for _ in range(TRIES - 1):
                 try:
-                    return again_if_closed()
+                    return call(self._connected())
                 except Py4JJavaError as error:
-                    if not says_replaced(error):
+                    if says_closed(error):
+                        # Hadoop keeps one FileSystem for all callers, and each of them may close it, as scripts do.
+                        self._system = self._server_side = None
+                    elif not says_replaced(error):
                         raise
-            return again_if_closed()
-
-        def again_if_closed() -> T:
-            try:
-                return call(self._connected())
-            except Py4JJavaError as error:
-                # Hadoop keeps one FileSystem for all callers, and each of them may close it, as scripts do.
-                if not says_closed(error):
-                    raise
-                self._system = self._server_side = None
-                return call(self._connected())
+            return call(self._connected())
 
         usual = SECONDS if self._system is not None else CONNECT_SECONDS
         return self._in_time(place, translated, usual if seconds is None else seconds)
@@ -330,19 +288,6 @@ class HadoopFiles:
         except NoAnswer:
             late = f"its storage has not answered for {seconds:.0f} s"
             raise TimeoutError(errno.ETIMEDOUT, late, str(place)) from None
-
-
-def left_behind(folder: str, probe: str, modified: Mapping[str, float]) -> list[str]:
-    """Return the names of probes and of files that were not renamed yet, which killed drivers left LEFT_SECONDS ago.
-
-    :param folder: the name of the folder that they are beside.
-    :param probe: the name of a probe that was written just now: it tells the time by the clock of the storage.
-    :param modified: when the files there were written, by name.
-    """
-    name, random = re.escape(folder), "[0-9a-f]{32}"
-    ours = re.compile(rf"{name}\.probe-{random}|\.{name}\.(owner|probe-{random})\.{random}")
-    now = modified.get(probe, 0.0)
-    return [each for each, at in modified.items() if now - at > LEFT_SECONDS and ours.fullmatch(each)]
 
 
 def _remote(place: Place) -> RemotePath:

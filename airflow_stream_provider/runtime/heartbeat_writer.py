@@ -12,14 +12,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
 from airflow_stream_provider.lifecycle.heartbeat import Batch, Commit, DriverPhase, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
-from airflow_stream_provider.runtime.ports import Clock, Process, Queries
+from airflow_stream_provider.runtime.ports import Clock
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runtime.driver_process import DriverProcess
+    from airflow_stream_provider.runtime.query_group import QueryGroup
 
 # The number that the rules of Burrow look at; see `lag.committed_offsets.WINDOW`.
 COMMITS = 10
@@ -117,7 +121,7 @@ class HeartbeatWriter:
     `lifecycle.heartbeat.Heartbeat`.
     """
 
-    def __init__(self, queries: Queries, process: Process, offsets: OffsetsGroup, clock: Clock = time) -> None:
+    def __init__(self, queries: QueryGroup, process: DriverProcess, offsets: OffsetsGroup, clock: Clock = time) -> None:
         self.phase = DriverPhase.STARTING
         self.message = ""
         self.rehearsal: Mapping[str, Any] = {}
@@ -131,19 +135,12 @@ class HeartbeatWriter:
         self._counter = 0
         self._progress: tuple[QueryProgress, ...] = ()
         self._commits = CommitHistory()
-        self._proven = False
+        # Whether a query has committed a batch in this driver, in any hold, as far as Spark has said at a heartbeat: a
+        # second behind, and more while the control log is away. See `QueryGroup.has_committed`.
+        self.committed = False
         self._asked = 0.0
         # Why the progress of the queries is not known now.
         self._unknown = ""
-
-    @property
-    def committed(self) -> bool:
-        """Whether a query has committed a batch in this driver, in any hold, as far as Spark has reported at a
-        heartbeat.
-
-        It may be a second behind, and more while the control log is away: see `Queries.has_committed`.
-        """
-        return self._proven
 
     def say(self, message: str) -> None:
         """Set the message of the next heartbeats: what this driver does now, for a person to read."""
@@ -184,8 +181,8 @@ class HeartbeatWriter:
                 log.exception("The progress of the queries is not known")
             unknown = f"The progress of the queries is not known: {type(error).__name__}: {str(error)[:200]}"
             # As after a restart in place: the facts of this hold stay in the heartbeat.
-            progress = [replace(query, batch=None) for query in self._progress]
+            progress = tuple(replace(query, batch=None) for query in self._progress)
         self._unknown = unknown
         self._progress = self._commits.add(progress, self._clock.time())
-        self._proven = self._proven or any(query.commits for query in self._progress)
+        self.committed = self.committed or any(query.commits for query in self._progress)
         self._offsets.offer(self._progress)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 
@@ -29,6 +29,7 @@ _PATIENCE = {
 log = logging.getLogger(__name__)
 
 ConnectionOptions = tuple[tuple[str, str], ...]
+T = TypeVar("T")
 
 
 class ConsumerGroup:
@@ -42,7 +43,6 @@ class ConsumerGroup:
         self._queries = queries
         self._clusters: dict[str, ConnectionOptions | None] = {}
         self._admins: dict[ConnectionOptions, Any] = {}
-        self._places: dict[tuple[str, int], Any] = {}
         self._loader: Any = None
         self._lock = threading.Lock()
 
@@ -65,11 +65,9 @@ class ConsumerGroup:
         try:
             offsets = java.java.util.HashMap()
             for place, (offset, metadata) in commits.items():
-                if place not in self._places:
-                    self._places[place] = kafka.common.TopicPartition(*place)
-                offsets.put(self._places[place], kafka.clients.consumer.OffsetAndMetadata(offset, metadata))
-            asked = self._admin(cluster).alterConsumerGroupOffsets(self.name, offsets)
-            asked.all().get(GIVE_UP_SECONDS, java.java.util.concurrent.TimeUnit.SECONDS)
+                partition = kafka.common.TopicPartition(*place)
+                offsets.put(partition, kafka.clients.consumer.OffsetAndMetadata(offset, metadata))
+            answer_of(self._admin(cluster).alterConsumerGroupOffsets(self.name, offsets).all())
         except Py4JJavaError as error:
             raise StreamError(
                 f"Kafka does not take the offsets for the group {self.name}: {root_cause(error.java_exception)}",
@@ -119,6 +117,36 @@ def open_admin(cluster: ConnectionOptions) -> Any:
     for key, value in (*_PATIENCE.items(), *cluster):
         properties.setProperty(key, value)
     return jvm().org.apache.kafka.clients.admin.AdminClient.create(properties)
+
+
+def with_admin(relation: Any, ask: Callable[[Any], T]) -> T:
+    """Return what a source's Kafka answers through an admin client.
+
+    :param relation: see `describe.kafka_relations`.
+    """
+    java = jvm()
+    # py4j finds classes through it, and Kafka its plug-ins.
+    java.java.lang.Thread.currentThread().setContextClassLoader(relation.table().getClass().getClassLoader())
+    admin = open_admin(connection_options(dict(relation.extraOptions())))
+    try:
+        return ask(admin)
+    finally:
+        admin.close(java.java.time.Duration.ZERO)
+
+
+def answer_of(future: Any) -> Any:
+    """Return what an admin client answers, in time."""
+    return future.get(GIVE_UP_SECONDS, jvm().java.util.concurrent.TimeUnit.SECONDS)
+
+
+def offsets_at(admin: Any, places: Iterable[tuple[str, int]], spec: str) -> dict[tuple[str, int], int]:
+    """Return where partitions, by topic and number, begin (`earliest`) or end (`latest`)."""
+    kafka, asked = jvm().org.apache.kafka, jvm().java.util.HashMap()
+    partitions = {place: kafka.common.TopicPartition(*place) for place in places}
+    for partition in partitions.values():
+        asked.put(partition, getattr(kafka.clients.admin.OffsetSpec, spec)())
+    found = answer_of(admin.listOffsets(asked).all())
+    return {place: int(found.get(partition).offset()) for place, partition in partitions.items()}
 
 
 def connection_options(options: Mapping[str, str]) -> ConnectionOptions:
@@ -208,27 +236,10 @@ def _ask(query: ManagedQuery, wanted: Offsets, spec: str, what: str, next_step: 
             f"The query {query.label} reads several Kafka clusters, and nobody knows of which one the records are.",
             next_step=next_step,
         )
-    java = jvm()
-    # py4j finds classes through it, and Kafka its plug-ins.
-    java.java.lang.Thread.currentThread().setContextClassLoader(relations[0].table().getClass().getClassLoader())
+    places = [(topic, partition) for topic, partitions in wanted.items() for partition in partitions]
     try:
-        return _offsets(java, found.pop(), wanted, spec)
+        return with_admin(relations[0], lambda admin: offsets_at(admin, places, spec))
     except Py4JJavaError as error:
         raise StreamError(
             f"Kafka does not say {what}: {root_cause(error.java_exception)}", next_step=next_step
         ) from None  # the JVM's text may quote the options
-
-
-def _offsets(java: Any, cluster: ConnectionOptions, wanted: Offsets, spec: str) -> dict[tuple[str, int], int]:
-    kafka = java.org.apache.kafka
-    asked, places = java.java.util.HashMap(), {}
-    for topic, partitions in wanted.items():
-        for partition in partitions:
-            place = places[topic, partition] = kafka.common.TopicPartition(topic, partition)
-            asked.put(place, getattr(kafka.clients.admin.OffsetSpec, spec)())
-    admin = open_admin(cluster)
-    try:
-        found = admin.listOffsets(asked).all().get(GIVE_UP_SECONDS, java.java.util.concurrent.TimeUnit.SECONDS)
-        return {key: int(found.get(place).offset()) for key, place in places.items()}
-    finally:
-        admin.close(java.java.time.Duration.ZERO)

@@ -25,7 +25,7 @@ from airflow_stream_provider.lifecycle.kafka_source import (
 )
 from airflow_stream_provider.runtime.describe import kafka_relations
 from airflow_stream_provider.runtime.jvm import jvm
-from airflow_stream_provider.runtime.kafka_client import GIVE_UP_SECONDS, connection_options, open_admin, root_cause
+from airflow_stream_provider.runtime.kafka_client import answer_of, offsets_at, root_cause, with_admin
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 Place = tuple[str, int]
@@ -61,7 +61,7 @@ def ask_kafka(query: ManagedQuery) -> Collection[str]:
         source = kafka_source(dict(relation.extraOptions()))
         topics = [*dict.fromkeys((*source.names, *filter(source.may_read, committed)))]
         try:
-            found = _asked(relation, partial(_read_ids, topics if len(topics) <= MAX_TOPIC_IDS else ()))
+            found = with_admin(relation, partial(_read_ids, topics if len(topics) <= MAX_TOPIC_IDS else ()))
         except Py4JError as error:
             where = ",".join(source.servers)
             log.warning("Which Kafka %s reads at %s is not known: %s", query.label, where, _why(error))
@@ -162,7 +162,7 @@ def _logs(query: ManagedQuery, committed: KafkaOffsets) -> list[tuple[KafkaSourc
         source = kafka_source(dict(relation.extraOptions()))
         topics = source.names if source.option == "subscribe" else tuple(filter(source.may_read, committed))
         try:
-            found.append((source, _asked(relation, partial(_read_logs, topics))))
+            found.append((source, with_admin(relation, partial(_read_logs, topics))))
         except Py4JError as error:
             log.warning("What Kafka has of %s is not known: %s", source.topics, _why(error))
             found.append((source, None))
@@ -170,14 +170,11 @@ def _logs(query: ManagedQuery, committed: KafkaOffsets) -> list[tuple[KafkaSourc
 
 
 def _read_ids(topics: Sequence[str], admin: Any) -> KafkaIds:
-    names = jvm().java.util.ArrayList()
-    for topic in topics:
-        names.add(topic)
-    cluster, ids = _wait(admin.describeCluster().clusterId()), {}
-    asked = admin.describeTopics(names).topicNameValues() if topics else {}
+    cluster, ids = answer_of(admin.describeCluster().clusterId()), {}
+    asked = admin.describeTopics(_java_list(topics)).topicNameValues() if topics else {}
     for topic in topics:
         try:
-            ids[topic] = str(_wait(asked.get(topic)).topicId())
+            ids[topic] = str(answer_of(asked.get(topic)).topicId())
         except Py4JError as error:
             log.debug("The id of the topic %s is not known: %s", topic, _why(error))
     # A broker of before Kafka 2.8 gives them all the same id.
@@ -185,40 +182,17 @@ def _read_ids(topics: Sequence[str], admin: Any) -> KafkaIds:
 
 
 def _read_logs(topics: Sequence[str], admin: Any) -> dict[Place, Log]:
-    java = jvm()
-    kafka, names = java.org.apache.kafka, java.java.util.ArrayList()
-    for topic in topics:
-        names.add(topic)
-    described = _wait(admin.describeTopics(names).allTopicNames())
-    places = {
-        (topic, number): kafka.common.TopicPartition(topic, number)
-        for topic in topics
-        for number in range(described.get(topic).partitions().size())
-    }
-    specs = kafka.clients.admin.OffsetSpec
-    ends: list[dict[Place, int]] = []
-    for spec in (specs.earliest, specs.latest):
-        wanted = java.java.util.HashMap()
-        for place in places.values():
-            wanted.put(place, spec())
-        found = _wait(admin.listOffsets(wanted).all())
-        ends.append({key: int(found.get(place).offset()) for key, place in places.items()})
-    return {key: Log(ends[0][key], ends[1][key]) for key in places}
+    described = answer_of(admin.describeTopics(_java_list(topics)).allTopicNames())
+    places = [(topic, number) for topic in topics for number in range(described.get(topic).partitions().size())]
+    starts, ends = (offsets_at(admin, places, spec) for spec in ("earliest", "latest"))
+    return {place: Log(starts[place], ends[place]) for place in places}
 
 
-def _asked(relation: Any, ask: Callable[[Any], Any]) -> Any:
-    java = jvm()
-    # py4j finds classes through it, and Kafka its plug-ins.
-    java.java.lang.Thread.currentThread().setContextClassLoader(relation.table().getClass().getClassLoader())
-    admin = open_admin(connection_options(dict(relation.extraOptions())))
-    try:
-        return ask(admin)
-    finally:
-        admin.close(java.java.time.Duration.ZERO)
-
-
-def _wait(future: Any) -> Any:
-    return future.get(GIVE_UP_SECONDS, jvm().java.util.concurrent.TimeUnit.SECONDS)
+def _java_list(texts: Sequence[str]) -> Any:
+    found = jvm().java.util.ArrayList()
+    for text in texts:
+        found.add(text)
+    return found
 
 
 def _why(error: Py4JError) -> str:

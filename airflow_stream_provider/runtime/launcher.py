@@ -127,20 +127,23 @@ def _run(
     from airflow_stream_provider.checkpoint.location import reach
     from airflow_stream_provider.lifecycle.ids import application_name
     from airflow_stream_provider.runtime import driver_folders, places, refused
+    from airflow_stream_provider.runtime.adopted_logs import POLL_SECONDS
     from airflow_stream_provider.runtime.agent import Agent, AgentThread
-    from airflow_stream_provider.runtime.answering_store import AnsweringStore
+    from airflow_stream_provider.runtime.background import SideThread
     from airflow_stream_provider.runtime.control_client import ControlClient
-    from airflow_stream_provider.runtime.driver_process import DriverProcess
+    from airflow_stream_provider.runtime.driver_process import HOSTS_SECONDS, DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
     from airflow_stream_provider.runtime.guarded_files import GuardedFiles
     from airflow_stream_provider.runtime.jvm import wait_for_answers
     from airflow_stream_provider.runtime.kafka_client import ConsumerGroup
-    from airflow_stream_provider.runtime.ownership import Ownership, OwnerWatch
-    from airflow_stream_provider.runtime.places import open_owners, within_reach
-    from airflow_stream_provider.runtime.ports import Ports
+    from airflow_stream_provider.runtime.managed_query import IDLE_SECONDS
+    from airflow_stream_provider.runtime.offsets_group import PACE_SECONDS
+    from airflow_stream_provider.runtime.ownership import MARK_SECONDS, Ownership
+    from airflow_stream_provider.runtime.places import AnsweringStore, open_owners, within_reach
     from airflow_stream_provider.runtime.query_group import QueryGroup
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
     from airflow_stream_provider.runtime.script import run_to_end
+    from airflow_stream_provider.runtime.surroundings import Ports
 
     driver_folders.install(folder.parent)
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
@@ -176,7 +179,13 @@ def _run(
     refused.install(unusable)
     guarded = GuardedFiles(options.stream, lambda: gate.holds, lambda: control.state.last_driver)
     guarded.install(within_reach(lambda: control.former_queries(control.state)))
-    OwnerWatch(lambda: process.claimed, ownership.mark, agent.holds, unusable).start()
+    side = SideThread()
+    side.every(MARK_SECONDS, "owner's mark", lambda: ownership.put_marks_back(agent.holds, unusable))
+    side.every(POLL_SECONDS, "logs to adopt", process.adopted.look)
+    side.every(HOSTS_SECONDS, "hosts of executors", process.hosts.ask)
+    side.every(IDLE_SECONDS, "script's listeners", gate.say_idle)
+    side.every(PACE_SECONDS, "offsets group", agent.offsets.turn)
+    side.start()
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)
 

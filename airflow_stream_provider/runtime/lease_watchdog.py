@@ -126,10 +126,7 @@ def _halt_when_past(view: Any, deadlines: Any) -> Any:
         return java.lang.Class.forName(name)
 
     def bound(handle: Any, *values: Any) -> Any:
-        array = jvm.gateway().new_array(java.lang.Object, len(values))
-        for index, value in enumerate(values):
-            array[index] = value
-        return handles.insertArguments(handle, 0, array)
+        return handles.insertArguments(handle, 0, _array(java.lang.Object, *values))
 
     read = lookup.findVirtual(
         cls("java.util.concurrent.atomic.AtomicLongArray"), "get", method_type(long, java.lang.Integer.TYPE)
@@ -137,13 +134,12 @@ def _halt_when_past(view: Any, deadlines: Any) -> Any:
     duration = cls("java.time.Duration")
 
     def past(index: int, clock: str) -> Any:
-        left = lookup.findStatic(cls("java.lang.Math"), "subtractExact", method_type(long, long, _classes(long)))
+        left = lookup.findStatic(
+            cls("java.lang.Math"), "subtractExact", method_type(long, long, _array(java.lang.Class, long))
+        )
         now = lookup.findStatic(cls("java.lang.System"), clock, method_type(long))
-        for argument in (
-            bound(read, deadlines, index),
-            now,
-        ):  # each takes the place of what is then the first parameter
-            left = handles.collectArguments(left, 0, argument)
+        for argument in (bound(read, deadlines, index), now):
+            left = handles.collectArguments(left, 0, argument)  # in the place of what is then the first parameter
         # Only the sign counts, so that the unit does not matter.
         left = handles.filterReturnValue(left, lookup.findStatic(duration, "ofNanos", method_type(duration, long)))
         return handles.filterReturnValue(
@@ -159,9 +155,9 @@ def _halt_when_past(view: Any, deadlines: Any) -> Any:
     return java.lang.invoke.MethodHandleProxies.asInterfaceInstance(cls("java.lang.Runnable"), check)
 
 
-def _classes(*classes: Any) -> Any:
-    array = jvm.gateway().new_array(jvm.jvm().java.lang.Class, len(classes))
-    for index, value in enumerate(classes):
+def _array(kind: Any, *values: Any) -> Any:
+    array = jvm.gateway().new_array(kind, len(values))
+    for index, value in enumerate(values):
         array[index] = value
     return array
 

@@ -1,15 +1,18 @@
-"""The query object that a script gets from `start()`."""
+"""What a script sees of its queries: the object that it gets from `start()`, and the events for its listeners."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
+from datetime import datetime, timezone
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from pyspark.sql.streaming.listener import QueryIdleEvent, StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -26,7 +29,7 @@ T = TypeVar("T")
 
 
 class Observer(Protocol):
-    """The observer of script and query; the gate in a driver."""
+    """The gate, which imports this module."""
 
     @property
     def holds(self) -> bool:
@@ -53,8 +56,8 @@ class ManagedQuery(StreamingQuery):
     runs. `real` is the last query that Spark started for it in this hold; None before.
     """
 
-    def __init__(self, observer: Observer, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
-        self._observer = observer
+    def __init__(self, gate: Observer, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
+        self._gate = gate
         self._start = start
         self.writer = writer
         self.writer_spec: WriterSpec = writer_specs.writer_spec_of(writer)
@@ -114,7 +117,7 @@ class ManagedQuery(StreamingQuery):
         self._error = error
         self._over.set()
         self._begun.set()
-        self._observer.query_ended(self)
+        self._gate.query_ended(self)
 
     @property
     def over(self) -> bool:
@@ -173,7 +176,7 @@ class ManagedQuery(StreamingQuery):
     def status(self) -> dict[str, Any]:
         """Spark's status of the query; on a standby, and after a release, that it waits to hold the stream."""
         real = self.real
-        if real and (self._observer.holds or real.isActive):
+        if real and (self._gate.holds or real.isActive):
             return real.status
         return {"message": "Waiting to hold the stream", "isDataAvailable": False, "isTriggerActive": False}
 
@@ -194,7 +197,7 @@ class ManagedQuery(StreamingQuery):
         that runs its query for ten minutes would do so without ever having held the stream. 0 is a look, not a wait.
         """
         if timeout != 0:
-            self._observer.script_waits()
+            self._gate.script_waits()
             self._begun.wait()
         self._over.wait(timeout)
         if self.over and self._error is not None:
@@ -203,7 +206,7 @@ class ManagedQuery(StreamingQuery):
 
     def processAllAvailable(self) -> None:
         """Wait until Spark has processed all data that is there now; a standby waits to hold the stream first."""
-        self._observer.script_waits()
+        self._gate.script_waits()
         self._begun.wait()
         real = self.real
         if real is not None:
@@ -252,3 +255,63 @@ def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQue
                 "the whole stack trace.",
             ) from error
     return [call.result() for call in calls]
+
+
+# As often as Spark tells of a query without new data (spark.sql.streaming.noDataProgressEventInterval).
+IDLE_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class RealRunsOnly(StreamingQueryListener):
+    """Passes the events of real queries on to the script's listener.
+
+    It hears nothing of rehearsals, nor that a run has ended which the runtime itself has stopped: the query goes on,
+    here after a take-back or in another driver. A listener that ends its process at that would end the stream.
+
+    :param hidden: the ids of rehearsals' queries; it grows.
+    :param stopped: the ids of runs that the runtime has stopped; it grows.
+    """
+
+    def __init__(self, inner: StreamingQueryListener, hidden: set[str], stopped: set[str]) -> None:
+        self._inner = inner
+        self._hidden = hidden
+        self._stopped = stopped
+
+    def _pass(self, event: Any, query_id: str, method: str) -> None:
+        handler = getattr(self._inner, method, None)
+        if str(query_id) not in self._hidden and handler is not None:
+            handler(event)
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Tell the script's listener that a real query started."""
+        self._pass(event, event.id, "onQueryStarted")
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Give the script's listener the progress of a real query."""
+        self._pass(event, event.progress.id, "onQueryProgress")
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Tell the script's listener that a real query found no new data."""
+        self._pass(event, event.id, "onQueryIdle")
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Tell the script's listener that a real query ended: it failed, is done, or the script stopped it."""
+        if str(event.runId) not in self._stopped:
+            self._pass(event, event.id, "onQueryTerminated")
+
+
+def say_idle(queries: Sequence[StreamingQuery], listeners: Sequence[RealRunsOnly]) -> None:
+    """Tell each listener of the script that these queries, which do not run here, are idle: this driver is a standby.
+
+    A watchdog in the script that waits for any event would otherwise end a healthy standby. An error of a listener is
+    logged, as Spark does.
+    """
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    for query in queries:
+        event = QueryIdleEvent(uuid.UUID(query.id), uuid.UUID(query.runId), now)
+        for listener in listeners:
+            try:
+                listener.onQueryIdle(event)
+            except Exception:
+                log.exception("A listener of the script failed")

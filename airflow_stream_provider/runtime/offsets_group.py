@@ -1,8 +1,8 @@
 """Commits the offsets of finished batches to a consumer group, so that Kafka's own tools show the stream's lag.
 
-Spark commits nothing to Kafka. When the stream's `offsets_group` names a group, the holder commits to it in a thread of
-its own, from the progress that the heartbeat carries. The thread never touches the queries. It keeps only the newest
-progress of each query; when Kafka was unavailable, that is what it commits afterwards.
+Spark commits nothing to Kafka. When the stream's `offsets_group` names a group, the holder commits to it in its side
+thread, from the progress that the heartbeat carries. That never touches the queries. Only the newest progress of each
+query is kept; when Kafka was unavailable, that is what it commits afterwards.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import OffsetsGroupStatus, QueryProgress
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runtime.kafka_client import ConsumerGroup
 
 # Commits are at least this far apart.
 PACE_SECONDS = 1.0
@@ -41,19 +46,6 @@ class FinishedBatch:
     offsets: Mapping[str, Mapping[int, int]]
 
 
-class Group(Protocol):
-    """The consumer group, on whichever Kafka clusters the queries read from."""
-
-    def clusters(self) -> Mapping[str, Any]:
-        """Return, by query, what to connect to (hashable); queries that cannot be committed are left out."""
-
-    def commit(self, cluster: Any, commits: Mapping[tuple[str, int], tuple[int, str]]) -> None:
-        """Commit (offset, metadata) by (topic, partition); blocks, and raises whatever went wrong."""
-
-    def close(self) -> None:
-        """Abandon a commit that is under way, and disconnect until the next one."""
-
-
 class OffsetsGroup:
     """Commits the progress of the queries to a consumer group while this driver holds the stream.
 
@@ -61,29 +53,20 @@ class OffsetsGroup:
     :param may: whether this driver holds the stream now.
     """
 
-    def __init__(self, group: Group | None, may: Callable[[], bool]) -> None:
+    def __init__(self, group: ConsumerGroup | None, may: Callable[[], bool]) -> None:
         self._group = group
         self._may = may
-        self._lock = threading.Condition()
-        self._wake = threading.Event()
-        self._flushes = self._flushed = 0
+        self._lock = threading.Lock()
+        # Held while something is committed: a last commit waits for the one that is under way.
+        self._committing = threading.Lock()
         self._queries: Sequence[QueryProgress] = ()
         self._another = False  # another driver may have held the stream since: forget what was committed
         self._finished: dict[str, FinishedBatch] = {}
         self._sent: dict[Any, dict[tuple[str, int], tuple[int, str]]] = {}
         self._sent_all = 0.0
         self._failures = 0
-        self._status = OffsetsGroupStatus()
-
-    def start(self) -> None:
-        """Start the daemon thread that commits what is offered."""
-        if self._group is not None:
-            threading.Thread(target=self._run, name="airflow-stream-offsets-group", daemon=True).start()
-
-    @property
-    def status(self) -> OffsetsGroupStatus:
-        """How the commits go, for the heartbeat."""
-        return self._status
+        # How the commits go, for the heartbeat.
+        self.status = OffsetsGroupStatus()
 
     def offer(self, queries: Sequence[QueryProgress]) -> None:
         """Remember the queries' newest progress. Never blocks."""
@@ -99,33 +82,24 @@ class OffsetsGroup:
         except Exception as error:  # noqa: BLE001 - the stream can end without its group
             self._note(f"{type(error).__name__}: {error}")
             return
-        with self._lock:
-            self._flushes += 1
-            mine = self._flushes
-            self._wake.set()
-            self._lock.wait_for(lambda: self._flushed >= mine, seconds)
+        wait([start(self.turn, "offsets-group")], seconds)
 
     def withdraw(self) -> None:
         """Stop committing: the next holder commits from now on, and an older offset must not overwrite its."""
         with self._lock:
             self._queries, self._another = (), True
         if self._group is not None:
-            closing = threading.Thread(target=self._group.close, daemon=True)
-            closing.start()
-            closing.join(0.5)  # a resolver that hangs must not make the hand-over slow
+            # A resolver that hangs must not make the hand-over slow.
+            wait([start(self._group.close, "offsets-group")], 0.5)
 
-    def _run(self) -> None:
-        while True:
-            self._wake.wait(min(PACE_SECONDS * 2 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS))
-            self._wake.clear()
-            flushes = self._flushes
+    def turn(self) -> float:
+        """Commit what was offered last; return after how many seconds to do so again."""
+        with self._committing:
             try:
                 self._turn()
             except Exception as error:  # noqa: BLE001 - the stream can run without its group
                 self._note(f"{type(error).__name__}: {error}")
-            with self._lock:
-                self._flushed = flushes
-                self._lock.notify_all()
+            return min(PACE_SECONDS * 2.0 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS)
 
     def _turn(self) -> None:
         with self._lock:
@@ -162,7 +136,7 @@ class OffsetsGroup:
                 self._group.close()
             else:
                 sent.update(news)
-                self._status = OffsetsGroupStatus(at=time.time())
+                self.status = OffsetsGroupStatus(at=time.time())
         if again and not problems:
             self._sent_all = time.monotonic()
         self._note("; ".join(problems))
@@ -189,7 +163,7 @@ class OffsetsGroup:
             if not self._failures:
                 log.warning("The offsets cannot be committed to the stream's group; the stream goes on. %s", problem)
             self._failures += 1
-            self._status = replace(self._status, problem=problem)
+            self.status = replace(self.status, problem=problem)
         elif self._failures:
             log.info("The offsets are committed to the stream's group again.")
             self._failures = 0

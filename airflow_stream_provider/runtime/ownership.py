@@ -8,9 +8,8 @@ for which a driver looks at a checkpoint that has no owner.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.files import RemotePath
@@ -18,6 +17,12 @@ from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.owners import Owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.ids import deployment_of
+
+# How often the marks are looked at: less than half of the time for which `DriverProcess.claim` looks at a checkpoint
+# without an owner.
+MARK_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
 
 
 class Ownership:
@@ -40,6 +45,8 @@ class Ownership:
         self._log = log
         # Places that the control store has named this stream for.
         self._ours: set[str] = set()
+        # The locations that this driver has claimed.
+        self.claimed: set[str] = set()
 
     def check(self, location: str) -> bool:
         """Return True if the stream owns the checkpoint, False if it has no owner.
@@ -63,14 +70,26 @@ class Ownership:
                 # First the claims of other control stores: a claim in this one would stay.
                 checkpoints.check_owner(location, self._stream, self._control, self._log)
                 self._note(place, self._owners.claim(place, self._stream))
-        self.mark(location)
-
-    def mark(self, location: str) -> None:
-        """Put the file beside a claimed checkpoint back, if it is gone; the control store is not asked.
-
-        :raises CheckpointError: it names another owner, or it cannot be read or written.
-        """
         checkpoints.claim(location, self._stream, self._control, self._log)
+        self.claimed.add(location)
+
+    def put_marks_back(self, holds: Callable[[], bool], lost: Callable[[CheckpointError], None]) -> None:
+        """Put the files beside the claimed checkpoints back that are gone; the control store is not asked.
+
+        Nothing follows from a storage that fails.
+
+        :param holds: whether this driver holds the stream.
+        :param lost: ends the driver; it is given the error that names the other owner. It need not return.
+        """
+        for location in list(self.claimed):
+            if not holds():
+                return
+            try:
+                checkpoints.claim(location, self._stream, self._control, self._log)
+            except CheckpointError as error:
+                if "owner" in error.fields:
+                    lost(error)
+                log.debug("Whether %s still has its owner is not known: %s", location, error)
 
     def _claimed(self, location: str) -> bool:
         if not isinstance(checkpoints.locate(location), RemotePath):
@@ -94,58 +113,6 @@ class Ownership:
                 owner=owner,
             )
         self._ours.add(place)
-
-
-# Less than half of the time for which `DriverProcess.claim` looks at a checkpoint without an owner.
-SECONDS = 2.0
-
-log = logging.getLogger(__name__)
-
-
-class OwnerWatch:
-    """Looks after the marks in a thread of its own, because a storage may hang.
-
-    :param claimed: the locations that this driver has claimed so far.
-    :param claim: makes the stream the owner of one, as `checkpoint.claim` does.
-    :param holds: whether this driver holds the stream.
-    :param lost: ends the driver; it is given the error that names the other owner. It need not return.
-    """
-
-    def __init__(
-        self,
-        claimed: Callable[[], Collection[str]],
-        claim: Callable[[str], None],
-        holds: Callable[[], bool],
-        lost: Callable[[CheckpointError], None],
-    ) -> None:
-        self._claimed = claimed
-        self._claim = claim
-        self._holds = holds
-        self._lost = lost
-
-    def start(self) -> None:
-        """Look every `SECONDS` from now on."""
-        threading.Thread(target=self._run, name="airflow-stream-owner", daemon=True).start()
-
-    def look(self) -> None:
-        """Put back the marks that are gone; another owner's ends this driver. A storage that fails is asked later."""
-        for location in self._claimed():
-            if not self._holds():
-                return
-            try:
-                self._claim(location)
-            except CheckpointError as error:
-                if "owner" in error.fields:
-                    self._lost(error)
-                log.debug("Whether %s still has its owner is not known: %s", location, error)
-
-    def _run(self) -> None:
-        while True:
-            time.sleep(SECONDS)
-            try:
-                self.look()
-            except Exception:  # whatever it is, such as a JVM that is ending: the watch must not end with it
-                log.exception("Whether the checkpoints still have their owner is not known")
 
 
 # A driver beats about once a second.

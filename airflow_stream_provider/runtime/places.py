@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -15,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from airflow_stream_provider.checkpoint.location import Storage
 from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control.bounded import NoAnswer, OnePlace
 from airflow_stream_provider.control.owners import FileOwners, Owners
 from airflow_stream_provider.control.root import local_folder
+from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogDamaged,
     ControlUnavailable,
@@ -71,22 +72,78 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
     return within_reach(opened)
 
 
-def within_reach(read: Callable[[], T]) -> T:
-    """Return what a new driver reads of its control log, which may be out of reach for OPEN_SECONDS.
+def within_reach(read: Callable[[], T], seconds: float | None = None, say: Callable[[str], object] = str) -> T:
+    """Return what a driver reads of its control store, which may be out of reach for so many seconds.
 
+    :param seconds: default: OPEN_SECONDS.
+    :param say: is told why it waits; at last, with an empty text, that it does not any more.
     :raises ControlUnavailable: it is for longer, or a person has to change something first.
     """
-    until = time.monotonic() + OPEN_SECONDS
-    while True:
-        try:
-            return read()
-        except ControlUnavailable as error:
-            from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+    until = time.monotonic() + (OPEN_SECONDS if seconds is None else seconds)
+    try:
+        while True:
+            try:
+                return read()
+            except ControlUnavailable as error:
+                from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 
-            if isinstance(error, (ControlLogDamaged, TopicDenied)) or time.monotonic() > until:
-                raise
-            _logger.warning("%s Trying again.", error)
-            time.sleep(RETRY_SECONDS)
+                if isinstance(error, (ControlLogDamaged, TopicDenied)) or time.monotonic() > until:
+                    raise
+                _logger.warning("%s Trying again.", error)
+                say(str(error))
+                time.sleep(RETRY_SECONDS)
+    finally:
+        say("")
+
+
+def _in_time(name: str) -> Any:
+    """Return the method of this name, which has to answer in time."""
+
+    def method(self: AnsweringStore, *args: Any) -> Any:
+        return self._do(name, *args)
+
+    return method
+
+
+class AnsweringStore:
+    """A store behind a deadline, whatever the file system under it does; implements `Store`.
+
+    A hard-mounted NFS server that is away lets calls hang, and no exception ever comes: the agent would renew nothing,
+    pause nothing and be halted, and so would every standby.
+
+    One call at a time is under way. While one hangs, all others fail, so that nothing overtakes it: when the file
+    system is back, a heartbeat from before does not replace a later one. A call that had no turn by its deadline is
+    never made: a record must not be written after its writer has decided again. A `create` that was given up may still
+    arrive, like one whose answer was lost.
+
+    :param seconds: how long a call may take, waiting for its turn included; then it raises ControlUnavailable.
+    """
+
+    create = _in_time("create")
+    read = _in_time("read")
+    next_number = _in_time("next_number")
+    origin = _in_time("origin")
+    put_heartbeat = _in_time("put_heartbeat")
+    heartbeat = _in_time("heartbeat")
+    heartbeats = _in_time("heartbeats")
+    put_topic_ids = _in_time("put_topic_ids")
+    topic_ids = _in_time("topic_ids")
+    put_saved_state = _in_time("put_saved_state")
+    saved_state = _in_time("saved_state")
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._place = OnePlace("control-log")
+
+    def _do(self, name: str, *args: Any) -> Any:
+        try:
+            return self._place.call(lambda: getattr(self._store, name)(*args), self._seconds, "The control log")
+        except NoAnswer as error:
+            raise ControlUnavailable(
+                error.message,
+                next_step="Check its file server, or its brokers. Nothing is lost: the drivers wait for it.",
+            ) from None
 
 
 def open_owners(control: str, brokers: str = "") -> Owners:
@@ -145,30 +202,21 @@ def client_settings(brokers: str) -> Any:
 
 def storage() -> Storage:
     """Return the storage of this driver, for `checkpoint.location.reach`."""
-    systems = _FileSystems()
-    return Storage(systems.default, systems.open)
+    systems: dict[str, HadoopFiles] = {}
+    of_context: tuple[SparkContext | None, str] = (None, "")
 
-
-class _FileSystems:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: dict[str, HadoopFiles] = {}
-        self._asked: SparkContext | None = None
-        self._default = ""
-
-    def default(self) -> str:
+    def default() -> str:
+        nonlocal of_context
         context = SparkContext._active_spark_context
         # While the script creates its context, it is visible here before it is complete.
-        if context is not None and context is not self._asked and hasattr(context, "_jsc"):
+        if context is not None and context is not of_context[0] and hasattr(context, "_jsc"):
             # Not the text of the setting: Hadoop also takes `host:port` there, for HDFS.
             of = jvm.jvm().org.apache.hadoop.fs.FileSystem.getDefaultUri
-            self._default = str(of(context._jsc.hadoopConfiguration()).toString())
-            self._asked = context
-        return self._default
+            of_context = context, str(of(context._jsc.hadoopConfiguration()).toString())
+        return of_context[1]
 
-    def open(self, root: str) -> HadoopFiles:
-        with self._lock:
-            return self._open.setdefault(root, HadoopFiles(root, _connect))
+    # `setdefault` is one step: all threads get the same.
+    return Storage(default, lambda root: systems.setdefault(root, HadoopFiles(root, _connect)))
 
 
 def _connect(root: str) -> Any:

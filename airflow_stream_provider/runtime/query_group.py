@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint import Seen
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
@@ -34,7 +36,9 @@ log = logging.getLogger(__name__)
 
 
 class QueryGroup:
-    """The `ports.Queries` of a driver: the managed queries behind its gate.
+    """The managed queries behind the gate of a driver.
+
+    The agent starts and stops them in one background thread at a time; it pauses and resumes them in its own thread.
 
     :param claim: takes a checkpoint location; records this stream as its owner, or raises.
     :param loss_seconds: how long records that Kafka shows no more are waited for; see `Policy`.
@@ -266,15 +270,7 @@ class QueryGroup:
                 log.exception("%s could not be stopped inside its batch", query.label)
             self._read_end(query, found)
 
-        cuts = [
-            threading.Thread(target=cut, args=(query,), name=f"airflow-stream-{query.label}", daemon=True)
-            for query in self._gate.live()
-        ]
-        for each in cuts:
-            each.start()
-        deadline = time.monotonic() + CUT_SECONDS
-        for each in cuts:
-            each.join(max(0.0, deadline - time.monotonic()))
+        wait([start(partial(cut, query), query.label) for query in self._gate.live()], CUT_SECONDS)
         return dict(found)
 
     def pause(self, seconds: float) -> None:

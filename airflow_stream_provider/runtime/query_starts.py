@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,7 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.checkpoint.location import files_of, locate
+from airflow_stream_provider.checkpoint.rewind import Rewind
 from airflow_stream_provider.checkpoint.visible import STALE_SECONDS, is_another
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import (
     CheckpointAway,
@@ -34,56 +37,48 @@ from airflow_stream_provider.runtime.query_failures import QueryFailures
 from airflow_stream_provider.runtime.refused import check_engine
 
 
-@dataclass
-class _Start:
-    """A start of a query in this driver: the batch before it, and the gap as soon as that is known."""
-
-    last: int
-    asked: bool = False
-    seconds: float | None = None
-
-
 class Gaps:
     """The gaps of this driver's queries, by the times of the commit files, which one clock has written."""
 
     def __init__(self) -> None:
-        self._starts: dict[str, _Start] = {}
+        # By checkpoint, the last batch before the query started here.
+        self._last: dict[str, int] = {}
+        self._asked: dict[str, Future[float | None]] = {}
 
     def starts(self, checkpoint: str, last: int | None) -> None:
         """Note that a query starts here.
 
         :param last: the last batch that is committed; None before the first one, which has no gap.
         """
-        self._starts.pop(checkpoint, None)
+        self._last.pop(checkpoint, None)
+        self._asked.pop(checkpoint, None)
         if last is not None:
-            self._starts[checkpoint] = _Start(last)
+            self._last[checkpoint] = last
 
     def seconds(self, checkpoint: str, batch: int | None) -> float | None:
         """Return the seconds between the last commit before the start and the first one after it; None while unknown.
 
-        Never blocks: a thread of its own reads the times, once.
+        Never waits: the storage may hang, and is asked once.
 
         :param batch: the last batch that this driver has committed.
         """
-        start = self._starts.get(checkpoint)
-        if start is None or batch is None or batch <= start.last:
+        last = self._last.get(checkpoint)
+        if last is None or batch is None or batch <= last:
             return None
-        if not start.asked:
-            start.asked = True
-            threading.Thread(target=_measure, args=(checkpoint, start), name="airflow-stream-gap", daemon=True).start()
-        return start.seconds
+        if checkpoint not in self._asked:
+            self._asked[checkpoint] = start(partial(_gap, checkpoint, last), "gap")
+        asked = self._asked[checkpoint]
+        return asked.result() if asked.done() else None
 
 
-def _measure(checkpoint: str, start: _Start) -> None:
+def _gap(checkpoint: str, last: int) -> float | None:
     try:
         commits = locate(checkpoint) / "commits"
-        before, after = commits / str(start.last), commits / str(start.last + 1)
-        ended, began = files_of(commits).facts([before, after])
+        ended, began = files_of(commits).facts([commits / str(last), commits / str(last + 1)])
     except (CheckpointError, OSError) as error:
         log.warning("How long nothing was committed to %s is not known: %s", checkpoint, error)
-        return
-    if ended and began:
-        start.seconds = round(began.modified - ended.modified, 3)
+        return None
+    return round(began.modified - ended.modified, 3) if ended and began else None
 
 
 T = TypeVar("T")
@@ -106,16 +101,14 @@ class QueryStarts:
         self._claim = claim
         self._loss_seconds = loss_seconds
         self._failures: dict[str, QueryFailures] = {}
-        # Labels of those that wait for storage or claim.
-        self._waiting: set[str] = set()
         # By real place, what was seen of a checkpoint before its query started in this hold; None until that is known.
         self._seen: dict[str, Seen] | None = None
         # By real place, the query that was started there last in this hold.
         self._begun: dict[str, ManagedQuery] = {}
         # By run, the last commit just before it started, until it is known that it goes on after that.
         self._after: WeakKeyDictionary[StreamingQuery, int] = WeakKeyDictionary()
-        # By label, the thread that notes a failure, or has noted the last one.
-        self._noting: dict[str, threading.Thread] = {}
+        # By label, the call that notes a failure, or has noted the last one.
+        self._noting: dict[str, Future[None]] = {}
         self.gaps = Gaps()
 
     @property
@@ -136,7 +129,6 @@ class QueryStarts:
         """Another hold begins, with other batches to wait for; how the queries did in the one before is over."""
         for failures in list(self._failures.values()):
             failures.forget()
-        self._waiting.clear()
         self._begun.clear()
         self._after.clear()
         self._seen = None
@@ -180,14 +172,11 @@ class QueryStarts:
         except TopicDenied:
             raise  # a person has to change something
         except (CheckpointAway, ControlUnavailable) as error:
-            self._waiting.add(query.label)
             self.failures_of(query).waits(query.label, error, time.monotonic(), query.real)
-        else:
-            self._waiting.discard(query.label)
 
     def plan_rewinds(
         self, queries: Sequence[ManagedQuery], due: DueRewind, known: Mapping[str, Seen]
-    ) -> list[tuple[str, checkpoints.Rewind]]:
+    ) -> list[tuple[str, Rewind]]:
         """Return by label how queries go back before they start; without those that have gone back already.
 
         Where it is owed, those are left out that have other checkpoints by now.
@@ -216,7 +205,7 @@ class QueryStarts:
                 plans.append((query.label, plan))
         return plans
 
-    def _plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, after: int, seen: Seen) -> checkpoints.Rewind:
+    def _plan_rewind(self, query: ManagedQuery, to: Offsets, mark: str, after: int, seen: Seen) -> Rewind:
         checkpoints.await_seen(query.checkpoint, seen)
         self._claim(query.checkpoint)
         checkpoints.list_anew(query.checkpoint)
@@ -224,14 +213,14 @@ class QueryStarts:
 
     def waits(self, query: ManagedQuery) -> bool:
         """Whether the query has not started in this hold, since its storage or the control store is away."""
-        return query.real is None and query.label in self._waiting
+        return query.real is None and self.failures_of(query).waited > 0
 
     def stood(self, query: ManagedQuery) -> QueryEnd | None:
         """Return where a query that has waited in vain stood when this driver took over, if that must be seen.
 
         The next driver would not know any more what the former holder committed.
         """
-        batch = self.seen(query).batch if query.label in self._waiting else None
+        batch = self.seen(query).batch if self.waits(query) else None
         return None if batch is None else self.end_of(query, QueryEnd(True, batch))
 
     def again(self, query: ManagedQuery) -> None:
@@ -279,13 +268,8 @@ class QueryStarts:
         hang.
         """
         noting = self._noting.get(query.label)
-        if noting is not None and noting.is_alive():
-            return
-        thread = threading.Thread(
-            target=self.note, args=(query, error, query.real), name=f"airflow-stream-{query.label}", daemon=True
-        )
-        self._noting[query.label] = thread
-        thread.start()
+        if noting is None or noting.done():
+            self._noting[query.label] = start(partial(self.note, query, error, query.real), query.label)
 
     def note(self, query: ManagedQuery, error: Exception, run: object = None) -> None:
         """Remember that a query has failed; its checkpoint says whether it has committed anything before.
@@ -317,9 +301,12 @@ class QueryStarts:
         except StreamError:
             raise
         except Exception as error:
-            away = _away(query)  # which may be why
-            if away is not None:
+            try:
+                checkpoints.boundary(query.checkpoint)
+            except CheckpointAway as away:  # which may be why
                 raise away from error
+            except CheckpointError:
+                pass
             raise
 
     def _begin(self, query: ManagedQuery) -> None:
@@ -348,14 +335,3 @@ class QueryStarts:
 def by_place(found: Mapping[str, T]) -> dict[str, T]:
     """Return what is known by checkpoint location, by their real places."""
     return {checkpoints.real_form(location): each for location, each in found.items()}
-
-
-def _away(query: ManagedQuery) -> CheckpointAway | None:
-    """Return what the storage of a checkpoint says, if it is away."""
-    try:
-        checkpoints.boundary(query.checkpoint)
-    except CheckpointAway as error:
-        return error
-    except CheckpointError:
-        return None
-    return None

@@ -113,10 +113,7 @@ log = logging.getLogger(__name__)
 
 
 class Rehearsal:
-    """Rehearses the queries of one standby; its clones live beside each checkpoint and are removed afterwards.
-
-    `run` is the `ports.Rehearse` of a driver.
-    """
+    """Rehearses the queries of one standby; its clones live beside each checkpoint and are removed afterwards."""
 
     def __init__(
         self, gate: Gate, policy: Policy, incarnation: str, process: DriverProcess, others: OtherDrivers
@@ -208,12 +205,12 @@ class Rehearsal:
         return {"one_way": self._one_way}
 
     def to_come(self, former: Sequence[QueryFacts]) -> str:
-        """Return which queries are waited for before the rehearsal; the `to_come` of `Ports`."""
+        """Return which queries are waited for before the rehearsal."""
         names = self._gate.to_come(late_queries(former, self._policy.changed_checkpoints))
         return f"waiting for the script to start {', '.join(names)}, as the running release did late" if names else ""
 
     def compare(self, former: Sequence[Mapping[str, Any]]) -> None:
-        """Compare the queries that were rehearsed with those of another holder than then; the `ports.Compare`.
+        """Compare the queries that were rehearsed with those of another holder than then.
 
         :raises RehearsalRefused: they differ in a way that Spark would accept although it changes results.
         """
@@ -221,7 +218,7 @@ class Rehearsal:
         self._compared(former)
 
     def stale(self) -> str:
-        """Return what has changed since the rehearsal, as a clause; empty for nothing; the `stale` of `Ports`.
+        """Return what has changed since the rehearsal, as a clause; empty for nothing.
 
         :raises CheckpointError: a checkpoint cannot be used any more, or is not whole.
         """

@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
+from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.spark_error import message_of
 
@@ -85,17 +86,7 @@ CHILD_DIED = (
 )
 
 
-class Ends(Protocol):
-    """The receiver of the script's end; the agent in a driver."""
-
-    def script_failed(self, reason: str, error: BaseException) -> None:
-        """The script failed. Does not return."""
-
-    def script_finished(self) -> None:
-        """All queries ended by themselves and the script is over. Does not return once SIGTERM has come."""
-
-
-def run_to_end(script: Path, arguments: Sequence[str], gate: Gate, agent: Ends, terminate: Callable[[], None]) -> None:
+def run_to_end(script: Path, arguments: Sequence[str], gate: Gate, agent: Agent, terminate: Callable[[], None]) -> None:
     """Run the script and wait until its queries are over; tell the agent how that went.
 
     :param terminate: is called when SIGTERM has reached Python and the script has ended, however it did: the stream is

@@ -1,17 +1,35 @@
-"""Notes the calls of a script on its DataStreamWriters, so that a rehearsal can run the query with another sink."""
+"""Notes the calls of a script on its DataStreamWriters, and gives each query a writer of its own.
+
+By the notes a rehearsal can run the query with another sink. A script may start several queries with one
+DataStreamWriter, and Spark starts a query at once, with what its writer says at that moment. Here a query starts later,
+and again after a hand-over, so nothing may change its writer meanwhile. Calls of a script on a writer that has started
+a query go to a new writer of Spark's, on which the script's earlier calls are repeated first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import copy
+import inspect
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.checkpoint import locate, normal_form
+from airflow_stream_provider.checkpoint.files import RemotePath
+from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 
 _NOTE = "_airflow_stream_writer_spec"
+# The calls on a writer that decide what it writes, in their order.
+_CALLS = "_airflow_stream_calls"
+# Set on a writer that has started a query.
+_STARTED = "_airflow_stream_started"
+_STARTS = ("start", "toTable")
 
 
 @dataclass
@@ -66,22 +84,6 @@ def checkpoint_of(writer: DataStreamWriter) -> str:
     )
 
 
-def install(guard: Callable[[], None]) -> None:
-    """Patch DataStreamWriter so that its calls are noted; `guard` runs before and after each foreachBatch call.
-
-    It patches the class, so that a script that imported it earlier or under another name is covered too.
-    """
-    # The names of the parameters are pyspark's: a script may pass them by name.
-    _note_arguments("outputMode", lambda spec, /, outputMode: setattr(spec, "output_mode", outputMode.lower()))
-    _note_arguments("format", lambda spec, /, source: setattr(spec, "format", source))
-    _note_arguments("queryName", lambda spec, /, queryName: setattr(spec, "name", queryName))
-    _note_arguments("option", lambda spec, /, key, value: _note_options(spec, {key: value}))
-    _note_arguments("options", lambda spec, /, **options: _note_options(spec, options))
-    _note_arguments("trigger", lambda spec, /, **trigger: setattr(spec, "trigger", _given(trigger)))
-    _note_arguments("foreach", lambda spec, /, f: setattr(spec, "foreach", True))
-    _guard_foreach_batch(guard)
-
-
 def _note_options(writer_spec: WriterSpec, options: dict[str, Any]) -> None:
     # Spark's options ignore case.
     writer_spec.options.update({key.lower(): str(value) for key, value in options.items() if value is not None})
@@ -91,22 +93,31 @@ def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in arguments.items() if value is not None}
 
 
-def _note_arguments(method: str, note: Callable[..., None]) -> None:
-    original = getattr(DataStreamWriter, method)
+# By pyspark's method. The names of the parameters are pyspark's: a script may pass them by name.
+_NOTES: Mapping[str, Callable[..., None]] = {
+    "outputMode": lambda spec, /, outputMode: setattr(spec, "output_mode", outputMode.lower()),
+    "format": lambda spec, /, source: setattr(spec, "format", source),
+    "queryName": lambda spec, /, queryName: setattr(spec, "name", queryName),
+    "option": lambda spec, /, key, value: _note_options(spec, {key: value}),
+    "options": lambda spec, /, **options: _note_options(spec, options),
+    "trigger": lambda spec, /, **trigger: setattr(spec, "trigger", _given(trigger)),
+    "foreach": lambda spec, /, f: setattr(spec, "foreach", True),
+    "foreachBatch": lambda spec, /, func: setattr(spec, "foreach_batch", func),
+}
 
-    def noting(self: DataStreamWriter, *args: Any, **kwargs: Any) -> DataStreamWriter:
-        result: DataStreamWriter = original(self, *args, **kwargs)
-        note(writer_spec_of(self), *args, **kwargs)
-        return result
 
-    noting.__doc__ = original.__doc__
-    setattr(DataStreamWriter, method, noting)
+def install(guard: Callable[[], None]) -> None:
+    """Patch DataStreamWriter so that its calls are noted; `guard` runs before and after each foreachBatch call.
+
+    It patches the class, so that a script that imported it earlier or under another name is covered too.
+    """
+    for name, method in list(vars(DataStreamWriter).items()):
+        if inspect.isfunction(method) and not name.startswith("_") and name not in _STARTS:
+            _note_calls(name, _guarded(method, guard) if name == "foreachBatch" else method)
 
 
-def _guard_foreach_batch(guard: Callable[[], None]) -> None:
-    original = DataStreamWriter.foreachBatch
-
-    def foreach_batch(self: DataStreamWriter, func: Callable[[DataFrame, int], None]) -> DataStreamWriter:
+def _guarded(foreach_batch: Callable[..., DataStreamWriter], guard: Callable[[], None]) -> Any:
+    def guarding(self: DataStreamWriter, func: Callable[[DataFrame, int], None]) -> DataStreamWriter:
         def guarded(batch: DataFrame, batch_id: int) -> None:
             # The wrapper may only raise: if it returned without calling the function, Spark would commit a batch that
             # was never written.
@@ -114,10 +125,37 @@ def _guard_foreach_batch(guard: Callable[[], None]) -> None:
             func(batch, batch_id)
             guard()
 
-        writer_spec_of(self).foreach_batch = func
-        return original(self, guarded)
+        return foreach_batch(self, guarded)
 
-    DataStreamWriter.foreachBatch = foreach_batch  # type: ignore[method-assign]
+    guarding.__doc__ = foreach_batch.__doc__
+    return guarding
+
+
+def _note_calls(name: str, method: Callable[..., DataStreamWriter]) -> None:
+    def call(writer: DataStreamWriter, args: Any, kwargs: Any) -> DataStreamWriter:
+        result = method(writer, *args, **kwargs)
+        if name in _NOTES:
+            _NOTES[name](writer_spec_of(writer), *args, **kwargs)
+        return result
+
+    def noting(self: DataStreamWriter, *args: Any, **kwargs: Any) -> DataStreamWriter:
+        if self.__dict__.pop(_STARTED, False):
+            _renew(self)
+        result = call(self, args, kwargs)
+        if args or kwargs:
+            self.__dict__.setdefault(_CALLS, []).append((call, args, kwargs))
+        return result
+
+    noting.__doc__ = method.__doc__
+    setattr(DataStreamWriter, name, noting)
+
+
+def _renew(writer: DataStreamWriter) -> None:
+    """Give the script's writer a new writer of Spark's; the query keeps the former."""
+    writer._jwrite = writer._df._jdf.writeStream()
+    writer.__dict__.pop(_NOTE, None)
+    for call, args, kwargs in writer.__dict__.get(_CALLS, []):
+        call(writer, args, kwargs)
 
 
 def rehearsal_writer(writer: DataStreamWriter, checkpoint: str) -> DataStreamWriter:
@@ -126,14 +164,65 @@ def rehearsal_writer(writer: DataStreamWriter, checkpoint: str) -> DataStreamWri
     return copy.option("checkpointLocation", checkpoint)
 
 
-def note_start(writer: DataStreamWriter, method: str, target: str | None) -> None:
-    """Note where `start` or `toTable` was told to write, on a copy of a writer and for that copy only."""
-    writer_spec = writer_spec_of(writer)
-    writer.__dict__[_NOTE] = replace(
-        writer_spec, options=dict(writer_spec.options), target=str(target or ""), to_table=method == "toTable"
+def writer_of_query(
+    writer: DataStreamWriter, method: str, start: Callable[..., StreamingQuery], args: Any, kwargs: Any
+) -> tuple[DataStreamWriter, Callable[[], StreamingQuery]]:
+    """Return the writer of a query that a script starts now, and how to start it with Spark at any later time.
+
+    :param method: `start` or `toTable`.
+    :param start: pyspark's own method of that name.
+    :param args: what the script gave it; as in pyspark, all but the path or the table stays on the script's writer.
+    :raises TypeError: pyspark's method takes no such arguments.
+    """
+    given = inspect.signature(start).bind(writer, *args, **kwargs).arguments
+    given.pop("self")
+    target = given.pop("path" if method == "start" else "tableName", None)
+    writer.options(**given.pop("options", {}))
+    for name, value in given.items():
+        if value is not None:
+            getattr(writer, name)(value)
+
+    own = copy.copy(writer)
+    own.__dict__[_CALLS] = []
+    writer.__dict__[_STARTED] = True
+    spec = writer_spec_of(own)
+    own.__dict__[_NOTE] = replace(
+        spec, options=dict(spec.options), target=str(target or ""), to_table=method == "toTable"
     )
+    with contextlib.suppress(SpecError):  # raised where the query is registered
+        # The session's default folder may be another one when the query starts.
+        own.option("checkpointLocation", checkpoint_of(own))
+    # Spark's thread of a query inherits those of the thread that starts it, such as the pool of a fair scheduler.
+    context = own._spark._jsparkSession.sparkContext()
+    properties = context.getLocalProperties().clone()
+
+    def begin() -> StreamingQuery:
+        context.setLocalProperties(properties.clone())
+        return _checked(start(own, target), own)
+
+    return own, begin
 
 
-def forget(writer: DataStreamWriter) -> None:
-    """Forget what was noted for this writer."""
-    writer.__dict__.pop(_NOTE, None)
+def _checked(run: StreamingQuery, writer: DataStreamWriter) -> StreamingQuery:
+    """Check that Spark runs the query where it was rehearsed.
+
+    :raises SpecError: it does not; the run is stopped.
+    """
+    wanted, found = checkpoint_of(writer), str(run._jsq.streamingQuery().resolvedCheckpointRoot())
+    try:
+        places = locate(wanted), locate(found)
+        # On other storage there are no links to folders.
+        remote = any(isinstance(place, RemotePath) for place in places)
+        same = normal_form(wanted) == normal_form(found) if remote else os.path.samefile(*map(str, places))
+    except CheckpointError:
+        same = False
+    except OSError:
+        return run  # what cannot be looked at proves nothing
+    if not same:
+        run.stop()
+        raise SpecError(
+            f"Spark started the query {writer_spec_of(writer).name or '(unnamed)'} on the checkpoint {found}, and not "
+            f"on {wanted}.",
+            next_step="Set the checkpoint with option('checkpointLocation', ...), and not through internals of Spark.",
+        )
+    return run

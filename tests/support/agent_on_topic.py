@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pyspark import SparkContext
 
@@ -26,13 +26,12 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime.agent import Agent, AgentThread
-from airflow_stream_provider.runtime.answering_store import AnsweringStore
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.jvm_topic import JvmTopic
 from airflow_stream_provider.runtime.ownership import Ownership
-from airflow_stream_provider.runtime.places import client_settings, open_owners, within_reach
-from airflow_stream_provider.runtime.ports import Ports
+from airflow_stream_provider.runtime.places import AnsweringStore, client_settings, open_owners, within_reach
+from airflow_stream_provider.runtime.surroundings import Ports
 from tests.support.fake_driver import FakeQueries
 
 STREAM = "orders"
@@ -105,7 +104,13 @@ def main(servers: str, prefix: str, incarnation: str) -> None:
     agent = Agent(
         ControlClient(log, incarnation),
         policy,
-        Ports(queries=queries, process=process, rehearse=_rehearse, compare=lambda former: None, spawn=threads.spawn),
+        Ports(
+            queries=cast(Any, queries),
+            process=process,
+            rehearse=_rehearse,
+            compare=lambda former: None,
+            spawn=threads.spawn,
+        ),
     )
     threads.start(agent)
     print("open", flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.control.log import ControlLog
@@ -16,7 +16,8 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, QueryEnd
+from airflow_stream_provider.runtime.surroundings import Ports
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.story import write
 
@@ -236,8 +237,8 @@ class FakeDriver:
             ControlClient(ControlLog(store or self.store, "orders"), incarnation, clock=self.clock),
             Policy(),
             Ports(
-                queries=self.queries,
-                process=self.process,
+                queries=cast(Any, self.queries),
+                process=cast(Any, self.process),
                 rehearse=self._rehearse,
                 spawn=self._spawn,
                 clock=self.clock,

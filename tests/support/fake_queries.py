@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,28 @@ from uuid import uuid4
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.query_group import QueryGroup
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
+
+
+class Time:
+    """A clock that stands still until it is told otherwise."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+
+def at_once(fn: Callable[[], Any], name: str) -> Future[Any]:
+    """Do what `bounded.start` would begin in a thread."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(fn())
+    except Exception as error:  # noqa: BLE001 - raised where the result is awaited
+        future.set_exception(error)
+    return future
 
 
 class Run:
@@ -83,6 +107,6 @@ def started(query: Query) -> QueryGroup:
 def tended(group: QueryGroup) -> tuple[Any, Any]:
     """What a look at the queries says once all failures are noted, which the look before it has begun."""
     group.tend()
-    for thread in list(group._starts._noting.values()):
-        thread.join(60)
+    for noting in group._starts._noting.values():
+        noting.result(60)
     return group.tend()

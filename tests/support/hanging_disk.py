@@ -10,7 +10,7 @@ from pathlib import Path
 
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
-from airflow_stream_provider.runtime.answering_store import AnsweringStore
+from airflow_stream_provider.runtime.places import AnsweringStore
 from devstack.dead_mount import hanging
 from tests.support.fake_driver import FakeDriver
 from tests.support.story import NEW, OLD, PREPARED, RUNNING

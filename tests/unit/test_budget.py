@@ -25,8 +25,8 @@ STEP = 100
 BUDGET = """
 . 100
 audit 1900
-checkpoint 2600
-cli 1700
+checkpoint 2500
+cli 1600
 clusters 5900
 control 3100
 hooks 2000
@@ -41,7 +41,7 @@ planning 6100
 plugin 600
 releases 1000
 runbook 2100
-runtime 9000
+runtime 8600
 sensors 400
 spec 1700
 triggers 700
@@ -58,11 +58,9 @@ hooks/preflight.py unmerged
 lifecycle/driver_decision.py unmerged
 lifecycle/fields.py unmerged
 operators/lag.py public
-operators/watch.py public
+operators/watch.py unmerged
 plugin/entry.py public
 runbook/note.py public
-runtime/answering_store.py unmerged
-runtime/listeners.py unmerged
 sensors/stream.py public
 """
 

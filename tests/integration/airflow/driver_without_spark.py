@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.control import open_log
@@ -39,7 +39,8 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime import agent as agent_thread
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
+from airflow_stream_provider.runtime.surroundings import Ports
 from devstack.control_folder import folder_of
 
 BATCH = 0.3
@@ -78,7 +79,7 @@ class Query:
 
 
 class Queries:
-    """All queries, run in turn by one thread; see `runtime.ports.Queries`."""
+    """All queries, run in turn by one thread; see `runtime.query_group.QueryGroup`."""
 
     ready = True
 
@@ -256,8 +257,8 @@ def main() -> None:
         ControlClient(log, f"{options.deployment}.{secrets.token_hex(4)}"),
         declared.policy,
         Ports(
-            queries=queries,
-            process=Process(),
+            queries=cast(Any, queries),
+            process=cast(Any, Process()),
             rehearse=rehearse,
             compare=lambda former: None,
             spawn=thread.spawn,

@@ -8,6 +8,6 @@ from airflow_stream_provider.runtime.driver_process import ExecutorHosts
 
 
 def test_spark_names_the_hosts_of_executors_as_its_master_does(spark: SparkSession) -> None:
-    found, context = ExecutorHosts(), spark.sparkContext
-    found.ask(context)
-    assert found.known == (context.getConf().get("spark.driver.host"),)
+    found = ExecutorHosts()
+    found.ask()
+    assert found.known == (spark.sparkContext.getConf().get("spark.driver.host"),)

@@ -33,11 +33,12 @@ from airflow_stream_provider.checkpoint.owner import Owner, owner
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 from airflow_stream_provider.runtime import hadoop_files, jvm, places
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
+from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
 from airflow_stream_provider.runtime.ownership import Ownership
 from airflow_stream_provider.runtime.places import open_owners
-from airflow_stream_provider.runtime.query_writer import writer_of_query
 from airflow_stream_provider.runtime.refused import SETTING, SWALLOWS, check_file_manager
+from airflow_stream_provider.runtime.writer_spec import writer_of_query
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
 from tests.support.at_once import claim_at_once, commit_at_once, replace_while_read
@@ -126,23 +127,6 @@ def put(root: str, **files: str) -> Any:
     for name, text in files.items():
         files_of(place).write(place / name.replace("__", "/"), text.encode())
     return place
-
-
-def test_what_killed_drivers_have_left_is_removed_a_day_later(root: str) -> None:
-    place = put(root, metadata="{}")
-    random = uuid.uuid4().hex
-    old = [f"cp.probe-{random}", f".cp.probe-{random}.{random}", f".cp.owner.{random}"]
-    kept = [f"cp.probe-{uuid.uuid4().hex}", f".other.owner.{random}"]
-    for name in (*old, *kept):
-        place.files.write(place.with_name(name), b"0")
-    hadoop = jvm.jvm().org.apache.hadoop.fs
-    for name in (*old, kept[1]):
-        place.files._system.setTimes(hadoop.Path(str(place.with_name(name))), 1, -1)
-    check_location(f"{root}/cp")
-    until = time.monotonic() + 60
-    while set(place.files.names(place.parent)) != {"cp", *kept} and time.monotonic() < until:
-        time.sleep(0.1)  # nobody waits for the removal
-    assert set(place.files.names(place.parent)) == {"cp", *kept}
 
 
 def test_damaged_and_purged_files_are_told_apart(root: str) -> None:
@@ -329,11 +313,11 @@ def test_the_manager_that_is_set_after_the_scripts_start_is_refused_when_the_que
     session: Any = spark
     writer = spark.readStream.format("rate").load().writeStream.format("noop")
     writer = writer.option("checkpointLocation", str(tmp_path / "cp"))
-    _, begin = writer_of_query(writer, "start", DataStreamWriter.start, (), {})
+    query = Gate()._register(*writer_of_query(writer, "start", DataStreamWriter.start, (), {}))
     session.conf.set(SETTING, f"org.apache.spark.internal.io.cloud.{SWALLOWS}")
     try:
         with pytest.raises(SpecError, match=f"cannot run with {SWALLOWS}"):
-            begin()
+            query.start_real()
     finally:
         session.conf.unset(SETTING)
     assert not (tmp_path / "cp").exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.runtime.ends import FRESH_SECONDS
+from airflow_stream_provider.runtime.surroundings import FRESH_SECONDS
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support.hand_run import show
 from tests.support.orders_files import Orders

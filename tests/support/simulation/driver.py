@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import greenlet
 
@@ -23,7 +23,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import IncarnationState
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ports import Ports
+from airflow_stream_provider.runtime.surroundings import Ports
 from tests.support.simulation.driver_process import Clock, Jvm, Lock
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.queries import Luck, Mishap, Queries
@@ -188,8 +188,8 @@ class Driver(Actor):
             ControlClient(self.log, self.incarnation, clock=clock, lock=Lock(self)),
             self.policy,
             Ports(
-                queries=self.queries,
-                process=self.jvm,
+                queries=cast(Any, self.queries),
+                process=cast(Any, self.jvm),
                 rehearse=self._rehearse,
                 compare=lambda former: None,
                 spawn=self.spawn,
@@ -230,7 +230,7 @@ class Driver(Actor):
         return {}
 
     def _stale(self) -> str:
-        """See `Ports.stale`. By the time, so that what chance decides is as it was before drivers looked again."""
+        """See `Rehearsal.stale`. By the time, so that what chance decides is as it was before drivers looked again."""
         self.here.point(doing="look again")
         return "other executors" if int(self.clock) % 2 else ""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.runtime.ends import HOLDERS
+from airflow_stream_provider.runtime.control_client import HOLDERS
 from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.data import ID, LISTING_SECONDS

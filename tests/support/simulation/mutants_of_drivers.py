@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.runtime import acts, agent, ends
+from airflow_stream_provider.runtime import acts, agent, control_client
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.ports import QueryEnd
@@ -165,7 +165,7 @@ def a_driver_that_restarts_in_place_looks_at_no_checkpoint(patch: pytest.MonkeyP
 
 @MUTANTS.found_as("no-double", "no-gap")
 def what_earlier_drivers_have_seen_of_the_checkpoint_does_not_count(patch: pytest.MonkeyPatch) -> None:
-    everywhere(patch, ends.seen_before, lambda state, incarnation, heartbeat: {})
+    everywhere(patch, control_client.seen_before, lambda state, incarnation, heartbeat: {})
 
 
 @MUTANTS.found_as("no-double")

@@ -40,7 +40,7 @@ class Mishap(StreamError):
 
 
 class Queries:
-    """The `ports.Queries` of a simulated driver."""
+    """What a simulated driver has for a `QueryGroup`."""
 
     label = "orders"
     ready = True

@@ -20,7 +20,7 @@ from airflow_stream_provider.lifecycle.errors import (
     SeqTaken,
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.runtime.answering_store import AnsweringStore
+from airflow_stream_provider.runtime.places import AnsweringStore
 from tests.support.race import told
 from tests.support.store_contract.acts import able, answered, begun, grow, names, settled, stopped, unavailable
 from tests.support.store_contract.place import Place, fates, log_of

@@ -249,13 +249,12 @@ def test_a_clone_is_for_its_user_only(root: Path, target: Path) -> None:
     assert target.stat().st_mode & 0o777 == target.parent.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("link", ["offsets/6", "sources", "state/0/1", "state/0/1/6.delta", "commits/.6.crc"])
-def test_a_symbolic_link_is_not_followed(root: Path, target: Path, link: str) -> None:
-    path = root / link
+def test_a_folder_of_the_state_that_is_a_link_is_not_left_out(root: Path, target: Path) -> None:
+    path = root / "state" / "0" / "1"
     moved = root.parent / "elsewhere"
     path.rename(moved)
     path.symlink_to(moved)
-    with pytest.raises(CheckpointError, match=r"symbolic link|Too many levels of symbolic links"):
+    with pytest.raises(CheckpointError, match="symbolic link"):
         clone_state(root, target, "new-id", LIMIT)
     assert not any(target.iterdir())
 

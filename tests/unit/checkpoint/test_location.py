@@ -16,13 +16,12 @@ from airflow_stream_provider.checkpoint import (
     local_path,
     locate,
     normal_form,
-    qualified,
     real_form,
     recorded_form,
 )
 from airflow_stream_provider.checkpoint.files import FileFacts, Place
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
-from airflow_stream_provider.checkpoint.location import Storage, reach
+from airflow_stream_provider.checkpoint.location import Storage, qualified, reach
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 

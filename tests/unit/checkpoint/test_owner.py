@@ -13,10 +13,10 @@ from airflow_stream_provider.checkpoint import (
     boundary,
     check_owner,
     claim,
-    is_being_written,
     owner,
     refuse_if_being_written,
 )
+from airflow_stream_provider.checkpoint.owner import is_being_written
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from devstack import checkpoint_trees as trees
 

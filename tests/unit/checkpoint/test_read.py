@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import StatefulOperator, boundary, pinned_conf, read, recent
+from airflow_stream_provider.checkpoint import boundary, pinned_conf, read, recent
+from airflow_stream_provider.checkpoint.read import StatefulOperator
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from devstack import checkpoint_trees as trees
 

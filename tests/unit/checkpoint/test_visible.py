@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint import visible
+from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.checkpoint.visible import Seen, await_seen, is_another, list_anew
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken
 
@@ -27,7 +28,7 @@ def commit(root: Path, batch: int) -> None:
 
 
 def test_what_is_there_is_not_waited_for_and_nothing_is_written(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visible, "_change", None)
+    monkeypatch.setattr(visible, "list_anew", None)
     assert await_seen(root, Seen(batch=6), 0.0) == Seen(batch=6)
     commit(root, 8)
     assert await_seen(root, Seen(batch=7), 0.0) == Seen(batch=8)
@@ -36,15 +37,15 @@ def test_what_is_there_is_not_waited_for_and_nothing_is_written(root: Path, monk
 def test_a_commit_that_appears_once_the_folders_have_changed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An NFS client lists a folder anew when it has changed it itself."""
     changed: list[str] = []
-    change = visible._change
+    change = LocalFiles.list_anew
 
-    def noted(folder: Path) -> None:
-        change(folder)
+    def noted(files: LocalFiles, folder: Path) -> None:
+        change(files, folder)
         changed.append(folder.name)
         if changed == ["offsets", "commits"]:
             commit(root, 7)
 
-    monkeypatch.setattr(visible, "_change", noted)
+    monkeypatch.setattr(LocalFiles, "list_anew", noted)
     await_seen(root, Seen(batch=7), 3600.0)
     assert changed == ["offsets", "commits"]
     assert sorted(os.listdir(root / "commits")) == ["6", "7"]

@@ -14,10 +14,9 @@ from devstack import checkpoint_trees as trees
 
 
 class Watched:
-    """A checkpoint at batch 0, watched by a clock that the test moves; no thread looks."""
+    """A checkpoint at batch 0, watched by a clock that the test moves."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("threading.Thread.start", lambda thread: None)
+    def __init__(self, folder: Path) -> None:
         self.now = 100.0
         self.root = trees.new(folder / "cp")
         trees.plan(self.root, 0, "1")
@@ -33,8 +32,8 @@ class Watched:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(tmp_path, monkeypatch)
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
 
 
 def test_logs_stand_still_once_they_were_seen_to_for_long_enough(watched: Watched) -> None:

@@ -19,8 +19,6 @@ class Agent:
 
     def __init__(self) -> None:
         self.turns = self.terminated = 0
-        self.offsets = self
-        self.started = False
         self.threads: set[str] = set()
         self.over = threading.Event()
 
@@ -29,9 +27,6 @@ class Agent:
             raise SystemExit  # ends the thread silently
         self.threads.add(threading.current_thread().name)
         self.turns += 1
-
-    def start(self) -> None:
-        self.started = True
 
     def terminate(self) -> None:
         self.terminated += 1
@@ -52,7 +47,6 @@ def test_a_turn_is_taken_at_once_and_then_when_work_is_over(agent: Any) -> None:
     thread = AgentThread()
     thread.start(agent)
     wait_for("its turns", lambda: agent.turns == 1)
-    assert agent.started
     work = thread.spawn(lambda: None)
     wait_for("its turns", lambda: agent.turns == 2)
     assert (work.daemon, work.name, agent.threads) == (True, "airflow-stream-work", {"airflow-stream-agent"})

@@ -14,7 +14,7 @@ from airflow_stream_provider.control import bounded
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
-from airflow_stream_provider.runtime.answering_store import AnsweringStore
+from airflow_stream_provider.runtime.places import AnsweringStore
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.story import NEW, OLD
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, RehearsalRefused
-from airflow_stream_provider.runtime.ends import FRESH_SECONDS, STALE_SECONDS
+from airflow_stream_provider.runtime.surroundings import FRESH_SECONDS, STALE_SECONDS
 from tests.support.driver_acts import announce, hand_over
 from tests.support.fake_driver import FakeDriver, work
 from tests.support.story import NEW, OLD, PREPARED, READY, RUNNING, acquired, requested, write

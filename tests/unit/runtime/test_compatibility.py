@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.checkpoint import qualified
-from airflow_stream_provider.checkpoint.location import Storage, reach
+from airflow_stream_provider.checkpoint.location import Storage, qualified, reach
 from airflow_stream_provider.runtime.compatibility import (
     changes_position,
     compare_queries,

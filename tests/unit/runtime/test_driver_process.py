@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from airflow_stream_provider import checkpoint
 from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.runtime import driver_process, jvm
+from airflow_stream_provider.runtime import driver_process, jvm, places
 from airflow_stream_provider.runtime.adopted_logs import AdoptedLogs
-from airflow_stream_provider.runtime.driver_process import DriverProcess
+from airflow_stream_provider.runtime.driver_process import DriverProcess, ExecutorHosts
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 from devstack import checkpoint_trees as trees
 
@@ -41,7 +41,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Any:
     made._over = threading.Event()
     made._hook = SimpleNamespace(shutting_down=False)
     made._watchdog = SimpleNamespace(disarm=lambda: None)
-    made._adopted = None
+    made.adopted, made._adopts = AdoptedLogs(), False
     return made
 
 
@@ -80,8 +80,8 @@ def test_a_driver_says_why_its_rehearsal_waits_for_the_control_store(
     process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits as long as it takes: nobody waits for it who holds."""
-    monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
-    process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
+    monkeypatch.setattr(places, "RETRY_SECONDS", 0.0)
+    process._facts, process.hosts = Heartbeat(), ExecutorHosts()
     process._ownership, process._waits = DeniedAtFirst(process), ""
     process.check_checkpoint(str(tmp_path / "orders"))
     assert process._ownership.said == ["", *["The driver's user may not use it. Grant READ on the topic."] * 2]
@@ -100,12 +100,10 @@ def test_a_claim_waits_for_nothing(silent: str, process: Any) -> None:
         return True
 
     process._ownership = SimpleNamespace(check=lambda location: ask("check"), claim=lambda location: ask("claim"))
-    process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
+    process._unowned = {}
     with pytest.raises(ControlUnavailable):
         process.claim("/checkpoints/orders")
-    assert process.claimed == frozenset()
     process.claim("/checkpoints/orders")
-    assert process.claimed == {"/checkpoints/orders"}
 
 
 class Adopted:
@@ -134,17 +132,16 @@ def test_a_checkpoint_that_is_to_be_adopted_is_watched_until_it_is_claimed(
         raise AssertionError("it may be written")
 
     monkeypatch.setattr(checkpoint, "refuse_if_being_written", refuse)
-    process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
-    process._adopted, process._waits = Adopted(), ""
-    process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
+    process._facts, process.hosts = Heartbeat(), ExecutorHosts()
+    process.adopted, process._adopts, process._waits = Adopted(), True, ""
+    process._unowned = {}
     process._ownership = SimpleNamespace(check=lambda location: owned, claim=lambda location: None)
     location = str(tmp_path / "cp")
     process.check_checkpoint(location)
     assert process.waits_for == "The logs of /cp were written 0 s ago."
     assert process.facts.message == "batch 7 is under way."
     process.claim(location)
-    assert process._adopted.did == [f"watch {location}", f"refuse_if_moved {location}", f"let_go {location}"]
-    assert process.claimed == {location}
+    assert process.adopted.did == [f"watch {location}", f"refuse_if_moved {location}", f"let_go {location}"]
 
 
 def test_a_late_query_of_a_driver_that_adopts_starts_on_no_checkpoint_that_is_being_written(
@@ -164,13 +161,12 @@ def test_a_late_query_of_a_driver_that_adopts_starts_on_no_checkpoint_that_is_be
 
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=another_job)
     monkeypatch.setattr(import_module("airflow_stream_provider.checkpoint.owner"), "time", clock)
-    monkeypatch.setattr("threading.Thread.start", lambda thread: None)
     claimed: list[str] = []
-    process._adopted, process._waits = AdoptedLogs(), ""
-    process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
+    process.adopted, process._adopts, process._waits = AdoptedLogs(), True, ""
+    process._unowned = {}
     process._ownership = SimpleNamespace(check=lambda location: False, claim=claimed.append)
     process.check_checkpoint(str(job))
-    process._adopted._seen[str(job)] = replace(process._adopted._seen[str(job)], patience=0.0)
+    process.adopted._seen[str(job)] = replace(process.adopted._seen[str(job)], patience=0.0)
     process.claim(str(job))
     with pytest.raises(CheckpointError, match="does not belong to a stream"):
         process.claim(str(late))
@@ -188,7 +184,7 @@ def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypat
 def test_claims_that_are_out_of_reach_are_waited_for_and_those_that_the_user_may_not_read_are_not(
     process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(places, "RETRY_SECONDS", 0.0)
     answers: list[StreamError] = [TopicDenied("no right"), ControlUnavailable("away"), ControlUnavailable("away")]
 
     def check(location: str) -> bool:
@@ -228,7 +224,7 @@ def test_the_application_is_that_of_the_context_that_the_script_has_now(
     process: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script may stop its SparkContext and make another, as in each round of a loop."""
-    process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
+    process._facts, process.hosts = Heartbeat(), ExecutorHosts()
     process._context, process._waits = None, ""
     told = []
     for number, complete in ((1, True), (1, False), (2, True)):

@@ -11,8 +11,9 @@ from airflow_stream_provider.checkpoint import Seen
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.runtime.ends import HOLDERS, described, seen_before
+from airflow_stream_provider.runtime.control_client import HOLDERS, seen_before
 from airflow_stream_provider.runtime.ports import QueryEnd
+from airflow_stream_provider.runtime.surroundings import described
 from tests.support.fake_driver import FakeDriver, lose, work
 from tests.support.story import (
     HANDED_OVER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from airflow_stream_provider.runtime.ends import FRESH_SECONDS, STALE_SECONDS, Freshness
+from airflow_stream_provider.runtime.surroundings import FRESH_SECONDS, STALE_SECONDS, Freshness
 from tests.support.fake_driver import FakeClock
 
 

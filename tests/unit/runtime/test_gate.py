@@ -43,7 +43,6 @@ def manager_of(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`spark.streams` of a script behind this gate."""
     patched: Any = type("StreamingQueryManager", (Manager,), {})
     monkeypatch.setattr(gates, "StreamingQueryManager", patched)
-    monkeypatch.setattr(gates, "SignsOfLife", lambda idle, listeners: SimpleNamespace(start=lambda: None))
     gate._patch_manager()
     return patched()
 

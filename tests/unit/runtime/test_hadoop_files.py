@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
-import time
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
@@ -15,21 +14,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_stream_provider.checkpoint.files import FileFacts, RemotePath
 from airflow_stream_provider.runtime import hadoop_files
-from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, REPLACED_TRIES, HadoopFiles, left_behind
-
-
-def test_only_what_killed_drivers_left_beside_this_folder_long_ago_is_removed() -> None:
-    random = "0123456789abcdef" * 2
-    left = [f"cp.probe-{random}", f".cp.probe-{random}.{random}", f".cp.owner.{random}"]
-    others = ["cp", "cp.owner", "cp.rehearsal-orders-1.0000000a", f"xcp.probe-{random}", f".cp2.owner.{random}"]
-    others += [f"cp.probe-{random}x", "cp.probe-1", f".cp.{random}", f"..cp.owner.{random}"]
-    old = dict.fromkeys([*left, *others], 0.0)
-    probe = f"cp.probe-{'a' * 32}"
-    now = {probe: LEFT_SECONDS + 1}
-    assert left_behind("cp", probe, old | now) == left
-    assert left_behind("cp", probe, dict.fromkeys(left, 1.0) | now) == [], "somebody may still write them"
-    assert left_behind("cp", probe, old) == [], "the time is not known"
-    assert left_behind("c.p+", probe, old | now) == []
+from airflow_stream_provider.runtime.hadoop_files import TRIES, HadoopFiles
 
 
 class Java(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
@@ -103,9 +88,9 @@ def test_a_file_that_is_replaced_while_a_mock_reads_it_is_read_again(name: str, 
         files = HadoopFiles("hdfs://host", lambda url: object())
         return files._do(RemotePath("hdfs://host", PurePosixPath("/cp/offsets/7"), files), call)
 
-    assert read(REPLACED_TRIES - 1) == REPLACED_TRIES
+    assert read(TRIES - 1) == TRIES
     with pytest.raises(OSError, match=name):
-        read(REPLACED_TRIES)
+        read(TRIES)
 
 
 def test_while_a_call_is_overdue_the_next_ones_fail_at_once_and_are_not_made() -> None:
@@ -139,29 +124,13 @@ class LargeParent(HadoopFiles):
 
     def __init__(self) -> None:
         self.end = threading.Event()
-        self.now = 2 * LEFT_SECONDS
-        self.held: dict[str, float] = {}
-        create = lambda path, overwrite: SimpleNamespace(write=lambda data: None, close=lambda: self.put(path))  # noqa: E731
-        system = SimpleNamespace(
-            create=create,
-            rename=lambda source, target: self.put(target) and self.held.pop(source),
-            delete=lambda path, recursive: self.held.pop(path, None),
-            listStatusIterator=lambda folder: folder,
-        )
-        super().__init__("s3a://bucket", lambda url: system)
+        super().__init__("s3a://bucket", lambda url: SimpleNamespace(listStatusIterator=lambda folder: folder))
         self._do(RemotePath(self.root, PurePosixPath("/"), self), lambda system: None)  # it is connected
-
-    def put(self, path: str) -> float:
-        self.held[path] = self.now
-        return self.now
-
-    def facts(self, paths: Any) -> Any:
-        return [FileFacts(1, self.held[str(path)]) if str(path) in self.held else None for path in paths]
 
     def _listed(self, iterator: Any) -> Any:
         if iterator == "s3a://bucket/":
             self.end.wait(60)
-        return [(PurePosixPath(path.removeprefix(self.root)), FileFacts(1, at)) for path, at in self.held.items()]
+        return [(PurePosixPath("/cp.owner"), FileFacts(1, 1.0))]
 
 
 @pytest.fixture
@@ -170,25 +139,10 @@ def large(monkeypatch: pytest.MonkeyPatch) -> LargeParent:
     return LargeParent()
 
 
-def test_nobody_waits_for_the_listing_of_a_large_folder_that_only_sweeps(large: LargeParent) -> None:
-    """Found by a review: the questions after it failed, and with them the rehearsal."""
-    left, mine = f"s3a://bucket/cp.probe-{'a' * 32}", RemotePath(large.root, PurePosixPath("/cp"), large)
-    large.held[left] = 0.0
-    large.check_writable(mine)
-    assert large.held == {left: 0.0}, "its own probe is gone"
-    assert large.names(mine) == [PurePosixPath(left).name]
-    large.end.set()
-    until = time.monotonic() + 60
-    while large.held and time.monotonic() < until:
-        time.sleep(0.01)
-    assert large.held == {}
-
-
 def test_a_listing_of_which_others_decide_how_long_it_is_may_take_longer(
     large: LargeParent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top, cp = (RemotePath(large.root, PurePosixPath(path), large) for path in ("/", "/cp"))
-    large.put("s3a://bucket/cp.owner")
     found: list[list[str]] = []
     listing = threading.Thread(target=lambda: found.append(large.names(top, large=True)))
     monkeypatch.setattr(hadoop_files, "SECONDS", 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -19,7 +20,8 @@ class Writer(HeartbeatWriter):
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.fake = FakeQueries([])
-        super().__init__(self.fake, FakeProcess([], self.clock), OffsetsGroup(None, lambda: True), self.clock)
+        process: Any = FakeProcess([], self.clock)
+        super().__init__(cast(Any, self.fake), process, OffsetsGroup(None, lambda: True), self.clock)
 
 
 def test_a_heartbeat_counts_and_says_what_the_driver_has_read() -> None:

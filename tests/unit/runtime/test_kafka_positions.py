@@ -55,7 +55,7 @@ def asked(
         return KafkaIds("one-id", {topic: "x" * 22 for topic in names if topic in topics})
 
     monkeypatch.setattr(module, "kafka_relations", lambda query: [relation])
-    monkeypatch.setattr(module, "_asked", lambda relation, ask: ask(None))
+    monkeypatch.setattr(module, "with_admin", lambda relation, ask: ask(None))
     monkeypatch.setattr(module, "_read_ids", read)
     made: Any = SimpleNamespace(label="q", checkpoint=str(root), kafka_ids={})
     assert set(ask_kafka(made)) == set(topics if batches else ())

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
+from airflow_stream_provider.runtime.managed_query import RealRunsOnly, say_idle
 from tests.support.real_run import real_run
 
 EVENTS = {
@@ -61,7 +61,7 @@ def test_a_standbys_listeners_hear_that_its_queries_are_idle(caplog: pytest.LogC
         raise ValueError("it broke")
 
     inner: Any = [SimpleNamespace(onQueryIdle=fail), SimpleNamespace(onQueryIdle=heard.append)]
-    SignsOfLife(lambda: [query], lambda: [RealRunsOnly(listener, set(), set()) for listener in inner]).tell()
+    say_idle([query], [RealRunsOnly(listener, set(), set()) for listener in inner])
     assert [str(event.id) for event in heard] == [query.id]
     assert heard[0].timestamp.endswith("Z")
     assert "it broke" in caplog.text

@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.control.bounded import start
+from airflow_stream_provider.lifecycle.heartbeat import OffsetsGroupStatus, QueryProgress
 from airflow_stream_provider.runtime import offsets_group
 from airflow_stream_provider.runtime.offsets_group import FinishedBatch, OffsetsGroup, slowest
 from devstack.checkpoint_trees import commit, kafka, new, plan
@@ -45,32 +47,16 @@ class Recorder:
         self.closed += 1
 
 
-class CountedTurns(OffsetsGroup):
-    """Counts the turns of its thread that are over."""
-
-    turns = 0
-
-    def _turn(self) -> None:
-        super()._turn()
-        self.turns += 1
-
-
 class Holder:
     def __init__(self, group: Recorder) -> None:
         self.holds = True
         self.group = group
-        self.offsets = CountedTurns(group, lambda: self.holds)
-        self.offsets.start()
+        self.offsets = OffsetsGroup(cast(Any, group), lambda: self.holds)
 
-    def turn(self, *queries: QueryProgress) -> None:
-        """What the heartbeat does; waits until the group's thread has looked at it."""
-        self.offsets.flush(lambda: queries, 30)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets_group, "PACE_SECONDS", 0.02)
-    monkeypatch.setattr(offsets_group, "LONGEST_PAUSE_SECONDS", 0.05)
+    def turn(self, *queries: QueryProgress) -> float:
+        """What the heartbeat does, and then the side thread; return when that is to do so again."""
+        self.offsets.offer(queries)
+        return self.offsets.turn()
 
 
 @pytest.fixture
@@ -81,10 +67,8 @@ def group() -> Iterator[Recorder]:
 
 
 @pytest.fixture
-def holder(group: Recorder) -> Iterator[Holder]:
-    made = Holder(group)
-    yield made
-    made.holds = False  # its thread has nothing more to do
+def holder(group: Recorder) -> Holder:
+    return Holder(group)
 
 
 def ran(name: str, batch: int, *sources: object, checkpoint: str = "/nowhere") -> QueryProgress:
@@ -109,37 +93,31 @@ def test_all_kafka_sources_and_no_others(holder: Holder, group: Recorder) -> Non
 
 def test_while_kafka_hangs_only_the_newest_is_kept(holder: Holder, group: Recorder) -> None:
     group.open.clear()
-    holder.offsets.offer([ran("out", 0, {"orders": {"0": 0}})])
+    first = start(lambda: holder.turn(ran("out", 0, {"orders": {"0": 0}})), "test")
     wait_for("a try", lambda: group.tries)
     began = time.monotonic()
     for batch in range(1, 1001):
         holder.offsets.offer([ran("out", batch, {"orders": {"0": batch}})])
-    assert time.monotonic() - began < 30, "offering must never wait for Kafka"
+    holder.offsets.flush(lambda: [ran("out", 1001, {"orders": {"0": 1001}})], 0.1)
+    assert time.monotonic() - began < 30, "neither may wait for Kafka"
     group.open.set()
+    first.result(60)
     wait_for("Kafka to be told", lambda: len(group.told) == 2)
-    assert [told for _, told in group.told] == [{("orders", 0): (0, "0")}, {("orders", 0): (1000, "1000")}]
+    assert [told for _, told in group.told] == [{("orders", 0): (0, "0")}, {("orders", 0): (1001, "1001")}]
 
 
 def test_a_kafka_that_is_away_is_told_when_it_is_back(holder: Holder, group: Recorder) -> None:
     group.away = {"one"}
-    holder.turn(ran("out", 3, {"orders": {"0": 3}}))
-    wait_for("three tries", lambda: group.tries >= 3)
+    pauses = [holder.turn(ran("out", 3, {"orders": {"0": 3}})) for _ in range(8)]
+    assert pauses == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    holder.offsets._failures = 5000  # days of trouble
+    assert holder.offsets.turn() == 60.0
     assert "no broker answers" in holder.offsets.status.problem
-    assert group.closed >= 2, "a client that failed is not kept"
+    assert group.closed == 9, "a client that failed is not kept"
     group.away = set()
-    wait_for("Kafka to be told", lambda: group.told)
+    assert holder.offsets.turn() == 1.0
     assert group.told == [("one", {("orders", 0): (3, "3")})]
-    wait_for("the problem to be over", lambda: not holder.offsets.status.problem)
-
-
-def test_days_of_trouble_do_not_end_it(holder: Holder, group: Recorder) -> None:
-    holder.offsets._failures = 5000
-    group.away = {"one"}
-    holder.turn(ran("out", 3, {"orders": {"0": 3}}))
-    wait_for("three tries", lambda: group.tries >= 3)
-    group.away = set()
-    wait_for("Kafka to be told", lambda: group.told)
-    assert group.told == [("one", {("orders", 0): (3, "3")})]
+    assert not holder.offsets.status.problem
 
 
 def test_one_cluster_that_is_away_does_not_keep_the_other_waiting(holder: Holder, group: Recorder) -> None:
@@ -206,8 +184,7 @@ def test_who_has_handed_over_forgets_what_it_knew_and_gives_up_what_is_under_way
     holder.offsets.withdraw()
     wait_for("what is under way to be given up", lambda: group.closed > closed)
     group.away = set()
-    turns = holder.offsets.turns
-    wait_for("two turns", lambda: holder.offsets.turns >= turns + 2)  # one at least has begun since
+    holder.offsets.turn()
     assert len(group.told) == 1, "the next holder has said more since"
     # Holding again: it says so even if nothing has changed here, for the other one may have.
     holder.turn(ran("out", 1, {"orders": {"0": 1}}))
@@ -232,21 +209,15 @@ def test_kafka_is_told_again_before_it_forgets_an_idle_group(
 ) -> None:
     holder.turn(ran("out", 1, {"orders": {"0": 1}}))
     monkeypatch.setattr(offsets_group, "AGAIN_SECONDS", 0.0)
-    wait_for("Kafka to be told", lambda: len(group.told) >= 3)
+    holder.offsets.turn()
+    assert len(group.told) == 2
     assert len({str(told) for told in group.told}) == 1
 
 
-def test_without_a_group_there_is_no_thread(holder: Holder) -> None:
-    before = threads()
-    assert before, "that of the one with a group"
+def test_without_a_group_nothing_is_done() -> None:
     none = OffsetsGroup(None, lambda: True)
-    none.start()
     none.offer([ran("out", 1, {"orders": {"0": 1}})])
+    none.turn()
     none.flush(lambda: [], 30)
     none.withdraw()
-    assert threads() <= before
-
-
-def threads() -> set[threading.Thread]:
-    """Its own ones: of others some may begin meanwhile, such as those of clients that an earlier test has left."""
-    return {thread for thread in threading.enumerate() if thread.name == "airflow-stream-offsets-group"}
+    assert none.status == OffsetsGroupStatus()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.control import make_root
@@ -187,7 +188,7 @@ def test_a_mark_alone_does_not_stand_for_a_claim(stored: dict[str, bytes], contr
     """The control store may have been put back from an older copy: then the claim is made again."""
     store: Any = Away(control)
     mine = Ownership("orders", control, store)
-    mine.mark(PLACE)
+    checkpoints.claim(PLACE, "orders", control)
     assert mine.check(PLACE)
     store.away = True
     with pytest.raises(ControlUnavailable):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -169,17 +170,15 @@ def test_a_batch_that_nothing_ends_is_not_waited_for(monkeypatch: pytest.MonkeyP
             ended.wait(60)
             super().stop()
 
-    class Begun(threading.Thread):
-        """Is waited for once it has done what it ever will."""
-
-        def join(self, timeout: float | None = None) -> None:
-            wait_for("both to be told", lambda: stopping.is_set() and not ends.isActive, 60)
-            super().join(timeout)
+    def wait(cuts: Any, seconds: float) -> None:
+        """They are waited for once they have done what they ever will."""
+        wait_for("both to be told", lambda: stopping.is_set() and not ends.isActive, 60)
+        futures.wait(cuts, seconds)
 
     hangs, ends = Hangs(), Run()
     group = QueryGroup(gate_of("a", "b", runs=[hangs, ends]), lambda location: None)
     monkeypatch.setattr(checkpoint, "boundary", lambda location: LogEnds(8, 7))
-    monkeypatch.setattr(query_group, "threading", SimpleNamespace(Thread=Begun))
+    monkeypatch.setattr(query_group, "wait", wait)
     found = group.interrupt()
     assert (hangs.isActive, ends.isActive) == (True, False)
     assert found == {label: QueryEnd(completed=False, batch=7, checkpoint="/a") for label in "ab"}
@@ -289,11 +288,6 @@ def awaited(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 # -- where a query starts ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def query(tmp_path: Path) -> Query:
-    return Query(tmp_path / "orders")
 
 
 def test_a_query_starts_only_where_its_former_holder_stopped(query: Query, awaited: list[Any]) -> None:

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
-from airflow_stream_provider.runtime.query_writer import writer_of_query
-from airflow_stream_provider.runtime.writer_spec import WriterSpec, checkpoint_of, writer_spec_of
+from airflow_stream_provider.runtime.writer_spec import WriterSpec, checkpoint_of, writer_of_query, writer_spec_of
 from tests.support.writers import Properties, Session, copied_class
 
 
@@ -20,9 +18,7 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> Any:
     """pyspark's class, as it is when the script runs; `begun` has how each query is started."""
     made = copied_class()
     monkeypatch.setattr(writer_specs, "DataStreamWriter", made)
-    monkeypatch.setattr(query_writer, "DataStreamWriter", made)
     writer_specs.install(lambda: None)
-    query_writer.install()
     made.begun = []
     for method in ("start", "toTable"):
         original = getattr(made, method)

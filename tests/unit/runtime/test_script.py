@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -123,7 +123,7 @@ def test_errors_that_say_too_little_come_with_what_to_do(tmp_path: Path, text: s
     agent = Agent()
     (tmp_path / "app.py").write_text(text)
     with pytest.raises(Failed):
-        run_to_end(tmp_path / "app.py", [], started(), agent, lambda: None)
+        run_to_end(tmp_path / "app.py", [], started(), cast(Any, agent), lambda: None)
     assert agent.reason.startswith(f"The script failed: {error}" if error else "The script failed")
     assert hint in agent.reason
     assert bool(hint) is (len(agent.reason) > len("The script failed"))
@@ -198,7 +198,7 @@ def run_whole(folder: Path, text: str, *, holds: bool = True) -> list[str]:
     (folder / "app.py").write_text(text)
     known: Any = SimpleNamespace(query=gate.queries[0])
     with contextlib.suppress(Failed), mock.patch.dict(sys.modules, the_query=known):
-        run_to_end(folder / "app.py", [], gate, agent, agent.terminate)
+        run_to_end(folder / "app.py", [], gate, cast(Any, agent), agent.terminate)
     return agent.did
 
 
