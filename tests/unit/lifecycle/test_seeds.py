@@ -76,10 +76,10 @@ def test_a_fault_of_a_write_counts_when_it_strikes(world: World) -> None:
         world.store_down = False
 
 
-@pytest.mark.parametrize("store", [FILE, TOPIC])
-def test_a_fault_that_waits_may_wait_in_vain(store: str) -> None:
+@pytest.mark.parametrize(("store", "first"), [(FILE, 0), (TOPIC, 0)], ids=[FILE, TOPIC])
+def test_a_fault_that_waits_may_wait_in_vain(store: str, first: int) -> None:
     waited, struck = Counter[str](), Counter[str]()
-    for seed in range(100):  # as many as it takes: which ones do changes with each new fault
+    for seed in range(first, 100):  # as many as it takes: which ones do changes with each new fault
         trace: list[str] = []
         result = simulate(seed, store, trace.append)
         waited.update(name for line in trace for name in STRIKE_LATER if f"!! {name} waits" in line)
