@@ -80,7 +80,7 @@ test: $(READY) ## lint, types, unit tests, and four tests of real Spark, Kafka, 
 # Each worker loads Airflow and all tests by itself, which takes as long as thousands of them.
 .PHONY: test-quick
 test-quick: $(READY) ## `make test` without lint and types
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 3 --no-loadscope-reorder \
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 2 --no-loadscope-reorder \
 		-m "quick or not (real or system)" tests/unit $(QUICK)
 
 .PHONY: test-all

@@ -88,25 +88,25 @@ def test_known_traps(text: str) -> None:
     outcome(text.encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     outcome(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(damaged())
 def test_a_damaged_file(text: str) -> None:
     outcome(text.encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=6))
 def test_any_values(fields: dict[str, Any]) -> None:
     outcome(yaml.safe_dump({**yaml.safe_load(GOOD), **fields}, allow_unicode=True).encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys((*UpgradeSpec.model_fields, "schedule"), VALUES)))
 @example({"soak": 1e300, "keep_previous": 3650 * 86400.0, "approval_timeout": 3650 * 86400.0})
 @example({"schedule": 3650 * 86400.0, "state_limit_bytes": 10**310})
