@@ -21,4 +21,4 @@ def late(thread: threading.Thread) -> None:
     _start(thread)
 
 
-threading.Thread.start = late  # type: ignore[method-assign]
+threading.Thread.start = late  # type: ignore[assignment, method-assign]
