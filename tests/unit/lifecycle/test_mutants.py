@@ -86,8 +86,8 @@ def silent() -> Iterator[None]:
 
 def cases(mutants: list[tuple[Patch, frozenset[str]]]) -> list[Any]:
     """Return mutants as a test's parameters."""
-    left = {False: pytest.mark.system, True: ()}
-    return [pytest.param(*each, id=each[0].__name__, marks=left[each[0].__name__ in SOON]) for each in mutants]
+    named = ((fault.__name__, fault, names) for fault, names in mutants)
+    return [pytest.param(*each, id=name, marks=() if name in SOON else pytest.mark.system) for name, *each in named]
 
 
 @pytest.mark.parametrize(("fault", "names"), cases(MUTANTS))
@@ -137,6 +137,7 @@ def test_the_model_check_finds_a_driver_that_goes_on_from_another_log(monkeypatc
     model_check_says(StreamsPutBack, "one-log")
 
 
+@pytest.mark.system
 def test_the_model_check_finds_a_follower_that_answers_while_the_logs_of_its_job_move(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -156,6 +157,7 @@ def test_the_model_check_finds_a_job_that_is_ended_before_anybody_has_said_so(mo
     model_check_says(StreamsAdopting, "intent-first")
 
 
+@pytest.mark.system
 def test_the_model_check_finds_a_stream_that_rests_after_its_job_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = vars(StreamState)["phase"].fget
     monkeypatch.setattr(StreamState, "phase", property(lambda self: whole(replace(self, job=None))))
