@@ -68,14 +68,19 @@ SHORT_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(CL
 $(CLASSES): $(READY)
 	$(BIN)/python -m devstack.class_archive $@
 
-# What `make test` runs of the real things, marked `quick`: a hand-over with its roll-back, a killed holder, a lag on a broker,
+# What `make test` runs of the real things, marked `quick`: a hand-over with its roll-back and a killed holder, a lag on a broker,
 # a DAG run in Airflow, and a form in a browser.
 QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.py airflow/test_upgrade.py plugin/test_app.py)
 
+# mypy uses one core: beside the tests it costs no time of its own.
 .PHONY: test
-test: $(READY) ## lint, types, unit tests, and five tests of real Spark, Kafka, Airflow and a browser
-	$(MAKE) lint
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 4 --no-loadscope-reorder \
+test: $(READY) ## lint, types, unit tests, and four tests of real Spark, Kafka, Airflow and a browser
+	$(MAKE) --jobs=2 lint test-quick
+
+# Each worker loads Airflow and all tests by itself, which takes as long as thousands of them.
+.PHONY: test-quick
+test-quick: $(READY) ## `make test` without lint and types
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 2 --no-loadscope-reorder \
 		-m "quick or not (real or system)" tests/unit $(QUICK)
 
 .PHONY: test-all

@@ -14,7 +14,8 @@ import pytest
 HERE = Path(__file__).parent
 REAL = HERE / "integration"
 LIFECYCLE = HERE / "unit" / "lifecycle"  # with the simulation
-LONGEST_FIRST = (HERE / "system", REAL / "runtime", REAL / "airflow", REAL / "sensors", LIFECYCLE, REAL, HERE)
+REAL_FIRST = (REAL / name for name in ("runtime", "airflow", "plugin", "sensors"))
+LONGEST_FIRST = (HERE / "system", *REAL_FIRST, LIFECYCLE, REAL, HERE)
 # Those of Airflow, of the simulation and of users' scripts take longest of all, and share little; nor do those of the
 # runtime that start drivers of their own.
 BY_FILE = ("airflow", "lifecycle")

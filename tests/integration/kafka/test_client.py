@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
-from airflow_stream_provider.kafka import connect, requests
+from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.answers import LEADER_NOT_AVAILABLE, NO_ANSWER, UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
@@ -233,12 +233,9 @@ class TestTwoBrokers:
             pair.start(2)
             pair.wait(lambda: len(client.offsets(dict.fromkeys(wanted, LATEST))) == 4)
 
-    def test_a_broker_that_hangs_is_left_out_where_any_broker_can_answer(
-        self, pair: KafkaCluster, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_broker_that_hangs_is_left_out_where_any_broker_can_answer(self, pair: KafkaCluster) -> None:
         """TCP stays up, but nobody answers."""
-        monkeypatch.setattr(requests, "ANY_SECONDS", 2.0)
-        with KafkaClient("k", {**pair.extra, "socket.timeout.ms": 4000}) as client:
+        with KafkaClient("k", {**pair.extra, "socket.timeout.ms": 10_000}) as client:
             client.topics(["one-each"])
             client.configs(brokers=[1, 2])  # connected to both
             os.kill(pair.pid(2), signal.SIGSTOP)

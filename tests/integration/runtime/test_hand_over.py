@@ -26,6 +26,33 @@ def stream(tmp_path: Path) -> Iterator[HandRunStream]:
 
 
 @pytest.mark.quick
+def test_a_stream_is_handed_over_and_back_and_goes_on_after_its_holder_was_killed(
+    stream: HandRunStream, orders: Orders
+) -> None:
+    """With two drivers in all."""
+    orders.flow()
+    first = stream.deploy("orders-1", APP, str(orders.root))
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    wait_for("the first orders", lambda: len(orders.delivered()) > 100)
+    stream.deploy("orders-2", APP, str(orders.root))
+    hand_over_and_back(stream, orders, one, "orders-2")
+    # What a batch that is cut off has written would be counted as well.
+    orders.dry()
+    orders.check()
+
+    first.signal(signal.SIGKILL)
+    first.exit_code()
+    stream.append("fenced", incarnation=one, reason="test", evidence={"cluster": "test"})
+    orders.flow()
+    stream.hand_over(stream.standby("orders-2"))
+    orders.go_on("orders by the other")
+    orders.dry()
+    orders.check()
+    assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 2
+    assert [r["epoch"] for r in stream.records("acquired")] == [1, 2, 3, 4]
+
+
 @pytest.mark.system
 def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
     stream: HandRunStream, orders: Orders
@@ -100,7 +127,6 @@ def test_a_query_that_the_script_starts_late_runs_in_the_driver_that_holds_and_i
     assert set(stream.records("released")[-1]["ends"]) == {"lines", "copies"}
 
 
-@pytest.mark.quick
 @pytest.mark.system
 def test_a_holder_with_a_late_query_dies_and_is_brought_back(stream: HandRunStream, orders: Orders) -> None:
     """The rehearsal of the same release is not refused though the script has not started that query by then."""

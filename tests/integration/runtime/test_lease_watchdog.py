@@ -18,7 +18,7 @@ from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE
 from devstack.drivers import lives, wait_for
 
 REPOSITORY = Path(__file__).parents[3]
-LEASE = 8.0  # long enough for a starved machine to renew in time
+LEASE = 12.0  # long enough for a starved machine to renew in time
 DEADLINE = 120.0
 
 DRIVER = """

@@ -25,7 +25,7 @@ def run(folder: Path, *command: str, script: Path = SCRIPT) -> str:
             pass_fds=(lock,),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=60,
+            timeout=600,
         )
     finally:
         os.close(lock)
@@ -51,7 +51,7 @@ def test_the_starter_returns_while_the_command_runs(tmp_path: Path) -> None:
         "-c",
         "read line < gate",
     ]
-    subprocess.run(command, check=True, pass_fds=(lock,), timeout=60)
+    subprocess.run(command, check=True, pass_fds=(lock,), timeout=600)
     os.close(lock)
     assert not (tmp_path / "exit").exists()
     (tmp_path / "gate").write_text("go\n")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_stream_provider.control.topic import Fetched
-from airflow_stream_provider.kafka import control_root, records
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_root import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
@@ -46,13 +45,8 @@ def test_a_write_waits_until_the_quota_takes_it_and_is_sent_once(topic: KafkaTop
     assert kafka.written == [NAME, NAME]
 
 
-def test_that_a_quota_throttles_for_long_is_said(
-    topic: KafkaTopic, kafka: WireControlTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_that_a_quota_throttles_for_long_is_said(topic: KafkaTopic, kafka: WireControlTopic) -> None:
     topic.topic_id()
-    monkeypatch.setattr(control_root, "WRITE_SECONDS", 1.0)
-    monkeypatch.setattr(records, "SLACK_SECONDS", 1.0)
-    monkeypatch.setattr(records, "ANY_SECONDS", 1.0)
     kafka.throttles = [LONG_MS]
     says = "A quota of Kafka throttles this client: broker 1"
     for use in (lambda: topic.read(0), lambda: topic.read(0), lambda: topic.write(b"k", b"v", {})):

@@ -16,7 +16,7 @@ from airflow_stream_provider.lag.report import LagReport, PartitionState, QueryL
 from airflow_stream_provider.lag.targets import LagTarget
 from tests.support.wire_kafka import WireKafka, wait_for_it
 
-PATIENCE = 4.0  # a busy machine must get the answers of the others through meanwhile
+PATIENCE = 10.0  # a busy machine must get the answers of the others through meanwhile
 
 
 def lag_of(client: KafkaClient, group: str) -> QueryLag:

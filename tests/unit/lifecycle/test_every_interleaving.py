@@ -26,7 +26,7 @@ from tests.support.simulation.machine_on_topic import StreamsOnTopic
 from tests.support.simulation.machine_variants import StreamsDown, StreamsOnFiles, StreamsPruned, StreamsPutBack
 
 GIVEN = os.environ.get("MODEL_CHECK_EXAMPLES")
-EXAMPLES: list[Any] = [int(GIVEN)] if GIVEN else [80, pytest.param(200, marks=pytest.mark.system)]
+EXAMPLES: list[Any] = [int(GIVEN)] if GIVEN else [30, pytest.param(200, marks=pytest.mark.system)]
 
 
 @pytest.fixture(autouse=True, scope="module")

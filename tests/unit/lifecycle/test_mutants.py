@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -20,9 +21,16 @@ from tests.support.simulation.adopting import StreamsAdopting
 from tests.support.simulation.driver_process import Jvm
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine_variants import StreamsPutBack
-from tests.support.simulation.mutants import everywhere
+from tests.support.simulation.mutants import Patch, everywhere
 from tests.support.simulation.one_seed import FILE, TOPIC, simulate
 
+# What `make test` looks for, one of each kind; `make test-system` looks for all.
+SOON = (
+    "released_before_the_queries_stop",
+    "the_fence_is_left_out",
+    "records_share_a_key",
+    "the_watch_starts_what_was_stopped",
+)
 MUTANTS = [*mutants_of_drivers.MUTANTS, *mutants_of_log.MUTANTS, *mutants_of_watch.MUTANTS]
 # From the first seed on; most are found within ten.
 SEEDS = 1000
@@ -76,7 +84,13 @@ def silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize(("fault", "names"), [pytest.param(*each, id=each[0].__name__) for each in MUTANTS])
+def cases(mutants: list[tuple[Patch, frozenset[str]]]) -> list[Any]:
+    """Return mutants as a test's parameters."""
+    named = ((fault.__name__, fault, names) for fault, names in mutants)
+    return [pytest.param(*each, id=name, marks=() if name in SOON else pytest.mark.system) for name, *each in named]
+
+
+@pytest.mark.parametrize(("fault", "names"), cases(MUTANTS))
 def test_the_seeds_find_it(
     fault: Callable[[pytest.MonkeyPatch], None], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,9 +98,7 @@ def test_the_seeds_find_it(
     assert_found(fault.__name__, FILE, names)
 
 
-@pytest.mark.parametrize(
-    ("fault", "names"), [pytest.param(*each, id=each[0].__name__) for each in mutants_of_topic.MUTANTS]
-)
+@pytest.mark.parametrize(("fault", "names"), cases(mutants_of_topic.MUTANTS))
 def test_the_seeds_of_the_topic_find_it(
     fault: Callable[[pytest.MonkeyPatch], None], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +137,7 @@ def test_the_model_check_finds_a_driver_that_goes_on_from_another_log(monkeypatc
     model_check_says(StreamsPutBack, "one-log")
 
 
+@pytest.mark.system
 def test_the_model_check_finds_a_follower_that_answers_while_the_logs_of_its_job_move(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -144,6 +157,7 @@ def test_the_model_check_finds_a_job_that_is_ended_before_anybody_has_said_so(mo
     model_check_says(StreamsAdopting, "intent-first")
 
 
+@pytest.mark.system
 def test_the_model_check_finds_a_stream_that_rests_after_its_job_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = vars(StreamState)["phase"].fget
     monkeypatch.setattr(StreamState, "phase", property(lambda self: whole(replace(self, job=None))))

@@ -21,6 +21,7 @@ from tests.support.story import released, requested, write
 from tests.support.watched_folder import HERE, OVER, RECEIVED, Folder, home
 
 pytestmark = pytest.mark.usefixtures("spark_here")
+EACH_SECONDS, WRITE_SECONDS = folder_reading.EACH_SECONDS, folder_reading.WRITE_SECONDS  # not those of the fixture
 
 
 def test_every_stream_gets_a_sample_and_nobody_is_told_of_what_is_well(folder: Folder) -> None:
@@ -28,10 +29,8 @@ def test_every_stream_gets_a_sample_and_nobody_is_told_of_what_is_well(folder: F
         found = folder.look(after)
         assert (found.summary["looked"], found.summary["unanswered"], found.revive) == (4, {}, ())
     for number in range(4):
-        assert [round(each.at - folder.began) for each in read(SampleFile(folder_of(folder.streams[number].log)))] == [
-            0,
-            60,
-        ]
+        samples = read(SampleFile(folder_of(folder.streams[number].log)))
+        assert [each.at - folder.began for each in samples] == pytest.approx([0, 60], abs=30)
         assert (folder.sample(number).phase, folder.sample(number).version) == ("running", "1.1")
     assert folder.told() == []
     assert len(json.dumps(found.memory)) < 100
@@ -134,7 +133,7 @@ def test_a_look_without_time_for_a_stream_says_nothing_of_it_and_the_next_begins
     assert "no time for 4 streams (s0000, s0001, s0002, s0003)" in found.problem
     assert "For 10 min" in found.problem
     assert folder.told() == []
-    assert folder.sample(0).at < folder.began + 1
+    assert folder.sample(0).at < folder.began + 30
     found = folder.look(720.0)
     assert (found.summary["looked"], found.summary["not_reached"], found.problem) == (4, [], "")
     assert folder.told() == [("s0001", "down", True)]
@@ -165,12 +164,13 @@ def test_streams_of_several_recipients_each_tell_their_own(folder: Folder) -> No
 
 
 def test_a_recipient_that_hangs_is_left_behind_and_tried_again(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_stream_provider.monitoring.delivery.DELIVERY_SECONDS", 1.0)
     folder.look(0.0)
     folder.dead = {"s0000"}
     folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
-    folder.look(60.0)
-    folder.look(125.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(delivery, "DELIVERY_SECONDS", 1.0)
+        folder.look(60.0)
+        folder.look(125.0)
     assert f"{HERE}.hang" not in folder.sample(0).incidents["down"].acknowledged
     OVER.set()
     folder.look(180.0)
@@ -222,7 +222,7 @@ def test_a_folder_is_cleaned_up_once_an_hour_at_its_own_moment(folder: Folder, m
 
 def test_the_stages_of_a_look_end_in_a_bit_more_than_a_minute() -> None:
     """However much hangs: the sum of what is waited for at most where something hangs in every stage."""
-    each, alerts = folder_reading.EACH_SECONDS, delivery.DELIVERY_SECONDS
-    hung = folder_reading.MOST_HANGING / folder_reading.WIDTH * 2.0 + each
-    checkpoints = min(hung, folder_reading.WRITE_SECONDS + each)
-    assert max(hung, readings.CONNECT_SECONDS) + checkpoints + readings.MEASURE_SECONDS + each + alerts < 75
+    hung = folder_reading.MOST_HANGING / folder_reading.WIDTH * 2.0 + EACH_SECONDS
+    checkpoints = min(hung, WRITE_SECONDS + EACH_SECONDS)
+    asked = max(hung, readings.CONNECT_SECONDS) + checkpoints + readings.MEASURE_SECONDS
+    assert asked + EACH_SECONDS + delivery.DELIVERY_SECONDS < 75

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
+from airflow_stream_provider.control.bounded import NoAnswer
 from airflow_stream_provider.control.files_root import NAME
 from airflow_stream_provider.control.root import MARKER
 from airflow_stream_provider.hooks import connections
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.monitoring import folder_reading, readings
-from airflow_stream_provider.monitoring import folder_reading as root_reads
 from tests.support.story import failed, write
 from tests.support.watched_folder import HERE, RECEIVED, Folder, home
 
@@ -122,23 +121,23 @@ def test_a_stream_that_goes_down_while_its_cluster_is_away_is_told_of_in_that_in
 def test_checkpoints_that_hang_for_all_streams_are_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mock stands for a Kafka that answers: one that does not would explain the same."""
+    """Mocks stand for a Kafka that answers, as one that does not would explain the same, and for reads that hang."""
 
     def mock_measure(kafka: Any, committed: Any, moments: Any) -> None:
         kafka.reports = {name: LagReport(time.time()) for name in committed}
 
+    def mock_read(reading: Any) -> None:
+        raise NoAnswer("It has not answered within 4 s.")
+
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_HERE", json.dumps({"conn_type": "kafka", "extra": {}}))
-    monkeypatch.setattr(root_reads, "EACH_SECONDS", 0.5)
     monkeypatch.setattr(readings.KafkaLook, "connect", lambda mock: None)
     monkeypatch.setattr(readings.KafkaLook, "measure", mock_measure)
     folder = Folder(tmp_path, 3)
     folder.look(0.0)
-    free = threading.Event()
     with monkeypatch.context() as patched:
-        patched.setattr(folder_reading, "read_committed", lambda reading: free.wait())
+        patched.setattr(folder_reading, "read_committed", mock_read)
         for after in (60.0, 120.0, 661.0, 721.0):
             folder.look(after)
-    free.set()
     name = f"checkpoint storage of {folder.streams[0].control}"
     assert folder.told() == [(name, "checkpoints", True)]
     assert "3 of 3 checkpoints cannot be read." in RECEIVED[""][0].text

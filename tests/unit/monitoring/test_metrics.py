@@ -30,7 +30,7 @@ def sent(tmp_path: Path, **settings: str) -> dict[str, str]:
             "AIRFLOW__METRICS__STATSD_PORT": str(daemon.getsockname()[1]),
             **settings,
         }
-        subprocess.run([sys.executable, "-c", textwrap.dedent(SENDS)], env=environment, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", textwrap.dedent(SENDS)], env=environment, check=True, timeout=600)
         found: dict[str, str] = {}
         while True:
             try:

@@ -202,7 +202,7 @@ def test_parsing_imports_neither_spark_nor_kafka_nor_http_clients(streams: Path)
         capture_output=True,
         text=True,
         check=True,
-        timeout=300,
+        timeout=600,
     )
     new = set(run.stdout.split())
     assert not new & {"pyspark", "py4j", "kafka", "jgo", "matplotlib", "requests", "urllib3", "psutil"}

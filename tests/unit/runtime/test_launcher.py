@@ -56,7 +56,7 @@ def submit(tmp_path: Path, release: Release, script: str = "app.py") -> subproce
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(folder / RUNTIME_ZIP), "TMPDIR": str(private)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

@@ -16,7 +16,7 @@ import airflow_stream_provider.runtime.agent
 
 
 def test_the_agent_is_imported_without_pyspark() -> None:
-    subprocess.run([sys.executable, "-c", WITHOUT_SPARK], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", WITHOUT_SPARK], check=True, timeout=600)
 
 
 def test_the_clock_goes_on_while_the_machine_is_suspended() -> None:

@@ -312,7 +312,7 @@ def test_a_process_that_the_script_forks_ends_as_ever(tmp_path: Path, end: str, 
     """Found by a review: it went on in the launcher, and its parent waited for it for ever."""
     (tmp_path / "app.py").write_text(FORKS.format(end=end))
     run = [sys.executable, "-c", DRIVER, str(tmp_path / "app.py")]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(run, capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.returncode) == (
         f"before start: {code}\nafter start: {code}\ndriver finished\n",
         0,

@@ -99,5 +99,5 @@ def test_on_yarn_what_the_script_forks_can_be_terminated(script: str, says: str)
     """Found by a review: a handler that does nothing is inherited, and `with Pool()` never ended."""
     environment = {**os.environ, "CONTAINER_ID": "container_1_0001_01_000001"}
     run = [sys.executable, "-c", ON_YARN + script]
-    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.returncode) == (f"{says}\n", 0), done.stderr

@@ -1,0 +1,24 @@
+"""Begins every thread two seconds late, as on a machine with too much to do: `pytest -p tests.support.late_threads`."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+SECONDS = 2.0
+_start = threading.Thread.start
+
+
+def late(thread: threading.Thread) -> None:
+    """Start a thread later."""
+    run = thread.run
+
+    def later() -> None:
+        time.sleep(SECONDS)
+        run()
+
+    thread.run = later  # type: ignore[method-assign]
+    _start(thread)
+
+
+threading.Thread.start = late  # type: ignore[assignment, method-assign]
