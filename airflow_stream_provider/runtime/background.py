@@ -118,9 +118,13 @@ class Background:
         return self.is_busy and not self._rehearses
 
     def begin(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
-        """Begin this work."""
+        """Begin this work; a driver that gets no thread for it halts. It would go on to hold, and run nothing."""
         self._rehearses = rehearses
-        self.work = self._spawn(partial(self._do, work))
+        try:
+            self.work = self._spawn(partial(self._do, work))
+        except RuntimeError as error:
+            log.error("%s: this driver halts.", error)
+            self._halt()
 
     def _do(self, work: Callable[[], None]) -> None:
         try:

@@ -114,3 +114,15 @@ def test_a_job_says_when_it_is_due_again(side: SideThread) -> None:
     side.start()
     wait_for("three turns", lambda: done.count("often") >= 3)
     assert done.count("once") == 1
+
+
+def test_a_holder_halts_whose_queries_get_no_thread_to_start_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: it held the stream, beat, and ran nothing for ever."""
+    driver = FakeDriver(OLD, RUNNING)
+
+    def spawn(work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(driver.agent._acts.background, "_spawn", spawn)
+    driver.turn()
+    assert driver.did == ["hold", "halt"]
