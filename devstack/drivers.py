@@ -32,10 +32,11 @@ DEADLINE = 600.0
 Found = TypeVar("Found")
 
 
-def wait_for(what: str, condition: Callable[[], Found], seconds: float = DEADLINE) -> Found:
+def wait_for(what: str, condition: Callable[[], Found], seconds: float = DEADLINE, every: float = 0.1) -> Found:
     """Wait for a condition and return its first true value.
 
     :param what: what is waited for, for the error message.
+    :param every: seconds between two looks.
     :raises AssertionError: the condition is not true after `seconds`, by default 600.
     """
     deadline = time.monotonic() + seconds
@@ -43,7 +44,7 @@ def wait_for(what: str, condition: Callable[[], Found], seconds: float = DEADLIN
         found = condition()
         if found:
             return found
-        time.sleep(0.1)
+        time.sleep(every)
     raise AssertionError(f"waited {seconds:.0f} s for {what}")
 
 

@@ -163,7 +163,7 @@ class KubernetesCluster(Cluster):
     def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         """Return what the API server says of these pods; LOST also if their node does not answer or is gone.
 
-        Of the nodes, those that seem to fail are asked. Whose a pod is, its arguments or its name say.
+        It asks the nodes that seem to fail. A pod's arguments or its name say whose it is.
         """
         places = {each: self._place(each) for each in ids}
         pods: dict[tuple[str, str], dict[str, Any] | None] = {}

@@ -158,7 +158,7 @@ class LocalCluster(Cluster):
     def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         """Return the drivers as their processes and stored exit codes show them; the processes are listed once.
 
-        Whose a driver is, the name of its folder and its processes' command lines say.
+        The name of a driver's folder and its processes' command lines say whose it is.
         """
         drivers = processes.commands(processes.marked())
         if not drivers.keys() >= {*ids}:

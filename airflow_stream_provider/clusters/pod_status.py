@@ -28,7 +28,7 @@ class NodeSays(Enum):
 
     ALIVE = "answers"  # or has only just fallen silent
     LOST = "does not answer, so it may run there still"
-    REMOVED = "is no longer in the cluster, so it may run there still"  # cut off, and nobody will ever say so
+    REMOVED = "is no longer in the cluster, so it may run there still"  # cut off, and no answer will ever come
     GONE = "is tainted out-of-service"  # by somebody whose word counts
 
 

@@ -254,7 +254,7 @@ class StandaloneCluster(Cluster):
 
 
 def _state(driver: Mapping[str, Any]) -> DriverState:
-    # What the master starts in place of one that is RELAUNCHING has an id of its own.
+    # The master starts another driver in place of one that is RELAUNCHING, with an id of its own.
     known = str(driver.get("state"))
     return DriverState.FAILED if known in OUT_OF_CONTACT else STATES.get(known, DriverState.UNKNOWN)
 

@@ -165,7 +165,7 @@ class FilesStore:
     def idle_heartbeats(self, seconds: float) -> list[str]:
         """Return the incarnations whose heartbeat was last written so long ago, by the clock of the folder.
 
-        What killed writers have left in ``incoming/`` goes, once it is so old.
+        Files that killed writers have left in ``incoming/`` go, once they are so old.
         """
         with self._opened() as (heartbeats, incoming):
             time = now(incoming)

@@ -1,4 +1,4 @@
-"""What one stream has stored: publish and verify its releases, and remove what it does not need any more."""
+"""The stored releases of one stream: publish and verify its releases, and remove what it does not need any more."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ def moment(text: str, now: float) -> float:
     """
     said = text.strip()
     try:
-        try:
+        if said.endswith(("s", "m", "h", "d")):
             when = datetime.fromtimestamp(now - float(seconds(said)), UTC)
-        except ValueError:
+        else:
             when = datetime.fromisoformat(said.removesuffix("UTC").rstrip())
             when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
         found = when.replace(microsecond=when.microsecond // 1000 * 1000).timestamp()

@@ -1,4 +1,4 @@
-"""What a driver does beside the agent's turns: the agent's work of the moment, and small jobs again and again."""
+"""The work of a driver beside the agent's turns: the agent's work of the moment, and small jobs again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script sees of its queries: the object that it gets from `start()`, and the events for its listeners."""
+"""The query as a script sees it: the object that it gets from `start()`, and the events for its listeners."""
 
 from __future__ import annotations
 

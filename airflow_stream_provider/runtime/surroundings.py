@@ -1,4 +1,4 @@
-"""What an agent has around it, where its queries stopped, and how long ago it has rehearsed."""
+"""The surroundings of an agent, where its queries stopped, and how long ago it has rehearsed."""
 
 from __future__ import annotations
 

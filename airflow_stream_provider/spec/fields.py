@@ -123,6 +123,13 @@ def check_variable(name: str) -> None:
         )
 
 
+def _words(value: Any) -> Any:
+    # A YAML file has only texts here; in Python, 5 and True are what a person writes.
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
 def _connection_id(value: str) -> str:
     if _ADDRESS.fullmatch(value):
         raise ValueError(
@@ -162,6 +169,7 @@ Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3650 * 86400
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Text = Annotated[str, Field(min_length=1)]
 ConnectionId = Annotated[Text, AfterValidator(_connection_id)]
+Word = Annotated[str, BeforeValidator(_words)]
 VariableName = Annotated[str, AfterValidator(as_sentence(check_variable))]
 StreamName = Annotated[Text, AfterValidator(as_sentence(check_stream_name))]
 Version = Annotated[Text, AfterValidator(as_sentence(check_version))]

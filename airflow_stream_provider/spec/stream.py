@@ -41,6 +41,7 @@ from airflow_stream_provider.spec.fields import (
     TopicAddress,
     VariableName,
     Version,
+    Word,
     as_sentence,
     check_cron,
     check_decided_conf,
@@ -196,10 +197,10 @@ class StreamSpec(_Part):
     kafka: ConnectionId | None = None
     storage: StorageUrl | None = None
     storage_connection: ConnectionId | None = None
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[Word, ...] = ()
     py_files: tuple[Text, ...] = ()
-    conf: dict[str, str] = Field(default_factory=dict)
-    environment: dict[VariableName, str] = Field(default_factory=dict)
+    conf: dict[str, Word] = Field(default_factory=dict)
+    environment: dict[VariableName, Word] = Field(default_factory=dict)
     upgrade: UpgradeSpec = UpgradeSpec()
     lag: LagSpec = LagSpec()
     offsets_group: Text | None = None

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from devstack.drivers import wait_for
 from tests.stories.world import (
     ON_FILES,
     ON_KUBERNETES,
@@ -26,6 +25,7 @@ from tests.stories.world import (
     WORLDS,
     World,
     running,
+    wait_for,
 )
 
 pytestmark = pytest.mark.system

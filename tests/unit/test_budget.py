@@ -41,7 +41,7 @@ planning 6100
 plugin 600
 releases 1000
 runbook 2100
-runtime 8600
+runtime 8700
 sensors 400
 spec 1700
 triggers 700

@@ -208,6 +208,7 @@ def test_an_id_that_a_dead_try_wrote_down_and_never_sent_is_sent_by_the_next_one
     write(log, *RUNNING, published(log, MINE), submitted(MINE))
     reserved = f"driver-{MINE}"
     cluster.states[reserved] = DriverState.RESERVED
+    cluster.reserves.append("driver-of-the-next-try")
     condition = StandbyUp(waits(submit(spec))["deployment"])
     assert cluster.did == []
     seen = StreamHook.of(spec).observe(condition.needs(None, Observations()))

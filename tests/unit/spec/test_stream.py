@@ -9,7 +9,7 @@ from airflow_stream_provider.lag.limits import BAD
 from airflow_stream_provider.lag.report import Alarm, Verdict
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.spec.stream import Strategy, load_spec
+from airflow_stream_provider.spec.stream import Strategy, StreamSpec, load_spec
 
 GOOD = """\
 name: orders
@@ -275,6 +275,22 @@ def test_no_error_shows_a_secret(write: Write, extra: str) -> None:
 def test_an_argument_that_takes_its_secret_from_the_next_word_is_refused(write: Write) -> None:
     with pytest.raises(SpecError, match="The argument '--token' looks like a secret"):
         load_spec(write(GOOD + "arguments: [--token, abc]\n"))
+
+
+def test_in_python_numbers_and_truth_values_are_what_a_person_writes() -> None:
+    spec = StreamSpec(
+        name="orders",
+        application="orders.py",
+        version="1",
+        cluster="spark_default",
+        control="file:///streams",
+        arguments=(5,),  # type: ignore[arg-type]
+        conf={"spark.cores.max": 2, "spark.ui.enabled": False},  # type: ignore[dict-item]
+        environment={"TRIES": 1.5},  # type: ignore[dict-item]
+    )
+    assert spec.arguments == ("5",)
+    assert spec.conf == {"spark.cores.max": "2", "spark.ui.enabled": "false"}
+    assert spec.environment == {"TRIES": "1.5"}
 
 
 def test_innocent_arguments_pass(write: Write) -> None:
