@@ -77,10 +77,11 @@ QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.p
 test: $(READY) ## lint, types, unit tests, and four tests of real Spark, Kafka, Airflow and a browser
 	$(MAKE) --jobs=2 lint test-quick
 
-# Each worker loads Airflow and all tests by itself, which takes as long as thousands of them.
+# Each worker loads Airflow and all tests by itself, which takes as long as thousands of them; two leave a core idle while
+# real parts start.
 .PHONY: test-quick
 test-quick: $(READY) ## `make test` without lint and types
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 2 --no-loadscope-reorder \
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 3 --no-loadscope-reorder \
 		-m "quick or not (real or system)" tests/unit $(QUICK)
 
 .PHONY: test-all
