@@ -63,7 +63,7 @@ def driver_links(hook: StreamHook, deployment: str) -> dict[str, str]:
     beats = living_heartbeats(hook.control_log, state)
     submission = submission_of(deployment, state, beats)
     if submission:
-        with contextlib.suppress(StreamError):
+        with contextlib.suppress(StreamError, OSError, ValueError):
             found.update(hook.cluster.look([submission])[submission].links)
     for incarnation, beat in beats.items():
         if deployment_of(incarnation) == deployment and beat.ui_url:

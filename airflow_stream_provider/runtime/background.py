@@ -63,8 +63,12 @@ class SideThread:
         now = time.monotonic()
         if job.began is None and now >= job.due:
             job.began, job.late = now, False
-            # Most take milliseconds, and then one thread is enough.
-            wait([self._calls.submit(partial(self._do, job))], BRISK_SECONDS)
+            try:
+                # Most take milliseconds, and then one thread is enough.
+                wait([self._calls.submit(partial(self._do, job))], BRISK_SECONDS)
+            except RuntimeError as error:  # no thread can be begun now; the jobs may not end with that
+                log.warning("The job %s is done later: %s", job.name, error)
+                job.due, job.began = now + job.seconds, None
         elif job.began is not None and not job.late and now - job.began > LONG_SECONDS:
             job.late = True
             log.warning("The job %s has taken more than %.0f s.", job.name, LONG_SECONDS)

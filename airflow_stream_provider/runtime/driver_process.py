@@ -7,6 +7,7 @@ import math
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import wait
 from dataclasses import replace
@@ -43,8 +44,13 @@ class ExecutorHosts:
         # None before Spark has named one. One that it has lost may run an executor still.
         self.known: tuple[str, ...] | None = None
 
-    def ask(self) -> None:
-        """Add the hosts that Spark names now."""
+    def ask(self) -> float:
+        """Add the hosts that Spark names now; return after how many seconds to ask again, at most 5 % of the time."""
+        began = time.monotonic()
+        self._add()
+        return max(HOSTS_SECONDS, 20 * (time.monotonic() - began))
+
+    def _add(self) -> None:
         context = SparkContext._active_spark_context
         try:
             # From Spark's own list in memory. Others ask the block manager, which may take two minutes to answer.

@@ -87,7 +87,9 @@ def within_reach(read: Callable[[], T], seconds: float | None = None, say: Calla
             except ControlUnavailable as error:
                 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 
-                if isinstance(error, (ControlLogDamaged, TopicDenied)) or time.monotonic() > until:
+                # A driver that has begun waits for a damaged log as for one that is away: a person restores it.
+                never = TopicDenied if seconds is not None else (ControlLogDamaged, TopicDenied)
+                if isinstance(error, never) or time.monotonic() > until:
                     raise
                 _logger.warning("%s Trying again.", error)
                 say(str(error))

@@ -90,7 +90,9 @@ class QueryFailures:
     def begins(self, batch: int | None) -> None:
         """This driver, which holds, goes on after this commit."""
         self.began_at = self.at_batch = batch
+        waited = self.waited
         self.forget()
+        self.waited = waited  # until Spark has started it
 
     def forget(self) -> None:
         """How it did before does not count any more."""

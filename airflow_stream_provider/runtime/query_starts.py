@@ -66,7 +66,10 @@ class Gaps:
         if last is None or batch is None or batch <= last:
             return None
         if checkpoint not in self._asked:
-            self._asked[checkpoint] = start(partial(_gap, checkpoint, last), "gap")
+            try:
+                self._asked[checkpoint] = start(partial(_gap, checkpoint, last), "gap")
+            except RuntimeError:  # no thread can be begun now
+                return None
         asked = self._asked[checkpoint]
         return asked.result() if asked.done() else None
 
@@ -75,7 +78,7 @@ def _gap(checkpoint: str, last: int) -> float | None:
     try:
         commits = locate(checkpoint) / "commits"
         ended, began = files_of(commits).facts([commits / str(last), commits / str(last + 1)])
-    except (CheckpointError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the progress of the queries does not depend on it
         log.warning("How long nothing was committed to %s is not known: %s", checkpoint, error)
         return None
     return round(began.modified - ended.modified, 3) if ended and began else None
@@ -173,6 +176,8 @@ class QueryStarts:
             raise  # a person has to change something
         except (CheckpointAway, ControlUnavailable) as error:
             self.failures_of(query).waits(query.label, error, time.monotonic(), query.real)
+        else:
+            self.failures_of(query).waited = 0
 
     def plan_rewinds(
         self, queries: Sequence[ManagedQuery], due: DueRewind, known: Mapping[str, Seen]
@@ -280,7 +285,7 @@ class QueryStarts:
         try:
             ends = checkpoints.boundary(query.checkpoint)
             batch, planned = ends.commit, None if ends.completed else ends.offsets
-        except CheckpointError as found:
+        except Exception as found:  # noqa: BLE001 - the failure counts, whatever keeps its batch from being known
             batch, away = failures.at_batch, isinstance(found, CheckpointAway)
         if run is not None and query.real is not run:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,25 @@ def test_a_job_that_fails_or_hangs_holds_up_no_other(
     assert "The job failing failed" in caplog.text
     hangs.set()
     wait_for("the slow one", lambda: done.count("hanging") >= 2)
+
+
+def test_the_jobs_go_on_when_a_thread_can_be_begun_again(
+    side: SideThread, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin, refused = side._calls.submit, threading.Event()
+
+    def submit(work: Any) -> Any:
+        if refused.is_set():
+            return begin(work)
+        refused.set()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(side._calls, "submit", submit)
+    done: list[str] = []
+    side.every(0.01, "owner's mark", lambda: done.append("mark"))
+    side.start()
+    wait_for("three turns", lambda: len(done) >= 3)
+    assert "The job owner's mark is done later: can't start new thread" in caplog.text
 
 
 def test_a_job_says_when_it_is_due_again(side: SideThread) -> None:

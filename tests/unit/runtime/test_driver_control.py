@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from pyspark import SparkContext
 
@@ -46,6 +48,12 @@ def test_what_only_a_person_can_mend_is_not_waited_for(error: type[Exception]) -
     with pytest.raises(error):
         within_reach(log.read)
     assert len(log.errors) == 1
+
+
+def test_a_driver_that_has_begun_waits_for_a_log_that_a_person_restores() -> None:
+    assert within_reach(Log(*[ControlLogDamaged("It has lost its beginning.")] * 3).read, math.inf) == "read"
+    with pytest.raises(TopicDenied):
+        within_reach(Log(TopicDenied("No.")).read, math.inf)
 
 
 def test_the_clients_of_a_driver_that_starts_in_an_outage_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
+from airflow_stream_provider.runtime import driver_process
 from airflow_stream_provider.runtime.driver_process import ExecutorHosts
 
 
@@ -32,3 +33,11 @@ def test_a_host_that_has_had_an_executor_is_never_left_out(monkeypatch: pytest.M
     for named, hosts in ((("a", "b"), ("a", "b")), (("a",), ("a", "b")), (("[::1]", "a"), ("[::1]", "a", "b"))):
         assert ask(context(*named)) == hosts
     assert ask(SimpleNamespace(_jsc=None)) == ("[::1]", "a", "b")
+
+
+def test_a_slow_spark_is_asked_for_a_twentieth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([100.0, 100.01, 200.0, 202.0])
+    monkeypatch.setattr(driver_process.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    hosts = ExecutorHosts()
+    assert (hosts.ask(), hosts.ask()) == (5.0, 40.0)

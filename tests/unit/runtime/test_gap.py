@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.runtime import query_starts
 from airflow_stream_provider.runtime.query_starts import Gaps
 from devstack import checkpoint_trees as trees
 from devstack.drivers import wait_for
@@ -43,3 +44,20 @@ def test_a_checkpoint_that_cannot_be_reached_has_no_gap(caplog: pytest.LogCaptur
     gaps.seconds("s3a://bucket/cp", 2)
     wait_for("the warning", lambda: "is not known" in caplog.text, 60.0)
     assert gaps.seconds("s3a://bucket/cp", 2) is None
+
+
+def test_whatever_goes_wrong_the_progress_of_the_queries_is_known(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(location: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gaps = Gaps()
+    gaps.starts(place, 1)
+    with monkeypatch.context() as no_thread:
+        no_thread.setattr(query_starts, "start", lambda *_: fails(""))
+        assert gaps.seconds(place, 3) is None
+    monkeypatch.setattr(query_starts, "locate", fails)
+    gaps.seconds(place, 3)
+    wait_for("the warning", lambda: "is not known" in caplog.text, 60.0)
+    assert gaps.seconds(place, 3) is None

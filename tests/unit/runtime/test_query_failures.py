@@ -352,6 +352,19 @@ def test_a_failure_of_an_earlier_run_is_not_noted_for_the_next_one(
     assert (query.starts, group.trouble) == (2, "")
 
 
+def test_a_failure_counts_whatever_keeps_its_batch_from_being_known(
+    query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(location: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    group = started(query)
+    monkeypatch.setattr(checkpoint, "boundary", fails)
+    query.fails("The sink does not answer")
+    tended(group)
+    assert "The sink does not answer" in group.trouble
+
+
 def test_all_failures_of_a_hold_are_counted_also_those_before_the_last_commit() -> None:
     failures = QueryFailures()
     failures.begins(3)

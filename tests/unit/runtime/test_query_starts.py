@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -239,13 +239,16 @@ def test_spark_that_cannot_start_since_the_storage_is_away_waits_too(query: Quer
         raise ValueError("java.net.ConnectException")
 
     query.start_real = start  # type: ignore[method-assign]
-    group.start(group.hold(), {})
+    group.start(group.hold(), {query.checkpoint: Seen(batch=7)})
     storage.now += 1.0
     assert tended(group)[0] == [query]
     storage.away = None
     query.start_real = lambda: (_ for _ in ()).throw(ValueError("No such table"))  # type: ignore[method-assign]
     with pytest.raises(StreamError, match="No such table"):
         group.restart(tended(group)[0])
+    end = group._starts.stood(cast(Any, query))
+    assert end is not None
+    assert end.batch == 7, "the next driver cannot know it otherwise"
 
 
 def test_failures_while_the_storage_is_away_say_nothing_against_the_release(query: Query, storage: Storage) -> None:
