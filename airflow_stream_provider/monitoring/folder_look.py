@@ -158,7 +158,9 @@ class _Look:
         if down.health is not Health.FAIL and (alive.get(holder) is not False or holder not in snapshot.heartbeats):
             return down
         why = down.description or f"Its driver {holder} is lost."
-        return Symptom(Health.FAIL, f"{why} Its revive DAG brings it back, unless its YAML is gone.")
+        return Symptom(
+            Health.FAIL, f"{why} Its revive DAG brings it back, unless its YAML is gone or names another `control`."
+        )
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether a stream has no driver, and no incident of its own for that yet."""

@@ -17,7 +17,7 @@ from airflow_stream_provider.lag.limits import Health, Streaks
 class Stored:
     """Base of dataclasses that are kept as JSON objects; fields that another version has written are ignored."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False, hide_input_in_errors=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""

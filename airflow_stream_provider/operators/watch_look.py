@@ -67,6 +67,7 @@ class LookMemory(Stored):
     :param incident: that the watch itself fails.
     :param files: that YAML files cannot be used.
     :param unusable: how many files the incident of `files` is about.
+    :param in_common: whether people are told once of all streams whose YAML cannot be used.
     :param skipped: whether the last look left its work to one that waited.
     :param declared_at: when the good declarations were kept last, seconds since 1970.
     :param revived: the last stream that was to be brought back: the next look begins after it.
@@ -78,6 +79,7 @@ class LookMemory(Stored):
     incident: IncidentState = field(default_factory=IncidentState)
     files: IncidentState = field(default_factory=IncidentState)
     unusable: int = 0
+    in_common: bool = False
     skipped: bool = False
     declared_at: float = 0.0
     revived: str = ""
@@ -140,10 +142,11 @@ class Look:
             self._keep()
             raise
         self._tell(found.problem, folder)
-        problem, count = unusable(folder)
+        problem, count = unusable(folder, self.memory.in_common)
         worse = count > self.memory.unusable
         files = self._told(f"{self.name}-files", problem, self.memory.files, folder, worse=worse)
-        self.memory = replace(self.memory, files=files, unusable=count)
+        in_common = bool(broken_in_common(folder, self.memory.in_common))
+        self.memory = replace(self.memory, files=files, unusable=count, in_common=in_common)
         self._keep()
         self.ti.xcom_push(key=SUMMARY, value=dict(found.summary))
         return triggers
@@ -182,7 +185,7 @@ class Look:
     def _look(self, folder: WatchedFolder, watched: Sequence[Watched]) -> FolderLook:
         due = {each.spec.name for each in watched}
         others = [e.spec for e in folder.streams if e.spec.name not in due and e.spec.watch.schedule is not None]
-        in_common = bool(broken_in_common(folder))
+        in_common = bool(broken_in_common(folder, self.memory.in_common))
         return look_at_all(watched, self.memory.streams, self.context, others=others, in_common=in_common)
 
     def _triggers(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
@@ -299,15 +302,19 @@ def read_watched(
     return replace(found, streams=(*found.streams, *last))
 
 
-def broken_in_common(folder: WatchedFolder) -> list[str]:
-    """Return what is wrong with the YAMLs that cannot be used, if they are so many that people are told once."""
+def broken_in_common(folder: WatchedFolder, before: bool) -> list[str]:
+    """Return what is wrong with the YAMLs that cannot be used, if they are so many that people are told once.
+
+    :param before: whether that was so at the last look. Then it is over with the last of them: who mends them one by
+        one is not told of each that is left.
+    """
     broken = [each.problem for each in folder.streams if each.problem]
-    return broken if len(broken) > MAX_BROKEN else []
+    return broken if before or len(broken) > MAX_BROKEN else []
 
 
-def unusable(folder: WatchedFolder) -> tuple[str, int]:
+def unusable(folder: WatchedFolder, before: bool) -> tuple[str, int]:
     """Return sentences on the files that no stream's own incident covers, and the number of these files."""
-    broken = broken_in_common(folder)
+    broken = broken_in_common(folder, before)
     said = []
     if folder.unknown:
         said.append(f"Their streams are not watched, as nothing is known of them: {_first(folder.unknown)}")

@@ -171,8 +171,8 @@ class NotifySpec(_Part):
     def _no_secrets_in_arguments(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         try:
             json.dumps(arguments, allow_nan=False)
-        except ValueError:
-            raise ValueError("a value is no finite number: put it in quotes") from None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"a value cannot be kept as JSON ({error}): put it in quotes") from None
         return dict(as_sentence(refuse_secret_values)(arguments))
 
 

@@ -68,6 +68,7 @@ _ABOUT = {
     "control": ", a folder that Airflow and all drivers mount, made once by `airflow streams init`",
 }
 _KINDS = {"tuple_type": "a list", "dict_type": "a mapping", "model_type": "a mapping", "string_type": "a text"}
+_KINDS |= {"int_parsing": "a whole number, such as 1000", "bool_parsing": "true or false"}
 _TAG = "tag:yaml.org,2002:"
 
 # PyYAML's own in C where it was built with it: ten times as fast.

@@ -41,7 +41,7 @@ def test_a_stream_whose_driver_is_silent_is_told_of_and_brought_back(folder: Fol
     folder.dead = {"s0001"}
     found = folder.look(60.0)
     assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
-    assert "Its revive DAG brings it back, unless its YAML is gone." in RECEIVED[""][0].text
+    assert "Its revive DAG brings it back, unless its YAML is gone or names another `control`." in RECEIVED[""][0].text
     found = folder.look(125.0)
     assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
     folder.dead = set()

@@ -120,7 +120,7 @@ def test_the_declarations_are_kept_when_they_change_and_once_an_hour(airflow: Ai
 
 def test_a_memory_comes_back_as_it_was_left() -> None:
     told = IncidentState(Streaks(bad=4.0), Incident("streams-watch-4", 4.0))
-    memory = LookMemory(7.0, {"a": [1]}, told, told, 3, True, 6.0, "orders", {"a": "1a__orders-1"})
+    memory = LookMemory(7.0, {"a": [1]}, told, told, 3, True, True, 6.0, "orders", {"a": "1a__orders-1"})
     assert LookMemory.of(json.loads(json.dumps(memory.to_json()))) == memory
     # What another version has left besides is ignored.
     assert LookMemory.of({"at": 7.0, "incident": {}, "later": 1}) == LookMemory(7.0)

@@ -50,6 +50,11 @@ def test_many_files_that_cannot_be_used_are_one_incident(airflow: Airflow) -> No
     told = len(TOLD)
     for number in range(MAX_BROKEN):
         airflow.write(f"s{number}")
+        if number % 10 == 0:
+            airflow.look()
+            assert airflow.in_common, "who mends them one by one is not told of each that is left"
+    assert TOLD[told:] == []
+    airflow.write("one_more")
     airflow.look()
     assert not airflow.in_common
     assert {alert.open for _, alert in TOLD[told:]} == {False}
