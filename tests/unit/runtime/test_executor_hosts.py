@@ -37,7 +37,7 @@ def test_a_host_that_has_had_an_executor_is_never_left_out(monkeypatch: pytest.M
 
 def test_a_slow_spark_is_asked_for_a_twentieth_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([100.0, 100.01, 200.0, 202.0])
-    monkeypatch.setattr(driver_process.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(driver_process, "time", SimpleNamespace(monotonic=lambda: next(times)))
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     hosts = ExecutorHosts()
     assert (hosts.ask(), hosts.ask()) == (5.0, 40.0)
