@@ -103,14 +103,14 @@ test-system: $(CLASSES) ## every test of the whole stack, and what else takes lo
 test-chaos: $(READY) ## the kill matrix: every task of every DAG x who is killed while it runs
 	$(BIN)/pytest tests/integration/airflow/test_kill_matrix.py
 
-# A whole stack for each world of tests/stories/world.py, two of them beside each other.
+# A whole stack for each world of tests/stories/world.py, one after the other: two would starve each other on two cores.
 .PHONY: test-stores
 test-stores: $(CLASSES) ## the story with Airflow, faults and counted records: control log in Kafka, files on HDFS and S3A, two masters
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k "standalone or masters" tests/stories
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -m system -k "standalone or masters" tests/stories
 
 .PHONY: test-clusters
 test-clusters: $(CLASSES) ## the same story on YARN, on Kubernetes (a stand-in) and on one machine, with faults of the cluster
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k "not standalone and not masters" tests/stories
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -m system -k "not standalone and not masters" tests/stories
 
 # Containers need root. Nothing of them is left but the images, in build/compose/: network, processes and /run are their
 # own. So the ports of the file are free, this machine's firewall gets no rules, and a run that is killed ends all.
