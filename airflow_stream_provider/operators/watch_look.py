@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,10 +108,13 @@ class Look:
         self.context: Any = context
         self.ti = self.context["ti"]
         self.memory = LookMemory.of(self._earlier(MEMORY))
+
+    @cached_property
+    def declared(self) -> dict[str, dict[str, Any]]:
+        """The good declarations that the last look knew, by file name; large, and a look that is skipped needs none."""
         left = self._earlier(DECLARED)
         known = left.items() if isinstance(left, dict) else ()
-        # The good declarations that the last look knew, by file name.
-        self.declared = {file: fields for file, fields in known if isinstance(fields, dict)}
+        return {file: fields for file, fields in known if isinstance(fields, dict)}
 
     @property
     def name(self) -> str:
@@ -127,8 +130,9 @@ class Look:
         folder: WatchedFolder | None = None
         try:
             folder = self._read()
+            in_common = broken_in_common(folder, self.memory.in_common)
             watched = self._due(folder, self.memory.at if scheduled else 0.0, date)
-            found = self._look(folder, watched)
+            found = self._look(folder, watched, in_common=bool(in_common))
             self.memory = replace(self.memory, streams=found.memory, at=date if scheduled else self.memory.at)
             # At once: people have been told by now, and would be told again if this process ended before.
             self._keep()
@@ -142,11 +146,10 @@ class Look:
             self._keep()
             raise
         self._tell(found.problem, folder)
-        problem, count = unusable(folder, self.memory.in_common)
+        problem, count = unusable(folder, in_common)
         worse = count > self.memory.unusable
         files = self._told(f"{self.name}-files", problem, self.memory.files, folder, worse=worse)
-        in_common = bool(broken_in_common(folder, self.memory.in_common))
-        self.memory = replace(self.memory, files=files, unusable=count, in_common=in_common)
+        self.memory = replace(self.memory, files=files, unusable=count, in_common=bool(in_common))
         self._keep()
         self.ti.xcom_push(key=SUMMARY, value=dict(found.summary))
         return triggers
@@ -182,10 +185,9 @@ class Look:
             return folder.streams
         return [each for each in folder.streams if each.last or is_due(each.spec, last, date)]
 
-    def _look(self, folder: WatchedFolder, watched: Sequence[Watched]) -> FolderLook:
+    def _look(self, folder: WatchedFolder, watched: Sequence[Watched], *, in_common: bool) -> FolderLook:
         due = {each.spec.name for each in watched}
         others = [e.spec for e in folder.streams if e.spec.name not in due and e.spec.watch.schedule is not None]
-        in_common = bool(broken_in_common(folder, self.memory.in_common))
         return look_at_all(watched, self.memory.streams, self.context, others=others, in_common=in_common)
 
     def _triggers(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
@@ -312,9 +314,11 @@ def broken_in_common(folder: WatchedFolder, before: bool) -> list[str]:
     return broken if before or len(broken) > MAX_BROKEN else []
 
 
-def unusable(folder: WatchedFolder, before: bool) -> tuple[str, int]:
-    """Return sentences on the files that no stream's own incident covers, and the number of these files."""
-    broken = broken_in_common(folder, before)
+def unusable(folder: WatchedFolder, broken: Sequence[str]) -> tuple[str, int]:
+    """Return sentences on the files that no stream's own incident covers, and the number of these files.
+
+    :param broken: see `broken_in_common`.
+    """
     said = []
     if folder.unknown:
         said.append(f"Their streams are not watched, as nothing is known of them: {_first(folder.unknown)}")

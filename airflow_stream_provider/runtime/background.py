@@ -77,7 +77,7 @@ class SideThread:
         seconds = None
         try:
             seconds = job.work()
-        except Exception:
+        except Exception:  # whatever it is, such as of a JVM that is going: the other jobs must not end with it
             log.exception("The job %s failed", job.name)
         finally:
             job.due = time.monotonic() + (job.seconds if seconds is None else seconds)
@@ -136,7 +136,7 @@ class Background:
                 work()
             except ControlLogReplaced:
                 raise  # there is no log to say `failed` in
-            except Exception as error:
+            except Exception as error:  # whatever it is: a driver that fails says so in the log of the stream
                 log.exception("Failed in the background")
                 self._fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
         except ControlLogReplaced as error:

@@ -17,8 +17,9 @@ def late(thread: threading.Thread) -> None:
         time.sleep(SECONDS)
         run()
 
-    thread.run = later  # type: ignore[method-assign]
+    thread.run = later  # type: ignore[method-assign]  # the delay is in the thread: who starts it goes on at once
     _start(thread)
 
 
+# Libraries start threads too, and all of them by this method.
 threading.Thread.start = late  # type: ignore[assignment, method-assign]

@@ -229,7 +229,7 @@ def test_a_checkpoint_that_the_job_does_not_use_is_refused_before_the_job_is_tou
 
 
 def test_a_follower_that_dies_alone_after_the_job_was_ended_is_told_and_another_one_brought_up(
-    orders: StackStream, spec: StreamSpec
+    orders: StackStream, spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = submit_unmanaged(orders)
     orders.settle()
@@ -242,7 +242,7 @@ def test_a_follower_that_dies_alone_after_the_job_was_ended_is_told_and_another_
         orders.kill(next(iter(orders.state.incarnations)))
         return ended
 
-    hook.end_job = dies  # type: ignore[method-assign]
+    monkeypatch.setattr(hook, "end_job", dies)
     RECEIVED.clear()
     ran = adopt_here(operator, identity("adopts"), "")
     assert ran.code is Exit.FAILED

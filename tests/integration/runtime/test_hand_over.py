@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from devstack.drivers import HandRunStream, hand_run_stream, wait_for
+from devstack.drivers import HandRunStream, SubmittedDriver, hand_run_stream, wait_for
 from devstack.hdfs import Hdfs
 from tests.support.hand_run import hand_over_and_back, show
 from tests.support.orders_files import Orders
@@ -25,16 +25,25 @@ def stream(tmp_path: Path) -> Iterator[HandRunStream]:
     show(found)
 
 
+def holder_under_load(stream: HandRunStream, orders: Orders, *arguments: str) -> tuple[SubmittedDriver, str]:
+    """Let a first driver hold the stream while orders flow; return it, and its incarnation.
+
+    :param arguments: more of the application's.
+    """
+    orders.flow()
+    driver = stream.deploy("orders-1", APP, str(orders.root), *arguments)
+    holder = stream.standby("orders-1")
+    stream.hand_over(holder)
+    wait_for("the first orders", lambda: len(orders.delivered()) > 100)
+    return driver, holder
+
+
 @pytest.mark.quick
 def test_a_stream_is_handed_over_and_back_and_goes_on_after_its_holder_was_killed(
     stream: HandRunStream, orders: Orders
 ) -> None:
     """With two drivers in all."""
-    orders.flow()
-    first = stream.deploy("orders-1", APP, str(orders.root))
-    one = stream.standby("orders-1")
-    stream.hand_over(one)
-    wait_for("the first orders", lambda: len(orders.delivered()) > 100)
+    first, one = holder_under_load(stream, orders)
     stream.deploy("orders-2", APP, str(orders.root))
     hand_over_and_back(stream, orders, one, "orders-2")
     # What a batch that is cut off has written would be counted as well.
@@ -57,11 +66,7 @@ def test_a_stream_is_handed_over_and_back_and_goes_on_after_its_holder_was_kille
 def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
     stream: HandRunStream, orders: Orders
 ) -> None:
-    orders.flow()
-    first = stream.deploy("orders-1", APP, str(orders.root))
-    one = stream.standby("orders-1")
-    stream.hand_over(one)
-    wait_for("the first orders", lambda: len(orders.delivered()) > 100)
+    first, one = holder_under_load(stream, orders)
 
     second = stream.deploy("orders-2", APP, str(orders.root))
     two = stream.standby("orders-2")
@@ -172,11 +177,7 @@ def test_a_stream_whose_checkpoints_are_on_hdfs_is_handed_over_and_back(
     stream: HandRunStream, orders: Orders, hdfs: Hdfs
 ) -> None:
     checkpoints = f"{hdfs.url}/{stream.root.name}"
-    orders.flow()
-    stream.deploy("orders-1", APP, str(orders.root), "1", checkpoints)
-    one = stream.standby("orders-1")
-    stream.hand_over(one)
-    wait_for("the first orders", lambda: len(orders.delivered()) > 100)
+    _, one = holder_under_load(stream, orders, "1", checkpoints)
     stream.deploy("orders-2", APP, str(orders.root), "1", f"{checkpoints}//")
     hand_over_and_back(stream, orders, one, "orders-2")
 

@@ -171,7 +171,9 @@ def test_of_two_that_submit_at_once_the_second_in_the_log_kills_its_own(
 # -- a cluster that reserves ids ---------------------------------------------------------------------------------------
 
 
-def test_a_reserved_id_is_in_the_log_before_anything_is_sent(log: ControlLog, cluster: NotingCluster) -> None:
+def test_a_reserved_id_is_in_the_log_before_anything_is_sent(
+    log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster.reserves = ["application_1"]
     seen: list[list[str]] = []
     really = cluster.submit
@@ -184,7 +186,7 @@ def test_a_reserved_id_is_in_the_log_before_anything_is_sent(log: ControlLog, cl
 
         return really(job, noting)
 
-    cluster.submit = sent  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(cluster, "submit", sent)
     assert submit(log, cluster, first=True)
     assert (seen, cluster.did) == ([["application_1"]], [("submit", "application_1")])
 

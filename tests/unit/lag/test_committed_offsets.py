@@ -102,6 +102,6 @@ def test_a_heartbeat_before_the_first_batch_says_so(queries: tuple[QueryProgress
 
 
 def test_what_nobody_foresaw_is_the_problem_of_its_own_query() -> None:
-    torn: Any = (QueryProgress("orders", batch=4, committed=5),)  # type: ignore[arg-type]
-    found = CommittedOffsets("orders", Heartbeat(queries=torn)).read()
+    torn: Any = 5  # where topics should be
+    found = CommittedOffsets("orders", Heartbeat(queries=(QueryProgress("orders", batch=4, committed=torn),))).read()
     assert found.problem.startswith("How far orders has read is unknown: TypeError")

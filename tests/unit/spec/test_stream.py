@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -278,15 +279,18 @@ def test_an_argument_that_takes_its_secret_from_the_next_word_is_refused(write: 
 
 
 def test_in_python_numbers_and_truth_values_are_what_a_person_writes() -> None:
+    written: dict[str, Any] = {
+        "arguments": (5,),
+        "conf": {"spark.cores.max": 2, "spark.ui.enabled": False},
+        "environment": {"TRIES": 1.5},
+    }
     spec = StreamSpec(
         name="orders",
         application="orders.py",
         version="1",
         cluster="spark_default",
         control="file:///streams",
-        arguments=(5,),  # type: ignore[arg-type]
-        conf={"spark.cores.max": 2, "spark.ui.enabled": False},  # type: ignore[dict-item]
-        environment={"TRIES": 1.5},  # type: ignore[dict-item]
+        **written,
     )
     assert spec.arguments == ("5",)
     assert spec.conf == {"spark.cores.max": "2", "spark.ui.enabled": "false"}
