@@ -15,7 +15,8 @@ from airflow_stream_provider.lifecycle.fields import sound_fields
 from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
-from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import IncarnationState, Request, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.wish import Goal
 
 
 class Rule(NamedTuple):
@@ -83,7 +84,8 @@ def may_release(state: StreamState, incarnation: str, request_id: str) -> bool:
 def may_abort(state: StreamState, record: Record) -> bool:
     """Whether this `aborted` record may end the open request.
 
-    It may when the standby is lost, the holder itself aborts, the request has expired, or its author withdraws it.
+    It may when the standby is lost, the holder itself aborts, the request has expired, its author withdraws it, or
+    the wish that it serves was replaced.
     After `released` none of that is enough: the standby or, after its wait, the releaser goes on by itself. Then both
     must be lost, and each of them is fenced first.
     """
@@ -94,7 +96,13 @@ def may_abort(state: StreamState, record: Record) -> bool:
     if request.stage is RequestStage.RELEASED:
         return lost and not live_standby(state, request.source)
     by_holder = state.holder is not None and record.get("incarnation") == state.holder
-    return lost or by_holder or record.at >= request.expires or record.by == request.by
+    return lost or by_holder or record.at >= request.expires or record.by == request.by or not is_wanted(state, request)
+
+
+def is_wanted(state: StreamState, request: Request) -> bool:
+    """Whether a request serves what is wished for now; one that names no wish does."""
+    known = state.wishes.get(request.wish)
+    return known is None or state.is_current(known)
 
 
 def job_may_write(state: StreamState) -> bool:
@@ -148,6 +156,16 @@ def _adopts(record: Record) -> bool:
     return Policy.from_json(record.get("policy") or {}).adopts and not record.get("again")
 
 
+def _newer_than_hold(state: StreamState) -> bool:
+    return state.wish is not None and state.wish.seq > state.held_to
+
+
+def _knows(state: StreamState, record: Record) -> bool:
+    """Whether a wish of this record's family is known, or a deployment that serves one."""
+    family = record.get("family")
+    return bool(family) and (family in state.wishes or bool(state.family(family)))
+
+
 def _fencible(state: StreamState, incarnation: str) -> bool:
     return not state.incarnations[incarnation].state.terminal or incarnation in state.must_fence
 
@@ -165,6 +183,7 @@ def _complete(*names: str) -> Rule:
     return Rule("complete", f"it needs {', '.join(names)}", lambda _, r: all(r.get(n) is not None for n in names))
 
 
+_GOALS = frozenset(g.value for g in Goal)
 _BOUNDARIES = frozenset(b.value for b in Boundary)
 _SOUND_FIELDS = Rule("sound-fields", "a field has a value of the wrong type", lambda _, r: sound_fields(r))
 
@@ -176,9 +195,26 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             "declare-once", "this deployment is declared already", lambda s, r: _new(s, r["deployment"], s.deployments)
         ),
+        Rule("wish-first", "no wish brought this family in", lambda s, r: not r.get("family") or _knows(s, r)),
         Rule(
             "adopt-at-rest",
-            "a stream that was running, or is about to, adopts no job",
+            "the stream has run since somebody wished that it adopts a job",
+            lambda s, r: not _adopts(r) or s.job is not None or (s.holder is None and _newer_than_hold(s)),
+        ),
+    ),
+    Kind.WANTED: (
+        _complete("wish", "goal"),
+        _SOUND_FIELDS,
+        Rule("known-goal", "that is no goal", lambda s, r: r["goal"] in _GOALS),
+        Rule("wish-once", "this wish was made already", lambda s, r: _new(s, r["wish"], s.wishes)),
+        Rule(
+            "known-family",
+            "a release that no wish has brought in needs its description",
+            lambda s, r: Goal(r["goal"]).rest or _knows(s, r) or (r.get("release") and not r.get("family")),
+        ),
+        Rule(
+            "adopt-at-rest",
+            "a stream that is running, or is about to, adopts no job",
             lambda s, r: not _adopts(r) or s.job is not None or s.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED),
         ),
     ),
@@ -302,13 +338,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: s.holder not in {i.id for i in s.of_deployment(r["deployment"])},
         ),
         Rule("not-in-hand-over", "the open request needs it", _not_needed_by_request),
-    ),
-    Kind.STOPPED: (
-        _complete("request", "reason"),
-        _SOUND_FIELDS,
-        Rule("ask-once", "this request was made already", lambda s, r: _new(s, r["request"], s.requests)),
-        Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
-        Rule("nobody-holds", "somebody holds the stream: ask for a stop", lambda s, r: s.holder is None),
     ),
     Kind.ENDING: (
         _complete("deployment", "reason", "expires"),

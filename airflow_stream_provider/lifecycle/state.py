@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.wish import Wish
 
 
 class IncarnationState(str, Enum):
@@ -121,7 +122,7 @@ class DeploymentEnd(str, Enum):
 class HoldEnd(str, Enum):
     """How the last hold ended."""
 
-    STOPPED = "stopped"  # on request
+    STOPPED = "stopped"  # on request, for nobody
     RELEASED = "released"  # to a standby, or on SIGTERM
     FAILED = "failed"
     FINISHED = "finished"
@@ -193,6 +194,11 @@ class Deployment:
         return None if found is None else WantedRewind.from_json(found)
 
     @property
+    def family(self) -> str:
+        """The family of wishes that it serves; see `Wish.family`."""
+        return self.declared.get("family") or ""
+
+    @property
     def declared_at(self) -> float:
         """When it was declared, in seconds since 1970 by its author's clock."""
         return self.declared.at
@@ -208,8 +214,7 @@ class Request:
     :param expires: seconds since 1970 by the requester's clock.
     :param by: author of the `requested` record.
     :param ends: where the queries stopped, by query, from the `released` record; empty before it.
-    :param until: of a stop that a start follows: until then, in seconds since 1970 by its clock, the requester starts
-        the stream itself; 0: it is to stay stopped.
+    :param wish: id of the wish that it serves.
     """
 
     id: str
@@ -220,7 +225,7 @@ class Request:
     by: str
     reason: str = ""
     ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    until: float = 0.0
+    wish: str = ""
 
 
 @dataclass(frozen=True)
@@ -271,8 +276,9 @@ class StreamState:
     :param stood: where the queries stood when it came to hold, by query; empty when it is not known.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     :param job: the job without a stream that is followed; None while somebody holds, or no job was ended.
-    :param until: as of the stop that a start was to follow (`Request.until`); 0 once somebody holds, or it is to stay
-        stopped.
+    :param wish: what governs who holds; None: nobody has wished anything yet.
+    :param candidate: the release that is to stand by beside it; None: none is.
+    :param wishes: the last wishes by id, oldest first.
     """
 
     seq: int = 0
@@ -293,7 +299,9 @@ class StreamState:
     rewinder: str | None = None
     stood: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     job: EndedJob | None = None
-    until: float = 0.0
+    wish: Wish | None = None
+    candidate: Wish | None = None
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
 
     @property
     def open_request(self) -> Request | None:
@@ -341,11 +349,28 @@ class StreamState:
             return StreamPhase.HANDING_OVER if request.source else StreamPhase.STARTING
         if self.holder:
             return StreamPhase.RUNNING
-        if self.job is not None:
-            return StreamPhase.DOWN
-        if self.last_end in (HoldEnd.FAILED, HoldEnd.FINISHED, HoldEnd.STOPPED):
+        if self.wish is None:
+            return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
+        if self.wish.goal.rest:
+            return StreamPhase.STOPPED
+        if self.wish.seq < self.held_to and self.last_end in (HoldEnd.FAILED, HoldEnd.FINISHED):
             return StreamPhase(self.last_end.value)
-        return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
+        return StreamPhase.DOWN
+
+    def is_current(self, wish: Wish) -> bool:
+        """Whether a wish still counts: no wish for something else has followed."""
+        if wish.goal.rest:
+            return self.wish is not None and self.wish.goal.rest
+        return any(each is not None and each.family == wish.family for each in (self.wish, self.candidate))
+
+    def family(self, family: str) -> tuple[Deployment, ...]:
+        """The deployments that serve the wishes of a family, oldest first."""
+        return tuple(d for d in self.deployments.values() if family and d.family == family)
+
+    @property
+    def resting(self) -> bool:
+        """Whether no driver holds, and none is to: by a person's word, or as the script has ended by itself."""
+        return self.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
 
     @property
     def follower(self) -> str:
