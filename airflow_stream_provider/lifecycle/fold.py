@@ -75,7 +75,7 @@ def follow(state: StreamState, record: Record) -> StreamState:
             apply(draft, record)
     except (StreamError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise _broken(state, record, "sound-fields", f"it cannot be applied: {error!r}") from error
-    draft.seq, draft.nonce = record.seq, record.nonce
+    draft.seq, draft.nonce, draft.at = record.seq, record.nonce, record.at
     if draft.holder != state.holder:
         draft.held_to = 0 if draft.holder else record.seq
     after = StreamState(**vars(draft))
@@ -105,6 +105,7 @@ class _Draft:
     last_holder: str | None
     last_end: HoldEnd | None
     nonce: str
+    at: float
     illegal: tuple[IllegalRecord, ...]
     illegal_count: int
     forgotten: tuple[str, ...]

@@ -261,6 +261,7 @@ class StreamState:
 
     :param seq: number of the last record.
     :param nonce: of the last record.
+    :param at: when the last record was written, in seconds since 1970 by its author's clock.
     :param epoch: grows by one with every change of holder.
     :param holder: incarnation that may run the queries now; None for none.
     :param last_holder: incarnation that holds now or held last.
@@ -290,6 +291,7 @@ class StreamState:
     last_holder: str | None = None
     last_end: HoldEnd | None = None
     nonce: str = ""
+    at: float = 0.0
     illegal: tuple[IllegalRecord, ...] = ()
     illegal_count: int = 0
     forgotten: tuple[str, ...] = ()
@@ -366,6 +368,15 @@ class StreamState:
     def family(self, family: str) -> tuple[Deployment, ...]:
         """The deployments that serve the wishes of a family, oldest first."""
         return tuple(d for d in self.deployments.values() if family and d.family == family)
+
+    def akin(self, deployment: str, other: str) -> bool:
+        """Whether two deployments serve the same family of wishes."""
+        first, second = (self.deployments.get(name) for name in (deployment, other))
+        return first is not None and second is not None and first.family == second.family
+
+    def has_run(self, family: str) -> bool:
+        """Whether a driver that serves this family holds the stream, or ever held it."""
+        return any(self.deployments[each.deployment].family == family for each in self.held)
 
     @property
     def resting(self) -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.ids import deployment_id, request_id
+from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.waits import Condition
@@ -50,6 +50,48 @@ class GiveUp:
 
 
 @dataclass(frozen=True)
+class Later:
+    """Nothing can be done before `until` (seconds since 1970). The watch comes back; a task fails with the error.
+
+    :param lost: whether the last deployment was only lost, with its machine: a task waits then.
+    """
+
+    until: float
+    error: StreamError
+    deployment: str
+    lost: bool = False
+    log_of: str = ""
+
+    def __str__(self) -> str:
+        return "not yet"
+
+
+@dataclass(frozen=True)
+class AskPerson:
+    """A person is to end the job that a deployment follows, and to say so; `says`: how far that job is."""
+
+    deployment: str
+    says: str
+
+    def __str__(self) -> str:
+        return f"asking a person to end the job that {self.deployment} follows"
+
+
+@dataclass(frozen=True)
+class Want:
+    """Append `wanted`, once the release is published that the task asks for, where the wish names none.
+
+    :param fields: of the record, without the release.
+    """
+
+    fields: Mapping[str, Any]
+    publish: bool = False
+
+    def __str__(self) -> str:
+        return f"wishing {self.fields['goal']} ({self.fields.get('reason', '')})"
+
+
+@dataclass(frozen=True)
 class Wait:
     """Defer the task until the condition is met.
 
@@ -78,10 +120,10 @@ class Append:
 
 @dataclass(frozen=True)
 class Declare:
-    """Publish the release that the task asks for and declare a deployment of it, if the cluster has room."""
+    """Declare a deployment, if the cluster has room."""
 
     deployment: str
-    reason: str
+    fields: Mapping[str, Any]
 
     def __str__(self) -> str:
         return f"declaring {self.deployment}"
@@ -119,7 +161,7 @@ class EndJob:
         return f"ending {self.job}"
 
 
-Step = Done | Skip | GiveUp | Wait | Append | Declare | Submit | Kill | EndJob
+Step = Done | Skip | GiveUp | Later | AskPerson | Wait | Want | Append | Declare | Submit | Kill | EndJob
 
 
 @dataclass(frozen=True)
@@ -152,13 +194,10 @@ class TaskIdentity:
         """Return the id of a request of this task; `parts` tell its purpose."""
         return request_id(self.dag_id, self.run_id, self.task_id, self.map_index, *parts)
 
-    def deployment(self, stream: str, version: str, lost: int = 0) -> str:
-        """Return the id of the deployment that this task declares for a release of this version.
-
-        :param lost: how many it has declared before that were lost; see `planning.start.own_tries`.
-        """
-        more = (lost,) if lost else ()
-        return deployment_id(stream, version, self.dag_id, self.run_id, self.task_id, self.map_index, *more)
+    @property
+    def wish(self) -> str:
+        """The id of what this task wishes."""
+        return self.request("wish")
 
 
 @dataclass(frozen=True)

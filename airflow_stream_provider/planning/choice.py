@@ -1,0 +1,87 @@
+"""Which release runs a stream that has no holder: the wished one, or for a while the one that was to hold before it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, StreamState
+from airflow_stream_provider.lifecycle.wish import Wish
+
+# So many drivers are lost one after the other, or hand-overs missed, before a wish that a holder can wait for is given
+# up, and before another release has its turn: a release may end each time without a word, too.
+TRIES = 3
+# A wish whose release has never committed is tried in turn with the release before for a day, as an outage may have
+# been to blame; then only that one is.
+OPEN_SECONDS = 86_400.0
+
+
+class Family(NamedTuple):
+    """The family of wishes whose release is run now, and the reason, as a sentence."""
+
+    id: str
+    why: str = ""
+
+
+def choose(state: StreamState, wish: Wish, now: float) -> Family:
+    """Return the family to run now.
+
+    An outage does not bring back an older release. One follows, and takes turns with the wished one after TRIES that
+    did not come to hold, when the wished one never commits (`Proof.never`), or has never held and failed TRIES times.
+    A roll-back never goes back to what it rolls back from.
+
+    :param now: seconds since 1970.
+    """
+    first = Family(wish.family)
+    known = state.family(wish.before)
+    if not known or wish.back:
+        return first
+    other = Family(wish.before, f"{_named(state, wish.before)} runs in place of {_named(state, wish.family)}, ")
+    if _rewinds(state, wish.family):
+        return Family(other.id, f"{other.why}which reads records again, and can begin only where another one stops.")
+    never = _never_commits(state, wish.family)
+    if not never and state.has_run(wish.family):
+        return first
+    if never and now > wish.at + OPEN_SECONDS:
+        return Family(other.id, f"{other.why}which has never committed a batch.")
+    order = (other.id, wish.family) if never else (wish.family, other.id)
+    why = "which has never committed a batch." if never else "which does not come up."
+    return first if _turn(state, wish, *order) == wish.family else Family(other.id, other.why + why)
+
+
+def tried_instead(state: StreamState, now: float) -> str:
+    """Return a sentence on the release that runs, or is tried, in place of the wished one, and why; empty: none is."""
+    if state.wish is None or state.wish.goal.rest:
+        return ""
+    return choose(state, state.wish, now).why
+
+
+def _never_commits(state: StreamState, family: str) -> bool:
+    held = [i for i in state.held if state.deployments[i.deployment].family == family]
+    return bool(held) and held[0].proof.never
+
+
+def _rewinds(state: StreamState, family: str) -> bool:
+    origin = state.wishes.get(family)
+    asks = origin is not None and origin.option("rewind") is not None
+    return asks and not state.has_run(family)
+
+
+def _turn(state: StreamState, wish: Wish, first: str, later: str) -> str:
+    """Return whose turn it is: the other's after TRIES one after the other that have not come to hold."""
+    since = max(state.held_to, wish.seq)
+    tries = [d.family for d in state.deployments.values() if _failed_since(d, since) and d.family in (first, later)]
+    if not tries:
+        return first
+    over = tries[-TRIES:] == [tries[-1]] * TRIES
+    return tries[-1] if not over else later if tries[-1] == first else first
+
+
+def _failed_since(deployment: Deployment, seq: int) -> bool:
+    return deployment.declared.seq > seq and deployment.ended is DeploymentEnd.FAILED
+
+
+def _named(state: StreamState, family: str) -> str:
+    known = state.family(family)
+    origin = state.wishes.get(family)
+    version = known[-1].release.version if known else origin.option("release")["version"] if origin else "before"
+    return f"release {version}" + (f" ({known[-1].id})" if known else "")

@@ -1,0 +1,70 @@
+"""A job without a stream that is to be followed: what the log says of it, and what hinders others meanwhile. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.clusters import UnmanagedView
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.rules import job_may_write
+from airflow_stream_provider.lifecycle.state import StreamState
+
+FOLLOW_FIRST = (
+    "Adopt that job (`airflow streams adopt`), by its id or by your word that it is gone. If nothing is to follow it: "
+    "see that it is gone, and stop the stream (`airflow streams stop`), which ends its follower, too; then try again."
+)
+
+
+def job_of_interest(state: StreamState) -> str:
+    """Return the job that the cluster is asked about: it is to be ended, and may run still. Empty: none."""
+    if state.job is not None:
+        return "" if state.job.gone or state.job.doubt else state.job.id
+    return state.wish.job if state.wish is not None and state.holder is None else ""
+
+
+def confirmed(found: UnmanagedView) -> dict[str, Any]:
+    """Return the evidence of a job that the cluster confirms to be gone."""
+    return {"job": found.id, "state": found.state.value}
+
+
+def job_first(state: StreamState) -> str:
+    """Return why no driver is brought up or appointed now but by an adoption; empty: one may be."""
+    name = state.follower or (state.job.deployment if state.job is not None else "")
+    return f"{name} is to follow a job that may write its checkpoints still." if job_may_write(state) else ""
+
+
+def waits_for_person(state: StreamState) -> str:
+    """Return why only a person can go on with an adoption, as sentences; empty where others can, too."""
+    job = state.job
+    if job is None or (job.gone and not job.doubt):
+        return ""
+    if job.doubt:
+        return str(doubted(state))
+    if job.id:
+        return (
+            f"{job.id} was to be ended, for {job.deployment} to follow it, and nobody has confirmed that it is gone. "
+            "Adopt it again, by its id or by your word that it is gone (`--confirmed-by`); if it is to run on, stop "
+            "the stream."
+        )
+    return (
+        f"A person was asked to end the job that {job.deployment} is to follow, and nobody has said that it is gone. "
+        "Adopt it by your word (`--confirmed-by`); if it is to run on, stop the stream."
+    )
+
+
+def doubted(state: StreamState) -> HandOverFailed:
+    """Return why a follower did not take over though the job is gone."""
+    job = state.job
+    assert job is not None
+    return HandOverFailed(
+        f"{job.deployment} was to follow {job.id or 'a job'}, which is gone, and did not: {job.doubt.rstrip('.')}.",
+        next_step="As a rule somebody else writes the checkpoint: end that, then adopt it, or start the stream if "
+        "nobody does.",
+        deployment=job.deployment,
+    )
+
+
+def unknown_whose(found: UnmanagedView) -> str:
+    """Return that the cluster does not show whose a job is: it is not ended then."""
+    about = found.about or found.id
+    return f"Nothing shows that no stream of this provider runs {about}: its log does not begin with its command."

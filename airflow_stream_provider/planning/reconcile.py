@@ -1,0 +1,381 @@
+"""The one decision of what comes next for a stream: a step from what is to what is wanted. Pure.
+
+1. Safety: a driver that stopped inside a batch, or is found dead, is fenced; an open request goes on to its end, or is
+   aborted when another wish has replaced the one that it serves.
+2. Holder: the release of the wish comes to hold, by a hand-over or an appointment; or the holder stops.
+3. Candidate: the release that is to stand by comes up and rehearses.
+4. Rest: what came up and is not needed is retired.
+
+Every task, command and run of the watch takes its steps from here, and the forecast runs the same function forward. So
+no gate can be passed by another way. Each step is written only if the log has not changed since, and each may be taken
+by anybody: several may do this at the same time, and be killed at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import is_wanted, live_standby, may_abort
+from airflow_stream_provider.lifecycle.state import (
+    Deployment,
+    DeploymentEnd,
+    Incarnation,
+    Request,
+    RequestStage,
+    StreamPhase,
+)
+from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.planning.adopt import follow_job, hindrance
+from airflow_stream_provider.planning.bring_up import ORPHANED_SECONDS, bring_up, come_up, next_try
+from airflow_stream_provider.planning.choice import TRIES, choose
+from airflow_stream_provider.planning.fence import fence, fence_first
+from airflow_stream_provider.planning.gates import closed
+from airflow_stream_provider.planning.job import job_of_interest
+from airflow_stream_provider.planning.request import ask, follow
+from airflow_stream_provider.planning.retire import retire_all
+from airflow_stream_provider.planning.scene import Scene
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, AskPerson, Done, GiveUp, Later, Skip, Step, Wait
+from airflow_stream_provider.planning.waits import Needs
+
+# A driver of the wanted release that takes longer to come up leaves the stream to a warm one of another release.
+COME_UP_SECONDS = 300.0
+
+
+def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
+    """Return the next step; Done when what is wanted is so, GiveUp or Later when nothing can be done, or not now.
+
+    :param wish: the one that a task waits for, which is current: the step is for this one alone. Default: for all.
+    """
+    state = scene.state
+    if wish is not None and state.candidate is not None and wish.id == state.candidate.id:
+        return _stand_by(scene, wish) or Done({})
+    step = _make_safe(scene)
+    if step is not None:
+        return step
+    step = None
+    if state.wish is not None:
+        step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
+    if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
+        return step or Done({})
+    more = _stand_by(scene, state.candidate) if state.candidate is not None else None
+    if more is None or isinstance(more, GiveUp):  # of a candidate its own task tells
+        more = _retire_spare(scene)
+    return more or step or Done({})
+
+
+def _make_safe(scene: Scene) -> Step | None:
+    state = scene.state
+    first = fence_first(scene.snapshot, scene.outcome)
+    if first is not None:
+        return first
+    if state.holder is not None and scene.alive.get(state.holder) is False:
+        why = "It holds the stream and gives no sign of life."
+        return fence(scene.snapshot, state.holder, scene.outcome, why)
+    return None if state.open_request is None else _request(scene, state.open_request)
+
+
+def _request(scene: Scene, request: Request) -> Step:
+    """The open request goes on to its end, whoever has made it."""
+    state, needed = scene.state, request.to
+    if request.stage is RequestStage.RELEASED and not live_standby(state, needed):
+        needed = request.source
+    if needed is not None and live_standby(state, needed) and scene.alive.get(needed) is False:
+        why = "It was appointed to take over and gives no sign of life."
+        return fence(scene.snapshot, needed, scene.outcome, why)
+    if may_abort(state, Record(Kind.ABORTED, {"request": request.id}, at=scene.snapshot.at)):
+        if not is_wanted(state, request):
+            why = f"Another wish has replaced the one that it serves: {_current(scene)}"
+        elif scene.snapshot.at >= request.expires:
+            why = "It has expired."
+        else:
+            why = "No driver is left that could take over."
+        return Append(Kind.ABORTED, {"request": request.id, "reason": why})
+    return follow(scene.snapshot, request, scene.outcome)
+
+
+def _current(scene: Scene) -> str:
+    wish = scene.state.wish
+    return f"record {wish.seq}, by {wish.author}." if wish is not None else "there is none."
+
+
+def _stop(scene: Scene, wish: Wish) -> Step | None:
+    """No driver is to hold or to stand by, but for a candidate that was asked for since."""
+    state = scene.state
+    if state.holder is not None:
+        return _ask_to_stop(scene, wish, state.holder)
+    since = [d.id for d in state.deployments.values() if _retired_since(d, wish)]
+    wanted = state.candidate.family if state.candidate is not None else ""
+    live = [d.id for d in state.deployments.values() if not d.ended and d.family != (wanted or None)]
+    return retire_all(scene, (*since, *live), f"The stream was stopped: {wish.reason or wish.by}")
+
+
+def _ask_to_stop(scene: Scene, wish: Wish, holder: str) -> Step:
+    state = scene.state
+    asked = [r for r in state.requests.values() if r.wish == wish.id and r.to is None and r.source == holder]
+    if scene.hangs:
+        return fence(scene.snapshot, holder, scene.outcome, scene.hangs)
+    if not asked:
+        return ask(scene, wish, None)
+    return GiveUp(
+        HandOverFailed(
+            f"{deployment_of(holder)} did not stop at a batch boundary in time and goes on.",
+            next_step="Stop it again between two of its batches (they are in the Spark UI). If it must not write now, "
+            "fence it (`airflow streams fence`): that cuts its batch off, which runs again once the stream is started.",
+            holder=holder,
+        )
+    )
+
+
+def _hold(scene: Scene, wish: Wish) -> Step | None:
+    state = scene.state
+    if state.holder is None:
+        return _without_holder(scene, wish)
+    held = state.holding_deployment
+    assert held is not None
+    if fulfils(held, wish):
+        return _known_to_live(scene, (state.holder,))
+    return _change(scene, wish, state.holder)
+
+
+def fulfils(deployment: Deployment, wish: Wish) -> bool:
+    """Return whether a driver of this deployment is what a wish asks to hold."""
+    return deployment.family == wish.family and (not wish.alone or deployment.declared.seq > wish.seq)
+
+
+def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
+    """Return a wait until it is known whether these drivers live; None: it is."""
+    watched = tuple(drivers)
+    if all(scene.alive.get(name) is not None for name in watched):
+        return None
+    # For all at once: a plan forgets the finding of a wait after the next one, and two waits for a part each would
+    # follow each other for ever.
+    counters = {name: scene.snapshot.counter(name) for name in watched}
+    return Wait(SignsOfLife(counters, scene.snapshot.lease(watched)))
+
+
+def _change(scene: Scene, wish: Wish, holder: str) -> Step:
+    """Another release holds than the one that is to."""
+    standby = None if wish.alone else _newest(scene, wish)
+    shut = closed(scene, wish, standby)
+    if shut is not None:
+        return GiveUp(shut)
+    if wish.alone:
+        return _ask_to_stop(scene, wish, holder)
+    if standby is None:
+        return bring_up(scene, wish)
+    if scene.hangs:
+        return fence(scene.snapshot, holder, scene.outcome, scene.hangs)
+    asked = [r for r in scene.state.requests.values() if r.wish == wish.id and r.to and r.source == holder]
+    if asked and wish.back:
+        why = f"It did not release the stream in time: {wish.reason or wish.by}"
+        return fence(scene.snapshot, holder, scene.outcome, why)
+    return ask(scene, wish, standby.id) if len(asked) < TRIES else GiveUp(_not_taken(scene, asked[-1]))
+
+
+def _newest(scene: Scene, wish: Wish) -> Incarnation | None:
+    """The newest standby of the wished release that is not known to be dead."""
+    found = [each for each in _standbys(scene, wish, wish.family) if scene.alive.get(each.id) is not False]
+    return max(found, key=lambda each: (each.epoch, each.announced), default=None)
+
+
+def _standbys(scene: Scene, wish: Wish, family: str) -> list[Incarnation]:
+    state = scene.state
+    return [
+        each
+        for each in state.standbys()
+        if live_standby(state, each.id)
+        and state.deployments[each.deployment].family == family
+        and (family != wish.family or fulfils(state.deployments[each.deployment], wish))
+    ]
+
+
+def _not_taken(scene: Scene, request: Request) -> HandOverFailed:
+    how = "was taken back" if request.stage is RequestStage.TAKEN_BACK else "was aborted"
+    aborted = (r for r in scene.snapshot.records if r.kind == Kind.ABORTED and r["request"] == request.id)
+    why = next((str(r.get("reason")) for r in aborted), "")
+    return HandOverFailed(
+        f"The hand-over to {request.to} {how}{': ' + why if why else ''}. {scene.snapshot.holder_sentence}",
+        next_step="Nothing was lost. Look at both drivers' logs, then ask again. Where the holder hangs, fence it "
+        "first (`airflow streams fence`).",
+        request=request.id,
+        holder=scene.snapshot.holding,
+    )
+
+
+def _without_holder(scene: Scene, wish: Wish) -> Step | None:
+    """No driver holds, and one is to: appoint one that stands by, else wait for one that comes up, else start one."""
+    state = scene.state
+    if state.phase is StreamPhase.FINISHED:
+        return None  # the script has ended by itself
+    if follows_job(scene, wish):
+        return follow_job(scene, wish)
+    why = hindrance(scene)
+    if why is not None:
+        return GiveUp(why)
+    shut = closed(scene, wish, None)
+    if shut is not None:
+        return GiveUp(shut)
+    if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
+        step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
+        if step is not None:
+            return step
+    family = choose(state, wish, scene.snapshot.at)
+    standbys = _standbys(scene, wish, family.id)
+    living = [each for each in standbys if scene.alive.get(each.id)]
+    if living:
+        return ask(scene, wish, max(living, key=lambda each: (each.epoch, each.announced)).id, family.why)
+    all_standbys = [each.id for each in state.standbys() if live_standby(state, each.id)]
+    step = _known_to_live(scene, all_standbys) if standbys else None
+    if step is not None:
+        return step
+    coming = _coming(scene, wish, family.id)
+    for each in coming:
+        if scene.alive.get(each.id) is False:
+            reason = "Nothing of it is left on the cluster."
+            return Append(Kind.FAILED, {"deployment": each.id, "reason": reason, "error": ""})
+    if coming and _is_late(scene, coming[-1]):
+        step = _known_to_live(scene, all_standbys) or _stand_in(scene, wish)
+        if step is not None:
+            return step
+    if coming:
+        return come_up(scene, coming[-1])
+    return next_try(scene, wish, family)
+
+
+def follows_job(scene: Scene, wish: Wish) -> bool:
+    """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
+    state = scene.state
+    origin = state.wishes.get(wish.family)
+    adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
+    gone = state.job is not None and bool(state.job.gone)
+    return adopts and not gone and not state.has_run(wish.family)
+
+
+def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:
+    """The deployments of a family that live and have no driver in the log that may come to hold, oldest first."""
+    state = scene.state
+    return [
+        each
+        for each in state.family(family)
+        if not each.ended and (family != wish.family or fulfils(each, wish)) and _has_no_driver(state, each)
+    ]
+
+
+def _is_late(scene: Scene, deployment: Deployment) -> bool:
+    """Whether a deployment that comes up should have done so long ago."""
+    # One that has held came up long ago: it is late only when it does not come up again.
+    since = scene.snapshot.free_since if scene.state.has_held(deployment.id) else deployment.declared_at
+    return scene.snapshot.at > since + COME_UP_SECONDS
+
+
+def _stand_in(scene: Scene, wish: Wish) -> Step | None:
+    """Appoint a living standby that has held before: better than no driver, when there is no room for another."""
+    held = [each for each in scene.state.held if live_standby(scene.state, each.id) and scene.alive.get(each.id)]
+    if not held or wish.back:
+        return None
+    why = "The release that is to hold does not come up, and this one stands by and has run the stream before."
+    return ask(scene, wish, held[0].id, why)
+
+
+def _stand_by(scene: Scene, wish: Wish) -> Step | None:
+    """A candidate is to stand by: what was warm before the wish makes room for it; then it comes up and rehearses."""
+    state = scene.state
+    live = [each for each in state.family(wish.family) if not each.ended]
+    if any(scene.snapshot.candidate(each.id) or scene.snapshot.holds(each.id) for each in live):
+        return None
+    if not state.family(wish.family):
+        step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
+        if step is not None:
+            return step
+    return bring_up(scene, wish)
+
+
+def _leftovers(scene: Scene, wish: Wish) -> list[str]:
+    """What stands by or comes up since before a wish, and is not to hold; with what was ended for this wish."""
+    state, governs = scene.state, scene.state.wish
+    needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
+    if state.holder is None and governs is not None and not governs.goal.rest and governs is not wish:
+        needed = {each.id for each in state.family(choose(state, governs, scene.snapshot.at).id)}
+    return [
+        each.id
+        for each in state.deployments.values()
+        if each.declared.seq < wish.seq and each.id not in needed and (not each.ended or _retired_since(each, wish))
+    ]
+
+
+def _retired_since(deployment: Deployment, wish: Wish) -> bool:
+    """Whether it was retired for this wish: it is waited for until its driver is gone."""
+    return deployment.ended is DeploymentEnd.RETIRED and deployment.ended_seq > wish.seq
+
+
+def _retire_spare(scene: Scene) -> Step | None:
+    """End what has never held and serves no wish that counts."""
+    state = scene.state
+    if state.holder is None:
+        return None
+    wanted = {each.family for each in (state.wish, state.candidate) if each is not None}
+    for each in state.deployments.values():
+        spare = not each.ended and not state.has_held(each.id) and each.id not in scene.snapshot.in_request
+        late = each.declared.seq < state.held_from and not _is_candidate(scene, each)
+        if spare and (each.family not in wanted or late):
+            reason = f"It is not needed: {scene.snapshot.holding} holds."
+            return Append(Kind.RETIRED, {"deployment": each.id, "reason": reason})
+    return None
+
+
+def _is_candidate(scene: Scene, deployment: Deployment) -> bool:
+    candidate, wish, held = scene.state.candidate, scene.state.wish, scene.state.holding_deployment
+    to_hold = wish is not None and held is not None and not fulfils(held, wish) and deployment.family == wish.family
+    return to_hold or (candidate is not None and candidate.family == deployment.family)
+
+
+def needs(snapshot: Snapshot) -> Needs:
+    """Return what a decision needs beside log and heartbeats: the cluster's word on what comes up or is to be gone."""
+    state, wish = snapshot.state, snapshot.state.wish
+    live = [d.id for d in state.deployments.values() if not d.ended and _has_no_driver(state, d)]
+    since = min((each.seq for each in (wish, state.candidate) if each is not None), default=state.seq)
+    gone = [d.id for d in state.deployments.values() if d.ended is DeploymentEnd.RETIRED and d.ended_seq > since]
+    asked = () if state.holder is not None and state.candidate is None else (*live, *gone)
+    return Needs(drivers=tuple(name for name in asked if snapshot.submission(name)), job=job_of_interest(state))
+
+
+# After so many seconds without a record nobody is working on a wish any more.
+QUIET_SECONDS = ORPHANED_SECONDS
+_NEEDS_NO_CLUSTER = (Kind.REQUESTED, Kind.ABORTED, Kind.RETIRED)
+
+
+def is_due(scene: Scene, *, cluster_answers: bool) -> bool:
+    """Return whether somebody has to act who has not: the watch starts a run that takes the next steps.
+
+    Not while whoever has wished something works on it. Such a run decides anew, so one too many does no harm.
+
+    :param cluster_answers: whether the stream's cluster answered this look: without it a run would wait in vain.
+    """
+    step = reconcile(scene)
+    if isinstance(step, Wait):
+        # A standby that nobody knows to live has to be looked at more closely.
+        return isinstance(step.condition, SignsOfLife) and scene.state.holder is None and not _is_worked_on(scene)
+    if isinstance(step, (Done, Skip, GiveUp, Later, AskPerson)) or _is_worked_on(scene):
+        return False
+    return cluster_answers or due_without_cluster(step)
+
+
+def due_without_cluster(step: Step) -> bool:
+    """Return whether a step is done at once, and needs no cluster: also beside a run that waits for one."""
+    return isinstance(step, Append) and step.kind in _NEEDS_NO_CLUSTER
+
+
+def _is_worked_on(scene: Scene) -> bool:
+    state = scene.state
+    newest = max((each.seq for each in (state.wish, state.candidate) if each is not None), default=0)
+    # Either way: the clock of the machine that wrote the last record may be ahead.
+    return newest > max(state.held_from, state.held_to) and abs(scene.snapshot.at - state.at) < QUIET_SECONDS
+
+
+def _has_no_driver(state: StreamState, deployment: Deployment) -> bool:
+    return all(each.state.terminal for each in state.of_deployment(deployment.id))
