@@ -15,10 +15,9 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import count, duration
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, last_queries, queries_of
-from airflow_stream_provider.planning.recovery_decision import coming_up
+from airflow_stream_provider.planning.choice import coming_up
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import (
-    RESTING,
     judge_lag,
     judge_queries,
     judge_run,
@@ -65,7 +64,7 @@ def symptoms(
     }
     if lag is None:
         return found
-    if snapshot.state.phase in RESTING:
+    if snapshot.state.resting:
         lag = LagJudgement(Health.PASS)
     unknown = lag.health is Health.UNKNOWN
     found[IncidentKind.LAG] = Symptom(lag.health, str(lag), for_at_least)

@@ -53,13 +53,10 @@ def bring_up(scene: Scene, wish: Wish) -> Step:
 def come_up(scene: Scene, deployment: Deployment) -> Step:
     """Return the next step of a declared deployment: it is submitted exactly once, and waited for."""
     snapshot, outcome, name = scene.snapshot, scene.outcome, deployment.id
-    up = snapshot.candidate(name) is not None
-    # The heartbeat of a driver that is up may be alone in knowing the submission: with it the proof of its death would
-    # be lost. The step records it, and submits nothing.
-    if not deployment.submission and (not up or snapshot.submission(name)):
-        if deployment.declared.by == scene.me.by or orphaned(deployment, snapshot.at) or snapshot.submission(name):
-            return Submit(name)
-        return ask_again(snapshot, name)
+    if not deployment.submission:
+        mine = deployment.declared.by == scene.me.by
+        submits = mine or orphaned(deployment, snapshot.at) or snapshot.submission(name)
+        return Submit(name) if submits else ask_again(snapshot, name)
     driver = snapshot.drivers.get(name)
     unsent = outcome is not None and outcome.about(Ended.UNSENT, name)
     if unsent or (driver is not None and driver.state.reserved):
@@ -69,6 +66,15 @@ def come_up(scene: Scene, deployment: Deployment) -> Step:
         return Append(Kind.FAILED, {"deployment": name, "reason": reason, "error": outcome.reason})
     mute = outcome is not None and outcome.about(Ended.EXPIRED, name)
     return Wait(StandbyUp(name), log_of=name if mute else "")
+
+
+def record_submission(scene: Scene, deployment: Deployment) -> Submit | None:
+    """Record the submission of a driver that is up, where its heartbeat alone knows it: nothing is submitted.
+
+    With the heartbeat the proof of the driver's death would be lost.
+    """
+    unknown = not deployment.submission and scene.snapshot.submission(deployment.id)
+    return Submit(deployment.id) if unknown else None
 
 
 def orphaned(deployment: Deployment, now: float) -> bool:

@@ -27,25 +27,32 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
 
     An outage does not bring back an older release. One follows, and takes turns with the wished one after TRIES that
     did not come to hold, when the wished one never commits (`Proof.never`), or has never held and failed TRIES times.
-    A roll-back never goes back to what it rolls back from.
+    A roll-back does not go back to what it rolls back from before it has come to hold.
 
     :param now: seconds since 1970.
     """
     first = Family(wish.family)
-    known = state.family(wish.before)
-    if not known or wish.back:
-        return first
-    other = Family(wish.before, f"{_named(state, wish.before)} runs in place of {_named(state, wish.family)}, ")
-    if _rewinds(state, wish.family):
-        return Family(other.id, f"{other.why}which reads records again, and can begin only where another one stops.")
     never = _never_commits(state, wish.family)
+    sound = state.has_run(wish.before) and not _never_commits(state, wish.before)
+    other = wish.before if sound else _newest_sound(state, wish.family) if never else ""
+    if not other or (wish.back and state.held_from < wish.seq):
+        return first
+    in_place = f"{_named(state, other)} runs in place of {_named(state, wish.family)}, "
+    if _rewinds(state, wish.family):
+        return Family(other, f"{in_place}which reads records again, and can begin only where another one stops.")
     if not never and state.has_run(wish.family):
         return first
+    why = f"{in_place}which {'has never committed a batch' if never else 'does not come up'}."
     if never and now > wish.at + OPEN_SECONDS:
-        return Family(other.id, f"{other.why}which has never committed a batch.")
-    order = (other.id, wish.family) if never else (wish.family, other.id)
-    why = "which has never committed a batch." if never else "which does not come up."
-    return first if _turn(state, wish, *order) == wish.family else Family(other.id, other.why + why)
+        return Family(other, why)
+    order = (other, wish.family) if never else (wish.family, other)
+    return first if _turn(state, wish, *order) == wish.family else Family(other, why)
+
+
+def coming_up(state: StreamState) -> list[Deployment]:
+    """Return the deployments that live and have no driver in the log that may come to hold, oldest first."""
+    live = (each for each in state.deployments.values() if not each.ended)
+    return [each for each in live if all(i.state.terminal for i in state.of_deployment(each.id))]
 
 
 def tried_instead(state: StreamState, now: float) -> str:
@@ -60,10 +67,17 @@ def _never_commits(state: StreamState, family: str) -> bool:
     return bool(held) and held[0].proof.never
 
 
+def _newest_sound(state: StreamState, but: str) -> str:
+    """The family that held last of those that have committed, or may have; empty: there is none."""
+    sound = (state.deployments[i.deployment].family for i in state.held if not i.proof.never)
+    return next((family for family in sound if family != but), "")
+
+
 def _rewinds(state: StreamState, family: str) -> bool:
+    """Whether a release reads records again when it first holds, and it is not known after which batch."""
     origin = state.wishes.get(family)
     asks = origin is not None and origin.option("rewind") is not None
-    return asks and not state.has_run(family)
+    return asks and not state.has_run(family) and not state.ends
 
 
 def _turn(state: StreamState, wish: Wish, first: str, later: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage, StreamPhase
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.conditions import FirstCommits, Pause
 from airflow_stream_provider.planning.reconcile import fulfils, reconcile
@@ -33,7 +34,12 @@ def pursue(scene: Scene, verb: Callable[[], Answer]) -> Step:
     first = _first_batch(scene, mine) if mine.goal is Goal.HOLD else None
     if first is not None:
         return first
-    step = reconcile(scene, state.candidate if mine.goal is Goal.STAND_BY and state.candidate else state.wish)
+    if mine.goal is Goal.HOLD and state.phase is StreamPhase.FINISHED:
+        why = f"The script that this task has started has ended by itself. {snapshot.holder_sentence}"
+        return GiveUp(HandOverFailed(why, next_step="Start a new run, if it shall run once more."))
+    candidate = state.candidate
+    waits = candidate is not None and mine.goal is Goal.STAND_BY and candidate.family == mine.family
+    step = reconcile(scene, candidate if waits else state.wish)
     if isinstance(step, Later) and step.lost:
         return Wait(Pause(step.deployment, step.until))
     if isinstance(step, Later):

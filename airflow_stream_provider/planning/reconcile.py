@@ -29,18 +29,15 @@ from airflow_stream_provider.lifecycle.state import (
 )
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.adopt import follow_job, hindrance
-from airflow_stream_provider.planning.bring_up import ORPHANED_SECONDS, bring_up, come_up, next_try
-from airflow_stream_provider.planning.choice import TRIES, choose
+from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_try, record_submission
+from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.gates import closed
-from airflow_stream_provider.planning.job import job_of_interest
 from airflow_stream_provider.planning.request import ask, follow
 from airflow_stream_provider.planning.retire import retire_all
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, AskPerson, Done, GiveUp, Later, Skip, Step, Wait
-from airflow_stream_provider.planning.waits import Needs
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Later, Step, Wait
 
 # A driver of the wanted release that takes longer to come up leaves the stream to a warm one of another release.
 COME_UP_SECONDS = 300.0
@@ -60,6 +57,8 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
     step = None
     if state.wish is not None:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
+    if isinstance(step, (GiveUp, Later)) and state.holder is not None:
+        step = _known_to_live(scene, (state.holder,)) or step
     if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
         return step or Done({})
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
@@ -138,7 +137,7 @@ def _hold(scene: Scene, wish: Wish) -> Step | None:
     held = state.holding_deployment
     assert held is not None
     if fulfils(held, wish):
-        return _known_to_live(scene, (state.holder,))
+        return record_submission(scene, held) or _known_to_live(scene, (state.holder,))
     return _change(scene, wish, state.holder)
 
 
@@ -224,7 +223,11 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
-    family = choose(state, wish, scene.snapshot.at)
+    return _bring_back(scene, wish, choose(state, wish, scene.snapshot.at))
+
+
+def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
+    state = scene.state
     standbys = _standbys(scene, wish, family.id)
     living = [each for each in standbys if scene.alive.get(each.id)]
     if living:
@@ -259,11 +262,7 @@ def follows_job(scene: Scene, wish: Wish) -> bool:
 def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:
     """The deployments of a family that live and have no driver in the log that may come to hold, oldest first."""
     state = scene.state
-    return [
-        each
-        for each in state.family(family)
-        if not each.ended and (family != wish.family or fulfils(each, wish)) and _has_no_driver(state, each)
-    ]
+    return [e for e in coming_up(state) if e.family == family and (family != wish.family or fulfils(e, wish))]
 
 
 def _is_late(scene: Scene, deployment: Deployment) -> bool:
@@ -286,8 +285,9 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
     """A candidate is to stand by: what was warm before the wish makes room for it; then it comes up and rehearses."""
     state = scene.state
     live = [each for each in state.family(wish.family) if not each.ended]
-    if any(scene.snapshot.candidate(each.id) or scene.snapshot.holds(each.id) for each in live):
-        return None
+    up = [each for each in live if scene.snapshot.candidate(each.id) or scene.snapshot.holds(each.id)]
+    if up:
+        return record_submission(scene, up[-1])
     if not state.family(wish.family):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
@@ -332,50 +332,3 @@ def _is_candidate(scene: Scene, deployment: Deployment) -> bool:
     candidate, wish, held = scene.state.candidate, scene.state.wish, scene.state.holding_deployment
     to_hold = wish is not None and held is not None and not fulfils(held, wish) and deployment.family == wish.family
     return to_hold or (candidate is not None and candidate.family == deployment.family)
-
-
-def needs(snapshot: Snapshot) -> Needs:
-    """Return what a decision needs beside log and heartbeats: the cluster's word on what comes up or is to be gone."""
-    state, wish = snapshot.state, snapshot.state.wish
-    live = [d.id for d in state.deployments.values() if not d.ended and _has_no_driver(state, d)]
-    since = min((each.seq for each in (wish, state.candidate) if each is not None), default=state.seq)
-    gone = [d.id for d in state.deployments.values() if d.ended is DeploymentEnd.RETIRED and d.ended_seq > since]
-    asked = () if state.holder is not None and state.candidate is None else (*live, *gone)
-    return Needs(drivers=tuple(name for name in asked if snapshot.submission(name)), job=job_of_interest(state))
-
-
-# After so many seconds without a record nobody is working on a wish any more.
-QUIET_SECONDS = ORPHANED_SECONDS
-_NEEDS_NO_CLUSTER = (Kind.REQUESTED, Kind.ABORTED, Kind.RETIRED)
-
-
-def is_due(scene: Scene, *, cluster_answers: bool) -> bool:
-    """Return whether somebody has to act who has not: the watch starts a run that takes the next steps.
-
-    Not while whoever has wished something works on it. Such a run decides anew, so one too many does no harm.
-
-    :param cluster_answers: whether the stream's cluster answered this look: without it a run would wait in vain.
-    """
-    step = reconcile(scene)
-    if isinstance(step, Wait):
-        # A standby that nobody knows to live has to be looked at more closely.
-        return isinstance(step.condition, SignsOfLife) and scene.state.holder is None and not _is_worked_on(scene)
-    if isinstance(step, (Done, Skip, GiveUp, Later, AskPerson)) or _is_worked_on(scene):
-        return False
-    return cluster_answers or due_without_cluster(step)
-
-
-def due_without_cluster(step: Step) -> bool:
-    """Return whether a step is done at once, and needs no cluster: also beside a run that waits for one."""
-    return isinstance(step, Append) and step.kind in _NEEDS_NO_CLUSTER
-
-
-def _is_worked_on(scene: Scene) -> bool:
-    state = scene.state
-    newest = max((each.seq for each in (state.wish, state.candidate) if each is not None), default=0)
-    # Either way: the clock of the machine that wrote the last record may be ahead.
-    return newest > max(state.held_from, state.held_to) and abs(scene.snapshot.at - state.at) < QUIET_SECONDS
-
-
-def _has_no_driver(state: StreamState, deployment: Deployment) -> bool:
-    return all(each.state.terminal for each in state.of_deployment(deployment.id))

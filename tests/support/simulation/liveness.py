@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
-from airflow_stream_provider.planning.begun import left_to_its_run
-from airflow_stream_provider.planning.recover import next_try
+from airflow_stream_provider.planning.bring_up import pause
 from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.simulation.bounds import CLOCKS_SECONDS, TAKE_BACK_BOUND
 from tests.support.simulation.invariants import expect
@@ -52,12 +51,12 @@ class Liveness:
         """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""
         state = self.oracle.state
         unsubmitted = any(not d.submission and not d.ended for d in state.deployments.values())
+        wished = [each for each in (state.wish, state.candidate) if each is not None]
+        worked_on = any(each.seq > max(state.held_from, state.held_to) for each in wished)
         beats = {name: self.oracle.beat(name) for name in state.incarnations}
-        return unsubmitted or next_try(Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats))[1] > 0.0
-
-    def left_to_its_run(self, since: float) -> bool:
-        """Whether the stream was stopped for a start, which is under way by the log."""
-        return left_to_its_run(self.oracle.state, since - CLOCKS_SECONDS)
+        snapshot = Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats)
+        families = {name for each in wished for name in (each.family, each.before)}
+        return unsubmitted or worked_on or any(pause(snapshot, name)[1] > 0.0 for name in families)
 
     def expect_taken_back(self) -> None:
         """Nobody but the drivers is needed to end what was released, once log and releaser are well."""

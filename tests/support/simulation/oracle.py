@@ -10,7 +10,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
+from airflow_stream_provider.planning.reconcile import COME_UP_SECONDS
 from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.invariants import Broken, expect
 from tests.support.simulation.world import World
@@ -48,16 +48,20 @@ class Oracle:
         self.over: set[str] = set()
         self.ended: set[str] = set()
         self.lost: set[str] = set()
-        # Whether somebody is to run the stream: nobody has stopped it for good, and its script has not ended.
-        self.wanted = False
+        # The wish that governs who holds, and the one for a standby; and the family that was to hold before, by wish.
+        self.wish: Record | None = None
+        self.candidate: Record | None = None
+        self.before: dict[str, str] = {}
+        # Number of the record with which the script has ended by itself.
+        self.finished = 0
         # The deployment for which a job without a stream was ended, until somebody holds.
         self.follows = ""
         self.kinds: dict[str, int] = {}
-        # By deployment: the hash of its release, and of which it was declared to be another try.
+        # By deployment: the hash of its release, and the family of wishes that it serves.
         self.hashes: dict[str, str] = {}
-        self.again: dict[str, str] = {}
-        # What was put aside by roll-backs, and what they declared in its place.
-        self.aside: dict[str, set[str]] = {}
+        self.families: dict[str, str] = {}
+        # By family: how often what serves it has failed before it held.
+        self.refused: Counter[str] = Counter()
         self.last: str | None = None
         self.free_since = 0.0
         self.proven: set[str] = set()
@@ -72,6 +76,9 @@ class Oracle:
         # Deployments that read records again and have not held yet, and the first driver of the last one that has.
         self.rewinds: set[str] = set()
         self.rewinder: str | None = None
+        # Families that are to read records again, and the last `acquired` of whoever was asked to.
+        self.reads_again: set[str] = set()
+        self.held_from = 0
 
     def look(self) -> None:
         damaged, stored = self.world.damaged, getattr(self.world.store, "stored", {})
@@ -125,8 +132,7 @@ class Oracle:
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             stops = [r for id, r in self.asked.items() if id not in self.over and r.get("to") is None]
             self._note_the_end(record)
-            ends = record.kind == Kind.FINISHED and not any(_restarts(r) for r in stops)
-            self.wanted = not (ends or any(not _restarts(r) for r in stops))
+            self.finished = record.seq if record.kind == Kind.FINISHED and not stops else 0
             self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):
@@ -169,32 +175,48 @@ class Oracle:
     def _declared(self, r: Record) -> None:
         deployment = r["deployment"]
         expect(deployment not in self.ended, "ended-stays", r)
-        expect(self.wanted or not _by_watch(r), "stop-stays", r)
         self.hashes[deployment] = r["release"]["hash"]
-        self.again[deployment] = r.get("again") or ""
+        self.families[deployment] = family = r["family"]
         if r.get("rewind") is not None:
             self.rewinds.add(deployment)
-        if _by_watch(r):
-            expect(not self._put_aside(r.get("again") or ""), "rolled-back-stays", r)
-        if r.get("instead_of"):
-            self.aside.setdefault(r["instead_of"], set()).add(deployment)
+        waiting = self.candidate is not None and family_of(self.candidate) == family
+        expect(self.wanted or waiting, "stop-stays", r)
+        wished, _ = self._to_hold or ("", "")
+        never = any(self._never_commits(self.hashes[n]) for n, f in self.families.items() if f == wished)
+        expect(waiting or never or family in self._to_hold, "as-wished", r)
 
-    def _put_aside(self, deployment: str) -> bool:
-        """Whether a roll-back from this deployment, or what it is another try of, to another release is under way."""
-        seen, release = set(), self.hashes.get(deployment)
-        while deployment and deployment not in seen:
-            seen.add(deployment)
-            if any(self.hashes[instead] != release for instead in self.aside.get(deployment, ())):
-                return True
-            deployment = self.again.get(deployment, "")
-        return False
+    @property
+    def wanted(self) -> bool:
+        """Whether a driver is to hold: somebody wishes that, and the script has not ended by itself since."""
+        return self.wish is not None and self.wish["goal"] == "hold" and self.wish.seq > self.finished
+
+    @property
+    def _to_hold(self) -> tuple[str, ...]:
+        """The family that is to hold, and the one that may in its place."""
+        if self.wish is None or self.wish["goal"] != "hold":
+            return ()
+        return (family_of(self.wish), self.before[self.wish["wish"]])
+
+    def _wanted(self, r: Record) -> None:
+        if r.get("rewind") is not None:
+            self.reads_again.add(r["wish"])
+        if r["goal"] == "stand_by":
+            self.candidate = r
+            return
+        old, self.wish, self.candidate = self.wish, r, None
+        was = family_of(old) if old is not None and old["goal"] == "hold" else ""
+        if was and was == family_of(r) and old is not None:
+            was = self.before[old["wish"]]
+        self.before[r["wish"]] = was if r["goal"] == "hold" else ""
 
     def _requested(self, r: Record) -> None:
         expect(r["request"] not in self.asked, "one-request", r)
         expect(set(self.asked) <= self.over, "one-request", r)
-        if _by_watch(r):
-            expect(self.wanted or self.holder, "stop-stays", r)
-            self._appointed_by_watch(r)
+        if r["to"] is None:
+            expect(self.wish is not None and (self.wish["goal"] != "hold" or self.wish.get("alone")), "as-wished", r)
+        else:
+            expect(self.wanted, "stop-stays", r)
+            self._appointed(r)
         if r.get("evidence") is not None:
             self._job_ends(deployment_of(r["to"]))
         self.asked[r["request"]] = r
@@ -205,24 +227,25 @@ class Oracle:
 
     def _job_ends(self, deployment: str) -> None:
         if self.holder is None:
-            self.wanted, self.follows = True, self.follows or deployment
+            self.follows = self.follows or deployment
 
-    def _appointed_by_watch(self, r: Record) -> None:
+    def _appointed(self, r: Record) -> None:
         to = deployment_of(r["to"])
-        wanted = self.hashes[to]
         silent = self.world.now - self.world.drivers[r["to"]].beat_at
-        expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
-        if self.follows:
-            expect(wanted == self.hashes[self.follows], "no-downgrade", f"{to} in place of {self.follows}")
-            return
-        expect(wanted in self.proven, "no-downgrade", f"{to} never ran")
-        expect(not self._put_aside(to), "rolled-back-stays", r)
-        last = deployment_of(self.last or "")
-        if self.last is None or self.hashes[last] == wanted:
+        if _by_watch(r):
+            expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
+        wished, before = self._to_hold
+        if self.families[to] == wished:
             return
         slow = self.world.now - self.free_since >= COME_UP_SECONDS / 2  # by the clock of another machine
-        vain = self._never_commits(self.hashes[last])
-        expect(vain or slow or self._put_aside(last), "no-downgrade", f"{to} after {last}")
+        hashes = {self.hashes[name] for name, family in self.families.items() if family == wished}
+        never = any(map(self._never_commits, hashes))
+        before_it = self.families[to] == before and (self.refused[wished] >= SEVERAL or wished in self.reads_again)
+        held = bool(self.hashes[to] in self.proven)
+        in_place = never or before_it or slow
+        expect(self.holder is None and held and in_place, "as-wished", f"{to} in place of {wished}")
+        back = self.wish is not None and self.wish.get("back") and self.wish.seq > self.held_from
+        expect(not back, "rolled-back-stays", r)
 
     def _never_commits(self, release: str) -> bool:
         """Whether an older release may follow this one: one failure tells, or several that were fenced."""
@@ -259,17 +282,13 @@ class Oracle:
             waited = driver.clock - driver.queries.stopped_at
             expect(waited >= driver.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
         self.holder, self.epoch = me, self.epoch + 1
+        self.held_from = r.seq if me == to else self.held_from
         self.last, self.follows = me, ""
         if deployment_of(me) in self.rewinds:
             self.rewinds.remove(deployment_of(me))
             self._owe(me)
         self.proven.add(self.hashes[deployment_of(me)])
         self.over.add(request)
-        if me == to:
-            self.aside.clear()
-        else:  # it holds on, so a roll-back from it is given up of which all has ended while nobody held
-            for deployment in self.ended:
-                self._give_up(deployment)
 
     def _owe(self, first: str | None) -> None:
         self.rewinder = first
@@ -301,7 +320,7 @@ class Oracle:
             self._owe(None)  # it has told why
         live = [i for i in self.state.of_deployment(r["deployment"]) if not i.state.terminal]
         if r.get("incarnation") == self.holder or not live:
-            self._give_up(r["deployment"])
+            self.refused[self.families[r["deployment"]]] += 1
             self.ended.add(r["deployment"])
 
     def _has_committed(self, r: Record) -> bool:
@@ -329,24 +348,8 @@ class Oracle:
         gone = (self.asked[request]["to"], self.released_for[request])
         return all(name in self.lost | self.torn or deployment_of(name) in self.ended for name in gone)
 
-    def _give_up(self, deployment: str) -> None:
-        """A roll-back is given up when what it declared ends while somebody holds."""
-        if self.holder is not None:
-            left = {bad: instead - {deployment} for bad, instead in self.aside.items()}
-            self.aside = {bad: instead for bad, instead in left.items() if instead}
-
-    def _stopped(self, r: Record) -> None:
-        expect(self.holder is None, "one-holder", r)
-        expect(set(self.asked) <= self.over, "one-request", r)
-        expect(r["request"] not in self.asked, "one-request", r)
-        self.asked[r["request"]] = r
-        self.over.add(r["request"])
-        if not _restarts(r):
-            self.wanted, self.follows = False, ""
-
     def _retired(self, r: Record) -> None:
         expect(self.holder is None or deployment_of(self.holder) != r["deployment"], "one-holder", r)
-        self._give_up(r["deployment"])
         self.ended.add(r["deployment"])
 
 
@@ -355,10 +358,10 @@ def _saw_it_lost(record: Record) -> bool:
     return isinstance(evidence, dict) and evidence.get("driver") == "lost"
 
 
-def _restarts(stop: Record) -> bool:
-    """Whether who has stopped the stream was to start it again."""
-    return stop.by.startswith(f"airflow:{RESTART}/")
+def family_of(wish: Record) -> str:
+    """The family of a wish for a release."""
+    return str(wish.get("family") or wish["wish"])
 
 
 def _by_watch(record: Record) -> bool:
-    return record.by == "watch" or record.by.startswith(f"airflow:{REVIVE}/")
+    return record.by.startswith(f"airflow:{REVIVE}/")

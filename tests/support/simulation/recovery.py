@@ -7,8 +7,7 @@ from collections.abc import Callable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase, StreamState
-from airflow_stream_provider.planning.begun import hindrance
-from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
+from airflow_stream_provider.planning.job import waits_for_person
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.planning.stream_health import judge_run
@@ -97,10 +96,11 @@ class Recovery:
             if not isinstance(actor.process, Driver):
                 actor.crash()
 
-    def upgrade(self, deployment: str) -> None:
+    def upgrade(self, run: str) -> None:
         """A new run of the DAG: standby, hand-over."""
-        for number, plan in enumerate((stand_by(deployment, "release-0"), take_over(deployment))):
-            self.finish(Task(self.world, TaskIdentity("orders__upgrade", deployment, f"task-{number}"), plan))
+        up = TaskIdentity("orders__upgrade", run, "stand_by")
+        self.finish(Task(self.world, up, stand_by("release-0")))
+        self.finish(Task(self.world, TaskIdentity("orders__upgrade", run, "take_over"), take_over(up.wish)))
         self.settle(6)  # from `acquired` to running queries
 
     def finish(self, task: Task) -> None:
@@ -116,12 +116,11 @@ class Recovery:
         state = self.oracle.state
         resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
         resting = (resting and not self.oracle.wanted) or self._is_told_a_person(state)
-        alive = {name: driver.lives for name, driver in self.world.drivers.items()}
-        return resting and recovery_step(state, alive, self.world.now).action is RecoveryAction.WAIT
+        return resting and not state.must_fence and state.open_request is None
 
     def _is_told_a_person(self, state: StreamState) -> bool:
         """Whether only a person can go on with an adoption, and the watch tells people so."""
-        left = state.job is not None and bool(hindrance(state, gone=True))
+        left = state.job is not None and bool(waits_for_person(state))
         return left and judge_run(Snapshot("orders", self.world.now, state), None).health is Health.FAIL
 
     def _able(self, incarnation: str | None) -> bool:

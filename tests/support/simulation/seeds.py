@@ -14,7 +14,6 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from airflow_stream_provider.planning.begun import BY_ITSELF_SECONDS
 from tests.support.simulation.bounds import (
     BOUND,
     PATIENT,
@@ -167,32 +166,24 @@ class Simulation:
     def _quiet(self) -> None:
         healed = self.world.now
         committed = self._data.committed
-        by_itself = self._go_for(healed, lambda: self.liveness.runs(committed) or self.liveness.rests())
+        self._go_for(healed, lambda: self.liveness.runs(committed) or self.liveness.rests())
         if not self.liveness.runs(committed) and self.liveness.rests():
             self.say("-- it rests; a person starts it again")
             healed = self.world.now
             self.people.upgrade()
-            by_itself = self._go_for(healed, lambda: self.liveness.runs(committed))
+            self._go_for(healed, lambda: self.liveness.runs(committed))
             if not self.liveness.runs(committed) and self.liveness.rests():
                 return  # somebody has stopped it again, or what was started did not come up
         took = self.world.now - healed
         expect(self.liveness.runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {took:.0f} s")
-        if not by_itself:
-            self.result.longest_recovery = max(self.result.longest_recovery, took)
+        self.result.longest_recovery = max(self.result.longest_recovery, took)
         self.say(f"-- runs again after {took:.0f} s")
 
-    def _go_for(self, healed: float, enough: Callable[[], bool]) -> bool:
-        """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules.
-
-        :return: whether it went on for longer, because a start was under way, which the watch leaves to its run.
-        """
+    def _go_for(self, healed: float, enough: Callable[[], bool]) -> None:
+        """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules."""
         self.go(healed + PROMPT, enough)
         if not enough() and self.liveness.waits_by_rule(healed):
             self.go(healed + BOUND, enough)
-        by_itself = not enough() and self.liveness.left_to_its_run(healed)
-        if by_itself:
-            self.go(healed + BOUND + BY_ITSELF_SECONDS, enough)
-        return by_itself
 
     @property
     def _data(self) -> Data:
