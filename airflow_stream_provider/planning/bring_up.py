@@ -123,10 +123,10 @@ def pause(snapshot: Snapshot, family: str) -> tuple[int, float]:
     earliest, latest = now - WINDOW_SECONDS, now + MAX_PAUSE_SECONDS
     again = [d for d in state.family(family) if d.declared.get("again")]
     tries = [d for d in again if earliest < d.declared_at <= latest and d.declared.seq > proof]
-    if not tries or tries[-1].ended is not DeploymentEnd.FAILED:
+    if not tries:
         return 0, 0.0
     lost = was_lost(state, tries[-1].id)
-    alike = sum(was_lost(state, each.id) == lost for each in tries if each.ended is DeploymentEnd.FAILED)
+    alike = sum(was_lost(state, each.id) == lost for each in tries)
     wait = min(PAUSE_SECONDS * 2 ** (alike - 1), MAX_PAUSE_SECONDS)
     return alike, max(0.0, tries[-1].declared_at + wait - now)
 

@@ -32,8 +32,8 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
     :param now: seconds since 1970.
     """
     first = Family(wish.family)
-    never = _never_commits(state, wish.family)
-    sound = state.has_run(wish.before) and not _never_commits(state, wish.before)
+    never = never_commits(state, wish.family)
+    sound = state.has_run(wish.before) and not never_commits(state, wish.before)
     other = wish.before if sound else _newest_sound(state, wish.family) if never else ""
     if not other or (wish.back and state.held_from < wish.seq):
         return first
@@ -62,7 +62,8 @@ def tried_instead(state: StreamState, now: float) -> str:
     return choose(state, state.wish, now).why
 
 
-def _never_commits(state: StreamState, family: str) -> bool:
+def never_commits(state: StreamState, family: str) -> bool:
+    """Return whether a release has held, and counts as one that never commits a batch (`Proof.never`)."""
     held = [i for i in state.held if state.deployments[i.deployment].family == family]
     return bool(held) and held[0].proof.never
 

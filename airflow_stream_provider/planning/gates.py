@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import Incarnation
 from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.planning.choice import never_commits
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -25,6 +26,12 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     if wish.back:
         why = no_way_back_to(scene.snapshot, wish.family)
         return HandOverFailed(f"{why} {scene.snapshot.holder_sentence}", next_step=WHAT_HELPS) if why else None
+    if scene.state.holder is not None and wish.seq < scene.state.held_from and never_commits(scene.state, wish.family):
+        return HandOverFailed(
+            f"The release that is to hold has never committed a batch, and another one runs in its place. "
+            f"{scene.snapshot.holder_sentence}",
+            next_step="Correct it and upgrade, or roll back: then what runs is what is wanted.",
+        )
     if wish.approved or scene.state.has_run(wish.family):
         return None
     origin = scene.state.wishes.get(wish.family, wish)
