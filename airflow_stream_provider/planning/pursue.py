@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage, StreamPhase
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.conditions import FirstCommits, Pause
-from airflow_stream_provider.planning.reconcile import fulfils, reconcile
+from airflow_stream_provider.planning.reconcile import fulfils, reconcile, shut
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, Step, Wait
+from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, Step, Wait, Want
 from airflow_stream_provider.planning.verbs import Answer, replaced
 
 # A stream without input commits no batch; its gap is then reported as not known.
@@ -50,11 +53,23 @@ def pursue(scene: Scene, verb: Callable[[], Answer]) -> Step:
 
 
 def _unless_so(scene: Scene, answer: Answer) -> Step:
-    """Where nothing is to be wished, since it is so already: see that it is."""
+    """Where nothing is to be wished, since it is so already: see that it is. Nor is anything wished at a shut gate."""
+    if isinstance(answer, Want):
+        why = None if answer.publish else _shut(scene, answer)
+        return answer if why is None else GiveUp(why)
     if not isinstance(answer, Skip) or scene.state.holder is None:
         return answer
     step = reconcile(scene, scene.state.wish)
     return answer if isinstance(step, Done) else step
+
+
+def _shut(scene: Scene, want: Want) -> HandOverFailed | None:
+    """Return why the release of a wish may not come to hold now, before that is wished: it would change nothing."""
+    record = Record(Kind.WANTED, want.fields, by=scene.me.by, at=scene.snapshot.at).numbered(scene.state.seq + 1)
+    state = fold([record], scene.state)
+    if state.wish is None or state.wish.goal is not Goal.HOLD or state.phase is StreamPhase.FINISHED:
+        return None
+    return shut(replace(scene, snapshot=replace(scene.snapshot, state=state)), state.wish)
 
 
 def result(snapshot: Snapshot, wish: Wish) -> dict[str, Any]:
@@ -74,7 +89,7 @@ def result(snapshot: Snapshot, wish: Wish) -> dict[str, Any]:
         live = [d.id for d in state.family(wish.family) if snapshot.candidate(d.id) or snapshot.holds(d.id)]
         return standby_result(snapshot, live[-1] if live else state.family(wish.family)[-1].id)
     request = _request(snapshot, wish)
-    more = {"adopted": True} if wish.option("adopts") else {}
+    more = {"adopted": True} if any(wish.option(each) for each in ("adopts", "job", "confirmed_by")) else {}
     return {**snapshot.holder_result(snapshot.holding), "request": request, "family": wish.family, **more}
 
 

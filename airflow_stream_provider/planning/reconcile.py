@@ -143,7 +143,14 @@ def _hold(scene: Scene, wish: Wish) -> Step | None:
 
 def fulfils(deployment: Deployment, wish: Wish) -> bool:
     """Return whether a driver of this deployment is what a wish asks to hold."""
-    return deployment.family == wish.family and (not wish.alone or deployment.declared.seq > wish.seq)
+    return wish.fulfilled_by(deployment.declared)
+
+
+def shut(scene: Scene, wish: Wish) -> HandOverFailed | None:
+    """Return why the release of a wish may not come to hold now, though it is wished for; None: nothing is against it.
+    """
+    beside = scene.state.holder is not None and not wish.alone
+    return closed(scene, wish, _newest(scene, wish) if beside else None)
 
 
 def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
@@ -159,12 +166,12 @@ def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
 
 def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     """Another release holds than the one that is to."""
-    standby = None if wish.alone else _newest(scene, wish)
-    shut = closed(scene, wish, standby)
-    if shut is not None:
-        return GiveUp(shut)
+    why = shut(scene, wish)
+    if why is not None:
+        return GiveUp(why)
     if wish.alone:
         return _ask_to_stop(scene, wish, holder)
+    standby = _newest(scene, wish)
     if standby is None:
         return bring_up(scene, wish)
     if scene.hangs:
@@ -216,9 +223,11 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     why = hindrance(scene)
     if why is not None:
         return GiveUp(why)
-    shut = closed(scene, wish, None)
-    if shut is not None:
-        return GiveUp(shut)
+    why = shut(scene, wish)
+    if why is not None:
+        # What was to hold before goes on: nobody has stopped the stream.
+        sound = state.has_run(wish.before)
+        return _bring_back(scene, wish, Family(wish.before, why.message)) if sound else GiveUp(why)
     if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:

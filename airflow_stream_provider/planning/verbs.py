@@ -77,16 +77,29 @@ def stand_by(scene: Scene, reason: str, since: float, **fields: Any) -> Answer:
     :param since: when a person asked for it, in seconds since 1970: a later stop counts.
     :param fields: of the wish, such as `approval`, `rewind` and `redeployed`.
     """
+    return _not_now(scene, since) or _want(scene, Goal.STAND_BY, reason, publish=True, **fields)
+
+
+def replace_holder(scene: Scene, reason: str, since: float, **fields: Any) -> Answer:
+    """The holder stops at a batch boundary, then a driver of a new release holds: for a cluster without room for two.
+
+    :param since: as of `stand_by`.
+    :param fields: of the wish, also `approved`.
+    """
+    return _not_now(scene, since) or _want(scene, Goal.HOLD, reason, publish=True, alone=True, **fields)
+
+
+def _not_now(scene: Scene, since: float) -> GiveUp | None:
     job = job_first(scene.state)
     if job:
         return _refuse(job, FOLLOW_FIRST)
     wish = scene.state.wish
-    if wish is not None and wish.goal.rest and wish.at > since and not wish.by.startswith(scene.me.run):
-        return _refuse(
-            f"The stream was stopped by {wish.author} since this was asked for, and only a person starts it.",
-            "Nothing was submitted. If it shall run, ask for it again.",
-        )
-    return _want(scene, Goal.STAND_BY, reason, publish=True, **fields)
+    if wish is None or not wish.goal.rest or wish.at <= since or wish.by.startswith(scene.me.run):
+        return None
+    return _refuse(
+        f"The stream was stopped by {wish.author} since this was asked for, and only a person starts it.",
+        "Nothing was submitted. If it shall run, ask for it again.",
+    )
 
 
 def hand_over(scene: Scene, family: str, reason: str, approved: str = "") -> Answer:
@@ -134,8 +147,8 @@ def withdraw(scene: Scene, family: str, reason: str) -> Answer:
         return _want(scene, Goal.STOP, reason)
     if candidate is None or candidate.family != family:
         return Skip(f"No new release comes up or stands by. {scene.snapshot.holder_sentence}")
-    if wish is None or wish.goal.rest:
-        return _want(scene, wish.goal if wish is not None else Goal.STOP, reason)
+    if wish is None or state.resting:
+        return _want(scene, wish.goal if wish is not None and wish.goal.rest else Goal.STOP, reason)
     return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved)
 
 
@@ -185,6 +198,8 @@ def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
             "Or roll back by hand: `airflow streams roll-back`.",
             deployment=held.id,
         )
+    if not wish.before and not state.has_run(family):
+        return withdraw(scene, family, reason)
     if not wish.before:
         return Skip(f"No release ran before, so there is none to go back to. {snapshot.holder_sentence}")
     return _back(scene, wish.before, reason)
@@ -197,12 +212,15 @@ def _back(scene: Scene, family: str, reason: str) -> Answer:
     return _want(scene, Goal.HOLD, reason, family=family, back=True)
 
 
-def adopt(scene: Scene, reason: str, *, family: str = "", job: str = "", confirmed_by: str = "") -> Answer:
+def adopt(
+    scene: Scene, reason: str, *, family: str = "", job: str = "", confirmed_by: str = "", approval: bool = False
+) -> Answer:
     """A driver is to follow a job that runs without a stream, once that is gone.
 
     :param family: of the deployment that stands by for it already; empty: a new one comes up.
     :param job: the cluster's id of the job, which the cluster ends.
     :param confirmed_by: the person who made sure that the job neither runs nor can come back.
+    :param approval: whether a new release needs a person's approval: nobody is asked for that in an adoption.
     """
     state = scene.state
     if state.holder is not None:
@@ -218,6 +236,11 @@ def adopt(scene: Scene, reason: str, *, family: str = "", job: str = "", confirm
         return _refuse(
             f"A stream that was running, or is about to, adopts no job. {scene.snapshot.holder_sentence}",
             "Stop it first, if a job without a stream runs in its place.",
+        )
+    if approval:
+        return _refuse(
+            "Its release needs a person's approval (`upgrade.approval`), and an adoption is no upgrade.",
+            "Leave that out of the YAML until the job is adopted.",
         )
     return _want(scene, Goal.HOLD, reason, publish=True, adopts=True, **fields)
 
