@@ -147,7 +147,7 @@ def fulfils(deployment: Deployment, wish: Wish) -> bool:
 
 
 def shut(scene: Scene, wish: Wish) -> HandOverFailed | None:
-    """Return why the release of a wish may not come to hold now, though it is wished for; None: nothing is against it."""
+    """Return why the release of a wish may not come to hold now, though it is wished for; None: it may."""
     beside = scene.state.holder is not None and not wish.alone
     return closed(scene, wish, _newest(scene, wish) if beside else None)
 

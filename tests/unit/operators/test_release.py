@@ -34,13 +34,13 @@ def submit(spec: StreamSpec, **form: Any) -> SubmitStandbyOperator:
     return SubmitStandbyOperator(task_id="t", stream=spec, **form)
 
 
-def test_the_deployment_is_pushed_before_anything_can_fail(spec: StreamSpec, tmp_path: Path) -> None:
+def test_the_family_is_pushed_before_anything_can_fail(spec: StreamSpec, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     pushed: dict[str, Any] = {}
     nowhere = spec.model_copy(update={"control": f"file://{tmp_path}/file/control"})
     with pytest.raises(Exception, match="cannot be used now"):
         submit(nowhere, version="3").execute(context(pushed))
-    assert pushed == {"deployment": IDENTITY.deployment("orders", "3")}
+    assert pushed == {"family": IDENTITY.wish}
 
 
 def test_a_new_streams_log_is_made_and_the_forms_release_declared_and_submitted(
