@@ -27,7 +27,7 @@ from airflow_stream_provider.lifecycle.state import (
     RequestStage,
     StreamPhase,
 )
-from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.adopt import follow_job, hindrance
 from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_try, record_submission
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
@@ -58,7 +58,9 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
     if state.wish is not None:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
     if isinstance(step, (GiveUp, Later)) and state.holder is not None:
-        step = _known_to_live(scene, (state.holder,)) or step
+        step = known_to_live(scene, (state.holder,)) or step
+    if wish is not None and step is None and wish is state.wish and state.candidate is None:
+        step = _retire_spare(scene)  # what this wish has called off
     if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
         return step or Done({})
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
@@ -137,7 +139,7 @@ def _hold(scene: Scene, wish: Wish) -> Step | None:
     held = state.holding_deployment
     assert held is not None
     if fulfils(held, wish):
-        return record_submission(scene, held) or _known_to_live(scene, (state.holder,))
+        return record_submission(scene, held) or known_to_live(scene, (state.holder,))
     return _change(scene, wish, state.holder)
 
 
@@ -146,7 +148,7 @@ def fulfils(deployment: Deployment, wish: Wish) -> bool:
     return deployment.family == wish.family and (not wish.alone or deployment.declared.seq > wish.seq)
 
 
-def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
+def known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
     """Return a wait until it is known whether these drivers live; None: it is."""
     watched = tuple(drivers)
     if all(scene.alive.get(name) is not None for name in watched):
@@ -159,8 +161,8 @@ def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
 
 def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     """Another release holds than the one that is to."""
-    standby = None if wish.alone else _newest(scene, wish)
-    shut = closed(scene, wish, standby)
+    standby = _newest(scene, wish)
+    shut = refused(scene, wish)
     if shut is not None:
         return GiveUp(shut)
     if wish.alone:
@@ -176,8 +178,22 @@ def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     return ask(scene, wish, standby.id) if len(asked) < TRIES else GiveUp(_not_taken(scene, asked[-1]))
 
 
+def refused(scene: Scene, wish: Wish) -> HandOverFailed | None:
+    """Return why the release of a wish may not come to hold now; None: nothing is against it, or it holds."""
+    held = scene.state.holding_deployment
+    if wish.goal is not Goal.HOLD or (held is not None and fulfils(held, wish)):
+        return None
+    if held is not None:
+        return closed(scene, wish, _newest(scene, wish))
+    if follows_job(scene, wish):
+        return None
+    return hindrance(scene) or closed(scene, wish, None)
+
+
 def _newest(scene: Scene, wish: Wish) -> Incarnation | None:
-    """The newest standby of the wished release that is not known to be dead."""
+    """The newest standby of the wished release that is not known to be dead; None for one that is to hold alone."""
+    if wish.alone:
+        return None
     found = [each for each in _standbys(scene, wish, wish.family) if scene.alive.get(each.id) is not False]
     return max(found, key=lambda each: (each.epoch, each.announced), default=None)
 
@@ -213,10 +229,7 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
         return None  # the script has ended by itself
     if follows_job(scene, wish):
         return follow_job(scene, wish)
-    why = hindrance(scene)
-    if why is not None:
-        return GiveUp(why)
-    shut = closed(scene, wish, None)
+    shut = refused(scene, wish)
     if shut is not None:
         return GiveUp(shut)
     if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
@@ -233,7 +246,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if living:
         return ask(scene, wish, max(living, key=lambda each: (each.epoch, each.announced)).id, family.why)
     all_standbys = [each.id for each in state.standbys() if live_standby(state, each.id)]
-    step = _known_to_live(scene, all_standbys) if standbys else None
+    step = known_to_live(scene, all_standbys) if standbys else None
     if step is not None:
         return step
     coming = _coming(scene, wish, family.id)
@@ -242,7 +255,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
             reason = "Nothing of it is left on the cluster."
             return Append(Kind.FAILED, {"deployment": each.id, "reason": reason, "error": ""})
     if coming and _is_late(scene, coming[-1]):
-        step = _known_to_live(scene, all_standbys) or _stand_in(scene, wish)
+        step = known_to_live(scene, all_standbys) or _stand_in(scene, wish)
         if step is not None:
             return step
     if coming:
@@ -298,9 +311,10 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
 def _leftovers(scene: Scene, wish: Wish) -> list[str]:
     """What stands by or comes up since before a wish, and is not to hold; with what was ended for this wish."""
     state, governs = scene.state, scene.state.wish
-    needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
-    if state.holder is None and governs is not None and not governs.goal.rest and governs is not wish:
-        needed = {each.id for each in state.family(choose(state, governs, scene.snapshot.at).id)}
+    needed = {*scene.snapshot.in_request, *((state.holding_deployment.id,) if state.holding_deployment else ())}
+    if governs is not None and not governs.goal.rest and governs is not wish:
+        family = governs.family if state.holder is not None else choose(state, governs, scene.snapshot.at).id
+        needed |= {each.id for each in state.family(family)}
     return [
         each.id
         for each in state.deployments.values()
