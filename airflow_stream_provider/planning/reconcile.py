@@ -27,7 +27,7 @@ from airflow_stream_provider.lifecycle.state import (
     RequestStage,
     StreamPhase,
 )
-from airflow_stream_provider.lifecycle.wish import Goal, Wish
+from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.adopt import follow_job, hindrance
 from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_try, record_submission
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
@@ -59,8 +59,6 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
     if isinstance(step, (GiveUp, Later)) and state.holder is not None:
         step = known_to_live(scene, (state.holder,)) or step
-    if wish is not None and step is None and wish is state.wish and state.candidate is None:
-        step = _retire_spare(scene)  # what this wish has called off
     if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
         return step or Done({})
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
@@ -145,7 +143,13 @@ def _hold(scene: Scene, wish: Wish) -> Step | None:
 
 def fulfils(deployment: Deployment, wish: Wish) -> bool:
     """Return whether a driver of this deployment is what a wish asks to hold."""
-    return deployment.family == wish.family and (not wish.alone or deployment.declared.seq > wish.seq)
+    return wish.fulfilled_by(deployment.declared)
+
+
+def shut(scene: Scene, wish: Wish) -> HandOverFailed | None:
+    """Return why the release of a wish may not come to hold now, though it is wished for; None: it may."""
+    beside = scene.state.holder is not None and not wish.alone
+    return closed(scene, wish, _newest(scene, wish) if beside else None)
 
 
 def known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
@@ -161,12 +165,12 @@ def known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
 
 def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     """Another release holds than the one that is to."""
-    standby = _newest(scene, wish)
-    shut = refused(scene, wish)
-    if shut is not None:
-        return GiveUp(shut)
+    why = shut(scene, wish)
+    if why is not None:
+        return GiveUp(why)
     if wish.alone:
         return _ask_to_stop(scene, wish, holder)
+    standby = _newest(scene, wish)
     if standby is None:
         return bring_up(scene, wish)
     if scene.hangs:
@@ -178,22 +182,8 @@ def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     return ask(scene, wish, standby.id) if len(asked) < TRIES else GiveUp(_not_taken(scene, asked[-1]))
 
 
-def refused(scene: Scene, wish: Wish) -> HandOverFailed | None:
-    """Return why the release of a wish may not come to hold now; None: nothing is against it, or it holds."""
-    held = scene.state.holding_deployment
-    if wish.goal is not Goal.HOLD or (held is not None and fulfils(held, wish)):
-        return None
-    if held is not None:
-        return closed(scene, wish, _newest(scene, wish))
-    if follows_job(scene, wish):
-        return None
-    return hindrance(scene) or closed(scene, wish, None)
-
-
 def _newest(scene: Scene, wish: Wish) -> Incarnation | None:
-    """The newest standby of the wished release that is not known to be dead; None for one that is to hold alone."""
-    if wish.alone:
-        return None
+    """The newest standby of the wished release that is not known to be dead."""
     found = [each for each in _standbys(scene, wish, wish.family) if scene.alive.get(each.id) is not False]
     return max(found, key=lambda each: (each.epoch, each.announced), default=None)
 
@@ -229,9 +219,12 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
         return None  # the script has ended by itself
     if follows_job(scene, wish):
         return follow_job(scene, wish)
-    shut = refused(scene, wish)
-    if shut is not None:
-        return GiveUp(shut)
+    why = hindrance(scene)
+    if why is not None:
+        return GiveUp(why)
+    why = shut(scene, wish)
+    if why is not None:
+        return GiveUp(why)
     if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:

@@ -54,7 +54,7 @@ def start(scene: Scene, version: str, reason: str, *, approval: bool = False, ha
     job = job_first(state)
     if job:
         return _refuse(job, FOLLOW_FIRST)
-    return _want(scene, Goal.HOLD, reason, publish=True, approval=approval and not _has_held(state, hash))
+    return _new(state, version, hash, approval) or _want(scene, Goal.HOLD, reason, publish=True, approval=approval)
 
 
 def restart(scene: Scene, version: str, reason: str, *, approval: bool = False, hash: str = "") -> Answer:
@@ -70,8 +70,8 @@ def restart(scene: Scene, version: str, reason: str, *, approval: bool = False, 
             f"{scene.snapshot.holder_sentence} The YAML asks for release {version}, and that is an upgrade.",
             "Use that, with the strategy `restart` where there is no room for two.",
         )
-    asks = approval and not _has_held(scene.state, hash)
-    return _want(scene, Goal.HOLD, reason, publish=True, alone=True, approval=asks)
+    new = _new(scene.state, version, hash, approval)
+    return new or _want(scene, Goal.HOLD, reason, publish=True, alone=True, approval=approval)
 
 
 def stop(scene: Scene, reason: str, *, for_good: bool = False) -> Answer:
@@ -93,16 +93,29 @@ def stand_by(scene: Scene, reason: str, since: float, **fields: Any) -> Answer:
     :param since: when a person asked for it, in seconds since 1970: a later stop counts.
     :param fields: of the wish, such as `approval`, `rewind` and `redeployed`.
     """
+    return _not_now(scene, since) or _want(scene, Goal.STAND_BY, reason, publish=True, **fields)
+
+
+def replace(scene: Scene, reason: str, since: float, **fields: Any) -> Answer:
+    """The holder stops at a batch boundary, then a driver of a new release holds: for a cluster without room for two.
+
+    :param since: as of `stand_by`.
+    :param fields: of the wish, also `approved`.
+    """
+    return _not_now(scene, since) or _want(scene, Goal.HOLD, reason, publish=True, alone=True, **fields)
+
+
+def _not_now(scene: Scene, since: float) -> GiveUp | None:
     job = job_first(scene.state)
     if job:
         return _refuse(job, FOLLOW_FIRST)
     wish = scene.state.wish
-    if wish is not None and wish.goal.rest and wish.at > since and not wish.by.startswith(scene.me.run):
-        return _refuse(
-            f"The stream was stopped by {wish.author} since this was asked for, and only a person starts it.",
-            "Nothing was submitted. If it shall run, ask for it again.",
-        )
-    return _want(scene, Goal.STAND_BY, reason, publish=True, **fields)
+    if wish is None or not wish.goal.rest or wish.at <= since or wish.by.startswith(scene.me.run):
+        return None
+    return _refuse(
+        f"The stream was stopped by {wish.author} since this was asked for, and only a person starts it.",
+        "Nothing was submitted. If it shall run, ask for it again.",
+    )
 
 
 def hand_over(scene: Scene, family: str, reason: str, approved: str = "") -> Answer:
@@ -125,9 +138,7 @@ def promote(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
     candidate = state.candidate
     live = [d for d in state.family(candidate.family) if not d.ended] if candidate is not None else []
     if candidate is None or not live:
-        return Skip(
-            f"No new release stands by. {snapshot.holder_sentence} What held before takes over by a roll-back."
-        )
+        return Skip(f"No new release stands by. {snapshot.holder_sentence} What held before takes over by a roll-back.")
     if not any(snapshot.candidate(each.id) for each in live):
         coming = f"{live[-1].id} comes up, and has not rehearsed yet."
         return _refuse(f"No new release stands by: {coming} {snapshot.holder_sentence}", "Wait for it; then ask again.")
@@ -165,8 +176,8 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
         return _want(scene, Goal.STOP, reason)
     if candidate is None or candidate.family != family:
         return Skip(f"No new release comes up or stands by. {scene.snapshot.holder_sentence}")
-    if wish is None or wish.goal.rest:
-        return _want(scene, wish.goal if wish is not None else Goal.STOP, reason)
+    if wish is None or state.resting:
+        return _want(scene, wish.goal if wish is not None and wish.goal.rest else Goal.STOP, reason)
     return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved)
 
 
@@ -312,9 +323,15 @@ def _too_late(what: str) -> str:
     return f"{what} was asked for since this was, and is left alone. Ask anew if it is meant."
 
 
-def _has_held(state: StreamState, hash: str) -> bool:
-    """Whether a driver of this very release holds the stream, or ever held it."""
-    return any(state.deployments[each.deployment].release.hash == hash for each in state.held)
+def _new(state: StreamState, version: str, hash: str, approval: bool) -> GiveUp | None:
+    """Return why a release that has never held the stream is not started; None: it is, or its gate says so later."""
+    if not approval or not hash or any(state.deployments[i.deployment].release.hash == hash for i in state.held):
+        return None
+    return _refuse(
+        f"The YAML's release {version} ({hash[:12]}) has never held the stream, and a person has to approve a new one "
+        "(`upgrade.approval`).",
+        "Upgrade the stream to it.",
+    )
 
 
 def _governs(state: StreamState, held: Deployment) -> bool:
