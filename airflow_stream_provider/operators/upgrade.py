@@ -153,12 +153,12 @@ class TakeOverOperator(HandOverOperator, _CheckedReleaseOperator):
 
     @override
     def wish(self, scene: Scene) -> Answer:
-        from airflow_stream_provider.planning.verbs import replace_holder
+        from airflow_stream_provider.planning import verbs
 
         if not self._alone:
             return super().wish(scene)
         why = self.reason or scene.me.by
-        return replace_holder(scene, why, self._asked_at, approved=self.approved, **self._fields)
+        return verbs.replace(scene, why, self._asked_at, approved=self.approved, **self._fields)
 
 
 class JudgeRehearsalOperator(StreamOperator):

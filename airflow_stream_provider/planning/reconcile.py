@@ -58,7 +58,7 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
     if state.wish is not None:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
     if isinstance(step, (GiveUp, Later)) and state.holder is not None:
-        step = _known_to_live(scene, (state.holder,)) or step
+        step = known_to_live(scene, (state.holder,)) or step
     if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
         return step or Done({})
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
@@ -137,7 +137,7 @@ def _hold(scene: Scene, wish: Wish) -> Step | None:
     held = state.holding_deployment
     assert held is not None
     if fulfils(held, wish):
-        return record_submission(scene, held) or _known_to_live(scene, (state.holder,))
+        return record_submission(scene, held) or known_to_live(scene, (state.holder,))
     return _change(scene, wish, state.holder)
 
 
@@ -152,7 +152,7 @@ def shut(scene: Scene, wish: Wish) -> HandOverFailed | None:
     return closed(scene, wish, _newest(scene, wish) if beside else None)
 
 
-def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
+def known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
     """Return a wait until it is known whether these drivers live; None: it is."""
     watched = tuple(drivers)
     if all(scene.alive.get(name) is not None for name in watched):
@@ -241,7 +241,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if living:
         return ask(scene, wish, max(living, key=lambda each: (each.epoch, each.announced)).id, family.why)
     all_standbys = [each.id for each in state.standbys() if live_standby(state, each.id)]
-    step = _known_to_live(scene, all_standbys) if standbys else None
+    step = known_to_live(scene, all_standbys) if standbys else None
     if step is not None:
         return step
     coming = _coming(scene, wish, family.id)
@@ -250,7 +250,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
             reason = "Nothing of it is left on the cluster."
             return Append(Kind.FAILED, {"deployment": each.id, "reason": reason, "error": ""})
     if coming and _is_late(scene, coming[-1]):
-        step = _known_to_live(scene, all_standbys) or _stand_in(scene, wish)
+        step = known_to_live(scene, all_standbys) or _stand_in(scene, wish)
         if step is not None:
             return step
     if coming:
@@ -306,9 +306,10 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
 def _leftovers(scene: Scene, wish: Wish) -> list[str]:
     """What stands by or comes up since before a wish, and is not to hold; with what was ended for this wish."""
     state, governs = scene.state, scene.state.wish
-    needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
-    if state.holder is None and governs is not None and not governs.goal.rest and governs is not wish:
-        needed = {each.id for each in state.family(choose(state, governs, scene.snapshot.at).id)}
+    needed = {*scene.snapshot.in_request, *((state.holding_deployment.id,) if state.holding_deployment else ())}
+    if governs is not None and not governs.goal.rest and governs is not wish:
+        family = governs.family if state.holder is not None else choose(state, governs, scene.snapshot.at).id
+        needed |= {each.id for each in state.family(family)}
     return [
         each.id
         for each in state.deployments.values()
