@@ -282,7 +282,7 @@ def adopt(
             "There is nothing to adopt: see that the job without a stream has ended.",
         )
     known = family or (state.wish.family if state.wish is not None and state.follower else "")
-    fields = {"job": job, "confirmed_by": confirmed_by}
+    fields: dict[str, Any] = {"job": job, "confirmed_by": confirmed_by}
     if known and any(not each.ended for each in state.family(known)):
         return _want(scene, Goal.HOLD, reason, family=known, **fields)
     if state.job is None and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED):
