@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ class Asked:
 
     snapshot: Snapshot
     operation: Operation
-    wanted: Wanted = Wanted()
+    wanted: Wanted = field(default_factory=Wanted)
     confirmed_by: str = ""
     since: float = math.inf
     job: str = ""

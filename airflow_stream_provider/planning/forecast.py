@@ -94,7 +94,7 @@ class _Forecast:
         course, end = self.asked.run_forward()
         if isinstance(end, GiveUp):
             return self.refused(str(end.error))
-        if isinstance(end, Skip) and not course.records:
+        if isinstance(end, Skip) and not course.changes:
             return self.done(end.reason)
         return self._will(course)
 
@@ -195,6 +195,8 @@ class _Forecast:
         return [f"It is watched for {duration(self.wanted.soak)} then; if it is no good, {back}.", _BY_ITSELF]
 
     def _of_a_promotion(self, records: Sequence[Record]) -> list[str]:
+        if not self._deployment:
+            return []
         return [
             f"It was brought up by {self._author}. Only that run, if it goes on, watches it and takes it back; else "
             "roll back by hand if it is no good."
@@ -307,8 +309,8 @@ class _Forecast:
         ]
         if self.asked.confirmed_by:
             will = [
-                f"{driver} counts as dead by the word of {self.asked.confirmed_by}; the cluster is not asked. If it still "
-                "runs, two drivers write to one checkpoint."
+                f"{driver} counts as dead by the word of {self.asked.confirmed_by}; the cluster is not asked. If it "
+                "still runs, two drivers write to one checkpoint."
             ]
             beat = snapshot.heartbeats.get(driver)
             if beat is not None and beat.at > snapshot.at:
