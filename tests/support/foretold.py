@@ -317,10 +317,15 @@ def _candidates(state: StreamState, rng: random.Random, at: float) -> Iterator[R
 
     families = list(state.wishes)
     release = {"version": str(n % 3), "hash": hash_of(str(n % 3))}
-    adopts = {"policy": {"adopts": rng.random() < 0.1}}
+    adopts = [w.id for w in state.wishes.values() if (w.option("policy") or {}).get("adopts")]
+    if state.seq == 0 and rng.random() < 0.15:
+        yield one("wanted", wish="w0", goal="hold", reason="why", release=release, policy={"adopts": True}, adopts=True)
+        return
     for goal in ("hold", "stand_by"):
-        yield one("wanted", wish=f"w{n}", goal=goal, reason="why", release=release, **adopts)
+        yield one("wanted", wish=f"w{n}", goal=goal, reason="why", release=release, policy={})
         for family in families:
+            if family in adopts and (state.epoch or goal == "stand_by"):
+                continue  # the stream has run, and follows nothing any more
             more = {"back": True} if rng.random() < 0.3 else {"alone": True} if rng.random() < 0.2 else {}
             yield one("wanted", wish=f"w{n}", goal=goal, reason="why", family=family, **more)
     yield one("wanted", wish=f"w{n}", goal=rng.choice(("stop", "leave")), reason="why")
@@ -328,7 +333,8 @@ def _candidates(state: StreamState, rng: random.Random, at: float) -> Iterator[R
         wish, known = state.wishes[family], state.family(family)
         source = known[-1].declared if known else wish.record
         if source.get("release"):
-            again = {"again": known[-1].id} if known else {}
+            follows = family in adopts and not state.has_run(family)
+            again = {"again": known[-1].id} if known and not follows else {}
             fields = {"release": source["release"], "policy": source.get("policy") or {}, "family": family}
             yield one("declared", deployment=f"orders-{n}", reason="why", **fields, **again)
     for deployment in state.deployments:
