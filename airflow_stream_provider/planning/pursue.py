@@ -98,7 +98,7 @@ def result(snapshot: Snapshot, wish: Wish) -> dict[str, Any]:
         live = [d.id for d in state.family(wish.family) if snapshot.candidate(d.id) or snapshot.holds(d.id)]
         return standby_result(snapshot, live[-1] if live else state.family(wish.family)[-1].id)
     request = _request(snapshot, wish)
-    more = {"adopted": True} if wish.option("adopts") else {}
+    more = {"adopted": True} if any(wish.option(each) for each in ("adopts", "job", "confirmed_by")) else {}
     return {**snapshot.holder_result(snapshot.holding), "request": request, "family": wish.family, **more}
 
 

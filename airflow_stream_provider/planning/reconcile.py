@@ -224,7 +224,9 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
         return GiveUp(why)
     why = shut(scene, wish)
     if why is not None:
-        return GiveUp(why)
+        # What was to hold before goes on: nobody has stopped the stream.
+        sound = state.has_run(wish.before)
+        return _bring_back(scene, wish, Family(wish.before, why.message)) if sound else GiveUp(why)
     if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:

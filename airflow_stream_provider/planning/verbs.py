@@ -249,6 +249,8 @@ def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
             "Or roll back by hand: `airflow streams roll-back`.",
             deployment=held.id,
         )
+    if not wish.before and not state.has_run(family):
+        return withdraw(scene, family, reason)
     if not wish.before:
         return Skip(f"No release ran before, so there is none to go back to. {snapshot.holder_sentence}")
     return _back(scene, wish.before, reason)
@@ -269,7 +271,7 @@ def adopt(
     :param family: of the deployment that stands by for it already; empty: a new one comes up.
     :param job: the cluster's id of the job, which the cluster ends.
     :param confirmed_by: the person who made sure that the job neither runs nor can come back.
-    :param approval: whether the release needs a person's approval.
+    :param approval: whether a new release needs a person's approval: nobody is asked for that in an adoption.
     """
     state = scene.state
     if job and confirmed_by:
