@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning import verbs
-from airflow_stream_provider.planning.asked import Asked
+from airflow_stream_provider.planning.asked import Ahead, Asked
 from airflow_stream_provider.planning.course import Course
 from airflow_stream_provider.planning.fence import BY_THE_CLUSTER, still_beats
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
@@ -51,24 +51,33 @@ def forecast(
         back from, and what was declared later not called off. Default: now.
     :param job: the cluster's id of the job that is to be adopted; `snapshot.job` is what the cluster says of it.
     """
-    found = _Forecast(
+    return foretell(
         Asked(snapshot, operation, wanted or Wanted(), confirmed_by, math.inf if since is None else since, job)
-    )
-    if job and operation is not Operation.ADOPT:
-        return found.refused("Only a job that is adopted is named by its id.")
-    if confirmed_by and operation not in (Operation.FENCE, Operation.ADOPT):
-        return found.refused("Only a fence goes by a person's word that a driver is gone: fence it first.")
-    if found.wanted.problem:
-        return found.refused(found.wanted.problem)
-    if operation is Operation.FENCE:
-        return found.of_fence()
-    already = found.before_a_run() if operation in _BY_RUN else None
-    return already or found.of_wishes()
+    )[0]
+
+
+def foretell(asked: Asked) -> tuple[Foreseen, Ahead | None]:
+    """Return the forecast, with the course of events that it tells; None where it needs none."""
+    found = _Forecast(asked)
+    return found.foreseen(), found.ahead
 
 
 class _Forecast:
     def __init__(self, asked: Asked) -> None:
         self.asked, self.snapshot, self.operation, self.wanted = asked, asked.snapshot, asked.operation, asked.wanted
+        self.ahead: Ahead | None = None
+
+    def foreseen(self) -> Foreseen:
+        if self.asked.job and self.operation is not Operation.ADOPT:
+            return self.refused("Only a job that is adopted is named by its id.")
+        if self.asked.confirmed_by and self.operation not in (Operation.FENCE, Operation.ADOPT):
+            return self.refused("Only a fence goes by a person's word that a driver is gone: fence it first.")
+        if self.wanted.problem:
+            return self.refused(self.wanted.problem)
+        if self.operation is Operation.FENCE:
+            return self.of_fence()
+        already = self.before_a_run() if self.operation in _BY_RUN else None
+        return already or self.of_wishes()
 
     def refused(self, why: str) -> Foreseen:
         return replace(self._now, refused=why)
@@ -91,7 +100,8 @@ class _Forecast:
 
     def of_wishes(self) -> Foreseen:
         """Tell what comes of the wishes, or why there are none."""
-        course, end = self.asked.run_forward()
+        self.ahead = self.asked.run_forward()
+        course, end = self.ahead
         if isinstance(end, GiveUp):
             return self.refused(str(end.error))
         if isinstance(end, Skip) and not course.changes:
@@ -120,7 +130,7 @@ class _Forecast:
             self._now,
             will=tuple(will),
             reads_again=" ".join(filter(None, (reads_again, kept(self.snapshot)))),
-            parts=(Operation.STOP if part is Operation.RETIRE else part,),
+            parts=(part,),
             deployment=deployment,
             release=release,
         )

@@ -30,7 +30,7 @@ from airflow_stream_provider.planning.asked import YOU, Asked
 from airflow_stream_provider.planning.course import ME
 from airflow_stream_provider.planning.due import needs
 from airflow_stream_provider.planning.fence import fence
-from airflow_stream_provider.planning.forecast import forecast
+from airflow_stream_provider.planning.forecast import foretell
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.pursue import pursue
@@ -50,7 +50,7 @@ NEW = Wanted("9", hash_of("new"))
 # The oldest of the heartbeats that count as alive is a second old; of those that do not, so old.
 LOST_SECONDS = 500.0
 _LOG = logging.Logger("foretold", logging.CRITICAL + 1)
-_MOST_LOOKS = 4_000
+_MOST_LOOKS = 400
 
 
 class Stuck(Exception):
@@ -118,16 +118,17 @@ class Deed:
     def wait(self, condition: Condition) -> WaitOutcome:
         memory = Observations(ages=HeartbeatAges(lambda: self.seen.at))
         last = self.seen
-        for _ in range(_MOST_LOOKS):
+        for look in range(_MOST_LOOKS):
             last = self.observe(condition.needs(last, memory))
             outcome = condition.check(last, memory)
             if outcome is not None:
                 return outcome
-            self._time_goes_by()
+            # Looks at long waits are further apart, to be quick.
+            self._time_goes_by(self.rng.uniform(0.4, 2.5) if look < 9 else self.rng.uniform(5.0, 14.0))
         raise Stuck(condition.description)
 
-    def _time_goes_by(self) -> None:
-        self.seen = replace(self.seen, at=self.seen.at + self.rng.uniform(0.4, 2.5))
+    def _time_goes_by(self, seconds: float) -> None:
+        self.seen = replace(self.seen, at=self.seen.at + seconds)
         state = self.seen.state
         for each in state.deployments.values():
             up = all(i.state.terminal for i in state.of_deployment(each.id))
@@ -194,7 +195,9 @@ class OneTask:
         return step
 
     def _left(self, scene: Scene) -> tuple[str, ...]:
-        return unneeded(scene, {d.family for d in scene.state.deployments.values() if not scene.state.has_run(d.family)})
+        return unneeded(
+            scene, {d.family for d in scene.state.deployments.values() if not scene.state.has_run(d.family)}
+        )
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         found = needs(snapshot)
@@ -227,7 +230,7 @@ def _plans(asked: Asked) -> list[Plan]:
     yaml: dict[str, Any] = {"approval": wanted.approval, "hash": wanted.hash}
     family = replace(ME, task_id=f"{asked.operation.value}-0").wish
     approved = YOU if wanted.approval else "its rehearsal"
-    one = wanted.restart and state.holder is not None and not wanted.hanging
+    one = wanted.restart and state.holder is not None
     by_id = {"job": asked.job, "confirmed_by": asked.confirmed_by, "approval": wanted.approval}
     found: dict[Operation, list[Plan]] = {
         Operation.STOP: [_pursues(lambda s: verbs.stop(s, ""))],
@@ -285,7 +288,6 @@ def do(asked: Asked, rng: random.Random, lost: set[str]) -> tuple[Step, Essence]
     brings = {
         "release": {"version": asked.wanted.version, "hash": asked.wanted.hash},
         "policy": {"adopts": asked.operation is Operation.ADOPT},
-        "max_seconds": asked.wanted.max_seconds,
     }
     end: Step = Done({})
     for number, plan in enumerate(_plans(asked)):
@@ -449,12 +451,10 @@ def compare(asked: Asked, rng: random.Random, lost: set[str]) -> Tried:
 
 
 def _compare(asked: Asked, rng: random.Random, lost: set[str]) -> Tried:
-    said = forecast(
-        asked.snapshot, asked.operation, asked.wanted, confirmed_by=asked.confirmed_by, job=asked.job
-    )
+    said, ahead = foretell(asked)
     if asked.operation is Operation.FENCE:
         return _compare_fence(asked, said, rng, lost)
-    ahead = asked.run_forward()
+    assert ahead is not None
     try:
         end, did = do(asked, rng, lost)
     except Stuck as stuck:
