@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ class Asked:
 
     snapshot: Snapshot
     operation: Operation
-    wanted: Wanted = Wanted()
+    wanted: Wanted = field(default_factory=Wanted)
     confirmed_by: str = ""
     since: float = math.inf
     job: str = ""
@@ -45,7 +45,7 @@ class Asked:
         course = Course(self.snapshot, hangs=bool(self.wanted.hanging))
         release = {"version": self.wanted.version, "hash": self.wanted.hash}
         policy = {"adopts": self.operation is Operation.ADOPT}
-        fields = {"release": release, "policy": policy, "max_seconds": self.wanted.max_seconds}
+        fields = {"release": release, "policy": policy}
         end: Done | Skip | GiveUp | None = None
         for number, verb in enumerate(self._verbs()):
             task = Task(verb, course, fields, self.wanted.hanging, self.job, self._left)
@@ -84,10 +84,9 @@ class Asked:
         return self._verbs_of_a_run()
 
     def _verbs_of_a_run(self) -> Sequence[Callable[[Scene], Answer]]:
-        held = self.snapshot.state.holding_deployment
         since = min(self.since, self.snapshot.at)
         approved = YOU if self.wanted.approval else "its rehearsal"
-        if self.wanted.restart and held is not None and not self.wanted.hanging:
+        if self.wanted.restart and self.snapshot.state.holder is not None:
             return (partial(verbs.replace, reason="", since=since, approved=approved),)
         family = self._me(0).wish
         return (

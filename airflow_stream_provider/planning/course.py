@@ -111,6 +111,11 @@ class Course:
         """The records that are written, in order."""
         return [event.what for event in self.events if isinstance(event.what, Record)]
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything is written beside what comes up by itself."""
+        return any(record.kind != Kind.STANDBY for record in self.records)
+
     def follow(self, task: Task, me: TaskIdentity) -> Done | Skip | GiveUp | None:
         """Carry the task out, and return how it ends; None: that is not known."""
         outcome: WaitOutcome | None = None
@@ -177,12 +182,12 @@ class Course:
     def _go_on(self, seconds: float) -> bool:
         """Let time go by; then every driver that lives beats, and takes one turn. Return whether one wrote a record."""
         self._now, acted = replace(self._now, at=self._now.at + seconds), False
-        for deployment in coming_up(self._now.state):
-            if deployment.submission and deployment.id not in self._gone:
-                self._come_up(deployment.id)
-                acted = True
         for name in self._now.state.incarnations:
             acted = self._turn(name) or acted
+        for deployment in coming_up(self._now.state):
+            # That takes longer than what the drivers which are there do.
+            if deployment.submission and deployment.id not in self._gone and not acted:
+                self._come_up(deployment.id)
         self._gone |= {d.id for d in self._now.state.deployments.values() if d.ended}
         return acted
 

@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning import verbs
-from airflow_stream_provider.planning.asked import Asked
+from airflow_stream_provider.planning.asked import Ahead, Asked
 from airflow_stream_provider.planning.course import Course
 from airflow_stream_provider.planning.fence import BY_THE_CLUSTER, still_beats
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
@@ -51,24 +51,33 @@ def forecast(
         back from, and what was declared later not called off. Default: now.
     :param job: the cluster's id of the job that is to be adopted; `snapshot.job` is what the cluster says of it.
     """
-    found = _Forecast(
+    return foretell(
         Asked(snapshot, operation, wanted or Wanted(), confirmed_by, math.inf if since is None else since, job)
-    )
-    if job and operation is not Operation.ADOPT:
-        return found.refused("Only a job that is adopted is named by its id.")
-    if confirmed_by and operation not in (Operation.FENCE, Operation.ADOPT):
-        return found.refused("Only a fence goes by a person's word that a driver is gone: fence it first.")
-    if found.wanted.problem:
-        return found.refused(found.wanted.problem)
-    if operation is Operation.FENCE:
-        return found.of_fence()
-    already = found.before_a_run() if operation in _BY_RUN else None
-    return already or found.of_wishes()
+    )[0]
+
+
+def foretell(asked: Asked) -> tuple[Foreseen, Ahead | None]:
+    """Return the forecast, with the course of events that it tells; None where it needs none."""
+    found = _Forecast(asked)
+    return found.foreseen(), found.ahead
 
 
 class _Forecast:
     def __init__(self, asked: Asked) -> None:
         self.asked, self.snapshot, self.operation, self.wanted = asked, asked.snapshot, asked.operation, asked.wanted
+        self.ahead: Ahead | None = None
+
+    def foreseen(self) -> Foreseen:
+        if self.asked.job and self.operation is not Operation.ADOPT:
+            return self.refused("Only a job that is adopted is named by its id.")
+        if self.asked.confirmed_by and self.operation not in (Operation.FENCE, Operation.ADOPT):
+            return self.refused("Only a fence goes by a person's word that a driver is gone: fence it first.")
+        if self.wanted.problem:
+            return self.refused(self.wanted.problem)
+        if self.operation is Operation.FENCE:
+            return self.of_fence()
+        already = self.before_a_run() if self.operation in _BY_RUN else None
+        return already or self.of_wishes()
 
     def refused(self, why: str) -> Foreseen:
         return replace(self._now, refused=why)
@@ -91,10 +100,11 @@ class _Forecast:
 
     def of_wishes(self) -> Foreseen:
         """Tell what comes of the wishes, or why there are none."""
-        course, end = self.asked.run_forward()
+        self.ahead = self.asked.run_forward()
+        course, end = self.ahead
         if isinstance(end, GiveUp):
             return self.refused(str(end.error))
-        if isinstance(end, Skip) and not course.records:
+        if isinstance(end, Skip) and not course.changes:
             return self.done(end.reason)
         return self._will(course)
 
@@ -120,7 +130,7 @@ class _Forecast:
             self._now,
             will=tuple(will),
             reads_again=" ".join(filter(None, (reads_again, kept(self.snapshot)))),
-            parts=(Operation.STOP if part is Operation.RETIRE else part,),
+            parts=(part,),
             deployment=deployment,
             release=release,
         )
@@ -195,6 +205,8 @@ class _Forecast:
         return [f"It is watched for {duration(self.wanted.soak)} then; if it is no good, {back}.", _BY_ITSELF]
 
     def _of_a_promotion(self, records: Sequence[Record]) -> list[str]:
+        if not self._deployment:
+            return []
         return [
             f"It was brought up by {self._author}. Only that run, if it goes on, watches it and takes it back; else "
             "roll back by hand if it is no good."
@@ -307,8 +319,8 @@ class _Forecast:
         ]
         if self.asked.confirmed_by:
             will = [
-                f"{driver} counts as dead by the word of {self.asked.confirmed_by}; the cluster is not asked. If it still "
-                "runs, two drivers write to one checkpoint."
+                f"{driver} counts as dead by the word of {self.asked.confirmed_by}; the cluster is not asked. If it "
+                "still runs, two drivers write to one checkpoint."
             ]
             beat = snapshot.heartbeats.get(driver)
             if beat is not None and beat.at > snapshot.at:

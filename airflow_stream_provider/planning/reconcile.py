@@ -297,6 +297,8 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
     if up:
         return record_submission(scene, up[-1])
     if not state.family(wish.family):
+        if state.open_request is not None:
+            return _make_safe(scene)
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
@@ -306,7 +308,7 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
 def _leftovers(scene: Scene, wish: Wish) -> list[str]:
     """What stands by or comes up since before a wish, and is not to hold; with what was ended for this wish."""
     state, governs = scene.state, scene.state.wish
-    needed = {*scene.snapshot.in_request, *((state.holding_deployment.id,) if state.holding_deployment else ())}
+    needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
     if governs is not None and not governs.goal.rest and governs is not wish:
         family = governs.family if state.holder is not None else choose(state, governs, scene.snapshot.at).id
         needed |= {each.id for each in state.family(family)}

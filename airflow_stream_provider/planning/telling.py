@@ -132,8 +132,8 @@ class _Telling:
         back = state.wish is not None and state.wish.back
         other = "it is killed and fenced" if back else "it goes on, and nothing has changed"
         return (
-            f"{name} takes the stream over from {self._driver(request.source)} at a batch boundary, within {within}. If "
-            f"that is missed, {other}."
+            f"{name} takes the stream over from {self._driver(request.source)} at a batch boundary, within {within}. "
+            f"If that is missed, {other}."
         )
 
     def _driver(self, name: str) -> str:

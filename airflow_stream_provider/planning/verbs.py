@@ -171,12 +171,14 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
             "Nothing was called off. Roll it back, if it shall not stay.",
         )
     if wish is not None and wish.family == family and family:
-        if wish.before:
-            return _want(scene, Goal.HOLD, reason, family=wish.before)
+        held = state.holding_deployment
+        before = wish.before if held is None or state.has_run(wish.before) else held.family
+        if before:
+            return _want(scene, Goal.HOLD, reason, family=before)
         return _want(scene, Goal.STOP, reason)
     if candidate is None or candidate.family != family:
         return Skip(f"No new release comes up or stands by. {scene.snapshot.holder_sentence}")
-    if wish is None or state.resting:
+    if wish is None or wish.goal.rest or state.resting:
         return _want(scene, wish.goal if wish is not None and wish.goal.rest else Goal.STOP, reason)
     return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved)
 
