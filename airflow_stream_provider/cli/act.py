@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
 
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
-_TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
+_TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.RETIRE,)}
 _REPEAT = "What was asked for so far goes on. Give the same command again: it goes on from where the stream is then."
 
 
@@ -260,7 +260,6 @@ class _Command:
             deployment=deployment,
             confirmed_by=self.confirmed_by,
             job=self.job,
-            **({"restarts": "yes"} if self.operation is Operation.RESTART and part is Operation.STOP else {}),
         )
 
 

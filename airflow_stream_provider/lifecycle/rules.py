@@ -161,9 +161,10 @@ def _newer_than_hold(state: StreamState) -> bool:
 
 
 def _knows(state: StreamState, record: Record) -> bool:
-    """Whether a wish of this record's family is known, or a deployment that serves one."""
+    """Whether the wish is known that brought this record's family in, or a deployment that serves it."""
     family = record.get("family")
-    return bool(family) and (family in state.wishes or bool(state.family(family)))
+    origin = state.wishes.get(family)
+    return bool(family) and ((origin is not None and origin.family == family) or bool(state.family(family)))
 
 
 def _fencible(state: StreamState, incarnation: str) -> bool:

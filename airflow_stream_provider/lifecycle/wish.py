@@ -111,6 +111,10 @@ class Wish:
         """The person by whose word that job is gone; empty: the cluster is asked."""
         return str(self.record.get("confirmed_by") or "")
 
+    def fulfilled_by(self, declared: Record) -> bool:
+        """Return whether a driver of the deployment that this record declares is what the wish asks to hold."""
+        return (declared.get("family") or "") == self.family and (not self.alone or declared.seq > self.seq)
+
     def option(self, name: str, default: Any = None) -> Any:
         """Return another field of the record."""
         return self.record.get(name, default)

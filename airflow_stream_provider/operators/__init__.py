@@ -21,7 +21,10 @@ if TYPE_CHECKING:
         HandOverOperator as HandOverOperator,
     )
     from airflow_stream_provider.operators.stream import (
-        MakeRoomOperator as MakeRoomOperator,
+        PromoteOperator as PromoteOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        RestartStreamOperator as RestartStreamOperator,
     )
     from airflow_stream_provider.operators.stream import (
         RetireOperator as RetireOperator,
@@ -47,6 +50,9 @@ if TYPE_CHECKING:
     from airflow_stream_provider.operators.upgrade import (
         SubmitStandbyOperator as SubmitStandbyOperator,
     )
+    from airflow_stream_provider.operators.upgrade import (
+        TakeOverOperator as TakeOverOperator,
+    )
     from airflow_stream_provider.operators.watch import WatchStreamsOperator as WatchStreamsOperator
 
 # A DAG file imports what it uses and no more.
@@ -57,9 +63,9 @@ __getattr__ = lazily(
         "audit": "KafkaTopicAuditOperator",
         "check": "CheckReleaseOperator",
         "lag": "KafkaLagOperator",
-        "stream": "AbortOperator FenceOperator HandOverOperator MakeRoomOperator RetireOperator "
+        "stream": "AbortOperator FenceOperator HandOverOperator PromoteOperator RestartStreamOperator RetireOperator "
         "ReviveStreamOperator RollBackOperator StartStreamOperator StopStreamOperator",
-        "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator",
+        "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator TakeOverOperator",
         "watch": "WatchStreamsOperator",
     },
 )

@@ -1,4 +1,4 @@
-"""Base of the stream operators: observe the stream, plan the next step, carry it out, defer while waiting.
+"""Base of the stream operators: state a wish once, take steps until it is so, defer while waiting.
 
 The modules of an operator's plan are imported inside functions: the DAG processor, which parses all streams' DAGs again
 and again, needs none of them.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -23,8 +24,11 @@ from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.lifecycle.state import StreamState
+    from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Declare, Step, TaskIdentity
+    from airflow_stream_provider.planning.steps import Step, TaskIdentity, Want
+    from airflow_stream_provider.planning.verbs import Answer
     from airflow_stream_provider.planning.waits import Needs, WaitOutcome
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -108,13 +112,14 @@ class StreamOperator(BaseOperator):
     none of these means that the stream should stop. Use StopStreamOperator for that.
 
     :param stream: the stream, as read by `load_spec`.
-    :param deployment: deployment to work on, from the XCom of the task that submitted it. (templated)
+    :param family: of the release to work on, from the XCom of the task that submitted it. (templated)
+    :param deployment: deployment to work on, for the operators that name one. (templated)
     :param reason: reason for the control log; default: the task's identity. (templated)
-    :param wait_seconds: seconds after which the task fails. Its request may still be carried out; a cleared task then
-        finds it in the control log.
+    :param wait_seconds: seconds after which the task fails. What it wishes for may still come to be; a cleared task
+        then finds it in the control log.
     """
 
-    template_fields: Sequence[str] = ("deployment", "reason")
+    template_fields: Sequence[str] = ("family", "deployment", "reason")
     operator_extra_links = (SparkUiLink(), DriverLogLink())
     ui_color = "#e6f3f8"
 
@@ -128,6 +133,7 @@ class StreamOperator(BaseOperator):
         self,
         *,
         stream: StreamSpec,
+        family: str = "",
         deployment: str = "",
         reason: str = "",
         wait_seconds: float | None = None,
@@ -139,6 +145,7 @@ class StreamOperator(BaseOperator):
             kwargs = {**kwargs, **{name: [*(kwargs.get(name) or ()), *ours] for name in ("inlets", "outlets")}}
         super().__init__(**kwargs)
         self.stream = stream
+        self.family = family
         self.deployment = deployment
         self.reason = reason
         self.wait_seconds = self.WAIT_SECONDS if wait_seconds is None else wait_seconds
@@ -170,22 +177,24 @@ class StreamOperator(BaseOperator):
 
         return Needs()
 
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        """Carry out a Want; return whether the record was written."""
+        return self.hook.wish(step, identity.by, snapshot.state.seq)
+
     def begin(self, context: Context) -> None:
         """Prepare; called once per try, before the first look at the stream. An `OPERATION` says what it will do."""
         if self.OPERATION is not None:
             self.say_first(self.OPERATION)
 
-    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        """Carry out a Declare; return whether the record was written. Only for operators that take a release."""
-        raise NotImplementedError
-
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: the result of the plan, with what has to be read from elsewhere."""
         return with_gaps(snapshot, done) if self.CHANGES_HOLDER else dict(done)
 
-    def subject(self, identity: TaskIdentity) -> str:
+    def subject(self, state: StreamState, identity: TaskIdentity) -> str:
         """Return the deployment whose driver the task's links lead to; else they lead to that of the holder."""
-        return self.deployment
+        wish = state.wishes.get(identity.wish)
+        known = state.family((wish.family if wish is not None else "") or self.family)
+        return known[-1].id if known else self.deployment
 
     def say_first(self, operation: Operation, requested: RequestedRelease | None = None) -> None:
         """Log what will happen, in the words of the command line and the form, as far as it fits this task."""
@@ -222,7 +231,7 @@ class StreamOperator(BaseOperator):
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
         from airflow_stream_provider.planning.step_loop import carry_out_try
-        from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, TaskIdentity
+        from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, TaskIdentity
         from airflow_stream_provider.triggers.stream import StreamTrigger
 
         identity = TaskIdentity.of(context)
@@ -234,7 +243,9 @@ class StreamOperator(BaseOperator):
             return result
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
-        if isinstance(step, GiveUp):
+        if isinstance(step, AskPerson):
+            raise AirflowSkipException(f"A person is to end the job that {step.deployment} follows, and to say so.")
+        if isinstance(step, (GiveUp, Later)):
             raise AirflowFailException(f"{step.error}{self.log_end(step.log_of)}") from step.error
         if step.log_of:
             self.log.warning("%s", self.of_mute_driver(step.log_of, identity))
@@ -246,7 +257,9 @@ class StreamOperator(BaseOperator):
 
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
         identity = TaskIdentity.of(context)
-        hint, deployment = self.wait_hint(identity), self.subject(identity)
+        hint, deployment = self.wait_hint(identity), ""
+        with contextlib.suppress(StreamError):
+            deployment = self.subject(self.hook.control_log.refresh(), identity)
         mute = all(deployment_of(name) != deployment for name in outcome.evidence)
         tail = self.log_end(deployment) if mute else ""
         raise AirflowFailException(
@@ -274,7 +287,7 @@ class StreamOperator(BaseOperator):
         """Leave the addresses of the driver that the task works on, or else of the one that holds or held last."""
         from airflow_stream_provider.hooks.about_drivers import driver_links
 
-        deployment = self.subject(identity)
+        deployment = self.subject(snapshot.state, identity)
         if deployment not in snapshot.state.deployments:
             deployment = deployment_of(snapshot.state.last_holder or "")
         if not deployment:
@@ -282,3 +295,29 @@ class StreamOperator(BaseOperator):
         with contextlib.suppress(StreamError, KeyError):
             for label, address in driver_links(self.hook, deployment).items():
                 context["ti"].xcom_push(key=key(label), value=address)
+
+
+class WishOperator(StreamOperator):
+    """Base of the operators that have a wish for their stream: they state it once, and take steps until it is so."""
+
+    def wish(self, scene: Scene) -> Answer:
+        """Return what the task wishes for, or why it wishes nothing; it is asked until a wish of it is in the log."""
+        raise NotImplementedError
+
+    def hangs(self, snapshot: Snapshot, identity: TaskIdentity) -> str:
+        """Return why the holder is fenced without being asked, as a sentence; empty: it is asked."""
+        return ""
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.pursue import pursue
+        from airflow_stream_provider.planning.scene import Scene
+
+        scene = Scene(snapshot, identity, outcome, hangs=self.hangs(snapshot, identity))
+        return pursue(scene, lambda: self.wish(scene))
+
+    @override
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        from airflow_stream_provider.planning.due import needs
+
+        return needs(snapshot)

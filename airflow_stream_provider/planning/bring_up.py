@@ -170,7 +170,8 @@ def _declare(scene: Scene, wish: Wish, family: str, why: str) -> Declare:
     source = known[-1].declared if known else origin.record if origin is not None else wish.record
     release, policy = source["release"], source.get("policy") or {}
     fields: dict[str, Any] = {"release": release, "policy": policy, "family": family, "reason": why}
-    if known:
+    # One that is to follow a job is as much on its guard as those that were lost before it.
+    if known and (state.has_run(family) or not policy.get("adopts")):
         fields["again"] = known[-1].id
     rewind = origin.option("rewind") if origin is not None else None
     if rewind is not None and not any(state.has_held(each.id) for each in known):

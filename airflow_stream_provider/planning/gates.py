@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import Incarnation
-from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.choice import never_commits
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.scene import Scene
@@ -35,7 +35,7 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     if wish.approved or scene.state.has_run(wish.family):
         return None
     origin = scene.state.wishes.get(wish.family, wish)
-    if origin.option("approval"):
+    if origin.option("approval") and not _is_known(scene, origin):
         return HandOverFailed(
             f"{_named(wish, origin)} has never held the stream, and a person has to approve it (`upgrade.approval`).",
             next_step="Upgrade the stream to it, and answer the question in Airflow; or call it off.",
@@ -48,6 +48,13 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
         f"{' '.join(doubts)}",
         next_step="Answer the question in Airflow, or call it off.",
     )
+
+
+def _is_known(scene: Scene, origin: Wish) -> bool:
+    """Whether a start or a restart brought in a release that has held before, so that nothing new comes to hold."""
+    state, release = scene.state, origin.option("release") or {}
+    held = {state.deployments[each.deployment].release.hash for each in state.held}
+    return origin.goal is Goal.HOLD and release.get("hash") in held
 
 
 def _named(wish: Wish, origin: Wish) -> str:

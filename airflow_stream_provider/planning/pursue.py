@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage, StreamPhase
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
+from airflow_stream_provider.planning.adopt import hindrance
 from airflow_stream_provider.planning.conditions import FirstCommits, Pause
-from airflow_stream_provider.planning.reconcile import fulfils, reconcile
+from airflow_stream_provider.planning.reconcile import follows_job, fulfils, known_to_live, reconcile, shut
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, Step, Wait
+from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, Step, Wait, Want
 from airflow_stream_provider.planning.verbs import Answer, replaced
 
 # A stream without input commits no batch; its gap is then reported as not known.
@@ -50,11 +54,31 @@ def pursue(scene: Scene, verb: Callable[[], Answer]) -> Step:
 
 
 def _unless_so(scene: Scene, answer: Answer) -> Step:
-    """Where nothing is to be wished, since it is so already: see that it is."""
+    """Where nothing is to be wished, since it is so already: see that it is. Nor is anything wished at a shut gate."""
+    if isinstance(answer, Want):
+        return answer if answer.publish else _unless_shut(scene, answer)
     if not isinstance(answer, Skip) or scene.state.holder is None:
         return answer
     step = reconcile(scene, scene.state.wish)
     return answer if isinstance(step, Done) else step
+
+
+def _unless_shut(scene: Scene, want: Want) -> Step:
+    """A wish that cannot come true is not made: it would take the place of the one that counts, and change nothing."""
+    record = Record(Kind.WANTED, want.fields, by=scene.me.by, at=scene.snapshot.at).numbered(scene.state.seq + 1)
+    state = fold([record], scene.state)
+    wish, holder = state.wish, state.holder
+    if wish is None or wish.seq != record.seq or wish.goal is not Goal.HOLD or state.phase is StreamPhase.FINISHED:
+        return want
+    after = replace(scene, snapshot=replace(scene.snapshot, state=state))
+    if holder is None and follows_job(after, wish):
+        return want
+    why = (hindrance(after) if holder is None else None) or shut(after, wish)
+    if why is None:
+        return want
+    # A holder that is dead is fenced first, and then less is asked of its successor.
+    unknown = known_to_live(scene, (holder,)) if holder is not None else None
+    return unknown or (want if scene.alive.get(holder or "") is False else GiveUp(why))
 
 
 def result(snapshot: Snapshot, wish: Wish) -> dict[str, Any]:
@@ -74,7 +98,7 @@ def result(snapshot: Snapshot, wish: Wish) -> dict[str, Any]:
         live = [d.id for d in state.family(wish.family) if snapshot.candidate(d.id) or snapshot.holds(d.id)]
         return standby_result(snapshot, live[-1] if live else state.family(wish.family)[-1].id)
     request = _request(snapshot, wish)
-    more = {"adopted": True} if wish.option("adopts") else {}
+    more = {"adopted": True} if any(wish.option(each) for each in ("adopts", "job", "confirmed_by")) else {}
     return {**snapshot.holder_result(snapshot.holding), "request": request, "family": wish.family, **more}
 
 

@@ -58,7 +58,7 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
     if state.wish is not None:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
     if isinstance(step, (GiveUp, Later)) and state.holder is not None:
-        step = _known_to_live(scene, (state.holder,)) or step
+        step = known_to_live(scene, (state.holder,)) or step
     if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
         return step or Done({})
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
@@ -137,16 +137,22 @@ def _hold(scene: Scene, wish: Wish) -> Step | None:
     held = state.holding_deployment
     assert held is not None
     if fulfils(held, wish):
-        return record_submission(scene, held) or _known_to_live(scene, (state.holder,))
+        return record_submission(scene, held) or known_to_live(scene, (state.holder,))
     return _change(scene, wish, state.holder)
 
 
 def fulfils(deployment: Deployment, wish: Wish) -> bool:
     """Return whether a driver of this deployment is what a wish asks to hold."""
-    return deployment.family == wish.family and (not wish.alone or deployment.declared.seq > wish.seq)
+    return wish.fulfilled_by(deployment.declared)
 
 
-def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
+def shut(scene: Scene, wish: Wish) -> HandOverFailed | None:
+    """Return why the release of a wish may not come to hold now, though it is wished for; None: it may."""
+    beside = scene.state.holder is not None and not wish.alone
+    return closed(scene, wish, _newest(scene, wish) if beside else None)
+
+
+def known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
     """Return a wait until it is known whether these drivers live; None: it is."""
     watched = tuple(drivers)
     if all(scene.alive.get(name) is not None for name in watched):
@@ -159,12 +165,12 @@ def _known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
 
 def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     """Another release holds than the one that is to."""
-    standby = None if wish.alone else _newest(scene, wish)
-    shut = closed(scene, wish, standby)
-    if shut is not None:
-        return GiveUp(shut)
+    refused = shut(scene, wish)
+    if refused is not None:
+        return GiveUp(refused)
     if wish.alone:
         return _ask_to_stop(scene, wish, holder)
+    standby = _newest(scene, wish)
     if standby is None:
         return bring_up(scene, wish)
     if scene.hangs:
@@ -216,9 +222,11 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     why = hindrance(scene)
     if why is not None:
         return GiveUp(why)
-    shut = closed(scene, wish, None)
-    if shut is not None:
-        return GiveUp(shut)
+    why = shut(scene, wish)
+    if why is not None:
+        # What was to hold before goes on: nobody has stopped the stream.
+        sound = state.has_run(wish.before)
+        return _bring_back(scene, wish, Family(wish.before, why.message)) if sound else GiveUp(why)
     if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
@@ -233,7 +241,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if living:
         return ask(scene, wish, max(living, key=lambda each: (each.epoch, each.announced)).id, family.why)
     all_standbys = [each.id for each in state.standbys() if live_standby(state, each.id)]
-    step = _known_to_live(scene, all_standbys) if standbys else None
+    step = known_to_live(scene, all_standbys) if standbys else None
     if step is not None:
         return step
     coming = _coming(scene, wish, family.id)
@@ -242,7 +250,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
             reason = "Nothing of it is left on the cluster."
             return Append(Kind.FAILED, {"deployment": each.id, "reason": reason, "error": ""})
     if coming and _is_late(scene, coming[-1]):
-        step = _known_to_live(scene, all_standbys) or _stand_in(scene, wish)
+        step = known_to_live(scene, all_standbys) or _stand_in(scene, wish)
         if step is not None:
             return step
     if coming:
@@ -289,6 +297,8 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
     if up:
         return record_submission(scene, up[-1])
     if not state.family(wish.family):
+        if state.open_request is not None:
+            return _make_safe(scene)
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
@@ -299,8 +309,9 @@ def _leftovers(scene: Scene, wish: Wish) -> list[str]:
     """What stands by or comes up since before a wish, and is not to hold; with what was ended for this wish."""
     state, governs = scene.state, scene.state.wish
     needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
-    if state.holder is None and governs is not None and not governs.goal.rest and governs is not wish:
-        needed = {each.id for each in state.family(choose(state, governs, scene.snapshot.at).id)}
+    if governs is not None and not governs.goal.rest and governs is not wish:
+        family = governs.family if state.holder is not None else choose(state, governs, scene.snapshot.at).id
+        needed |= {each.id for each in state.family(family)}
     return [
         each.id
         for each in state.deployments.values()

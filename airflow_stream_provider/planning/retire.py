@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
 from airflow_stream_provider.planning.request import follow
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import DriversGone
@@ -55,6 +55,25 @@ def end(scene: Scene, deployment: str, reason: str) -> Step:
 def retire_all(scene: Scene, deployments: Iterable[str], reason: str) -> Step | None:
     """Retire these deployments one after the other; None when all are gone."""
     return next((step for each in deployments if (step := retire(scene, each, reason)) is not None), None)
+
+
+def unneeded(scene: Scene, families: Iterable[str]) -> tuple[str, ...]:
+    """Return the deployments of these families that nobody needs: that live, or that were retired for what is wished.
+
+    Needed is what is to hold or to stand by, and what it took over from, for a way back.
+    """
+    state, wish, snapshot = scene.state, scene.state.wish, scene.snapshot
+    wanted = {each.family for each in (wish, state.candidate) if each is not None}
+    if wish is not None and not wish.back:
+        wanted.add(wish.before)
+    since = wish.seq if wish is not None else 0
+    left = (each for name in families if name not in wanted for each in state.family(name))
+    return tuple(
+        each.id
+        for each in left
+        if not (snapshot.holds(each.id) or each.id in snapshot.in_request)
+        and (not each.ended or (each.ended is DeploymentEnd.RETIRED and each.ended_seq > since))
+    )
 
 
 # How many of the last releases stay, and how many of the last that held the stream: what people go back to.

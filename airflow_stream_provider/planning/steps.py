@@ -10,7 +10,8 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import request_id
-from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.waits import Condition
 
@@ -223,29 +224,20 @@ def person(user: str, host: str) -> str:
 def command_identity(state: StreamState, who: str, operation: Operation, part: Operation, at: float) -> CommandIdentity:
     """Return the identity of a part of a command.
 
-    It is that of an earlier command of the same person, if that was cut off: what it has asked for is followed, and not
-    asked for twice.
+    It is that of an earlier command of the same person, where that was cut off: what it wishes is followed, and not
+    wished twice.
 
     :param at: now, in seconds since 1970.
     """
     task = part.value if part is operation else f"{operation.value}.{part.value}"
-    earlier = _unfinished(state, who, task)
+    by = re.compile(rf"person:{re.escape(who)}/([^/]+)/{re.escape(task)}")
+    current = (each for each in (state.candidate, state.wish) if each is not None and not _is_so(state, each))
+    earlier = next((found[1] for each in current if (found := by.fullmatch(each.by))), "")
     now = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
     return CommandIdentity(who, earlier or now, task, continued=bool(earlier))
 
 
-def _unfinished(state: StreamState, who: str, task: str) -> str:
-    """Return when the last such command was given, if something of it may be left to do; or an empty text."""
-    by = re.compile(rf"person:{re.escape(who)}/([^/]+)/{re.escape(task)}")
-    for request in reversed(state.requests.values()):
-        mine = by.fullmatch(request.by)
-        stops = request.to is None and request.stage is RequestStage.DONE
-        if mine and (request.stage.open or stops):
-            return mine[1]
-        if mine or (request.to is not None and request.stage is not RequestStage.ABORTED):
-            break  # it has failed, or is over, or another driver was appointed since
-    for deployment in reversed(list(state.deployments.values())):
-        mine = by.fullmatch(deployment.declared.by)
-        if mine and not deployment.ended and not state.has_held(deployment.id):
-            return mine[1]
-    return ""
+def _is_so(state: StreamState, wish: Wish) -> bool:
+    """Whether a wish has come to be. Of a stop the log does not tell: drivers may exit still."""
+    held = state.holding_deployment
+    return not wish.goal.rest and held is not None and wish.fulfilled_by(held.declared) and state.open_request is None

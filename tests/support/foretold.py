@@ -1,76 +1,517 @@
-"""What a person is told before an operation on a small stream, and what comes of it, for tables of situations."""
+"""Whether what is foretold is what is done: on random legal logs, for every verb, against drivers that are played.
+
+`python -m tests.support.foretold 10000` tries so many logs, and prints what came of each verb.
+
+The deed is another implementation of the world than the forecast's: real conditions and the real step loop, but drivers
+that take their turns in random order and at random times, come up and exit late, and a cluster that answers late.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+import logging
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
+from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
+from airflow_stream_provider.lifecycle.errors import RuleBroken
+from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.foresee import foresee
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning import verbs
+from airflow_stream_provider.planning.asked import YOU, Asked
+from airflow_stream_provider.planning.course import ME
+from airflow_stream_provider.planning.due import needs
+from airflow_stream_provider.planning.fence import fence
+from airflow_stream_provider.planning.forecast import foretell
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
-from tests.support.golden import assert_golden
-from tests.support.snapshots import snapshot
-from tests.support.story import (
-    FOLLOWING,
-    NEW,
-    NEW_DEPLOYMENT,
-    OLD,
-    OLD_DEPLOYMENT,
-    RUNNING,
-    STOPPED,
-    fenced,
-    hash_of,
-    retired,
-)
-from tests.support.story import ending as job_ends
+from airflow_stream_provider.planning.pursue import pursue
+from airflow_stream_provider.planning.retire import retire_all, unneeded
+from airflow_stream_provider.planning.scene import Scene
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.step_loop import carry_out_try
+from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, Step, TaskIdentity, Wait, Want
+from airflow_stream_provider.planning.stream_health import HeartbeatAges, silence_limit
+from airflow_stream_provider.planning.waits import Condition, Needs, Observations, WaitOutcome
+from tests.support.story import hash_of
 
-SAME = Wanted("1", hash_of(OLD_DEPLOYMENT), soak=600.0)
-OTHER = Wanted("2", hash_of("other"), soak=600.0)
-CHANGED = replace(OTHER, version="1")
-NONE = Wanted(problem="There is no apps/a.py.")
-HANGS = f"{OLD} hangs: a has committed nothing for 2 h."
-BEAT = Heartbeat(at=109.0, queries=(QueryProgress("a", batch=7),))
-ALIVE = {OLD: BEAT, NEW: BEAT}
-SILENT = {**ALIVE, OLD: replace(BEAT, at=10.0)}
-ENDED = [*STOPPED, retired(OLD_DEPLOYMENT), retired(NEW_DEPLOYMENT)]
-DOWN = [*RUNNING, fenced(OLD)]
-THIRD, THIRD_DRIVER = "orders-3-cccc", "orders-3-cccc.0000000c"
-
-JOB = "application_1410450250506_0001"
-RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"application {JOB} (orders) of spark", Remains(("It runs.",)))
-HAS_ENDED = replace(RUNS, state=DriverState.KILLED, remains=Remains())
-JOB_ENDS = [*FOLLOWING, job_ends(OLD_DEPLOYMENT, JOB), retired(OLD_DEPLOYMENT)]
-
-Row = tuple[str, Foreseen]
+Plan = Callable[[Scene], Step]
+JOB = "driver-of-somebody"
+RUNS = UnmanagedView(JOB, DriverState.RUNNING, "the old job", Remains(("It runs.",)))
+NEW = Wanted("9", hash_of("new"))
+# The oldest of the heartbeats that count as alive is a second old; of those that do not, so old.
+LOST_SECONDS = 500.0
+_LOG = logging.Logger("foretold", logging.CRITICAL + 1)
+_MOST_LOOKS = 400
 
 
-def seen(
-    operation: Operation,
-    records: Iterable[Record] = (),
-    wanted: Wanted = SAME,
-    beats: dict[str, Heartbeat] = ALIVE,
-    job_view: UnmanagedView | None = None,
-    **asked: Any,
-) -> Foreseen:
-    found = replace(snapshot(*records), heartbeats=beats, job=job_view)
-    return foresee(found, operation, wanted, **asked)
+class Stuck(Exception):
+    """A wait has not ended."""
 
 
-def comes_of_it(found: Foreseen) -> str:
-    """Return what comes of it in a word: refused, done already, or its parts and what they are of."""
-    if found.refused or found.done:
-        assert (found.parts, found.release, found.rewind) == ((), "", None)
-        return "refused" if found.refused else "done"
-    return " ".join((*found.parts, *filter(None, (found.deployment, found.release))))
+class Deed:
+    """A stream in virtual time, as the step loop reaches it, with drivers that are played.
+
+    :param lost: drivers that give no sign of life.
+    :param deaf: the driver that does not stop.
+    """
+
+    def __init__(self, seen: Snapshot, rng: random.Random, lost: set[str], deaf: str = "") -> None:
+        self.seen, self.rng, self.lost, self.deaf = seen, rng, lost, deaf
+        self.written: list[Record] = []
+        self.running = {seen.state.holder}
+        state = seen.state
+        self.killed = {i.deployment for i in state.incarnations.values() if i.state.terminal}
+        self.killed -= {i.deployment for i in state.incarnations.values() if self._may_live(i.id)}
+        self.exited = {d.id for d in state.deployments.values() if d.ended}
+        self.comes_up: dict[str, float] = {}
+
+    def _may_live(self, name: str) -> bool:
+        state = self.seen.state
+        return not state.incarnations[name].state.terminal or name in state.must_fence
+
+    # -- as the loop reaches it
+
+    def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
+        facts = {}
+        for name in needs.drivers:
+            submission = self.seen.submission(name)
+            if submission:
+                gone = name in self.killed or name in self.exited
+                facts[name] = DriverFacts(submission, DriverState.KILLED if gone else DriverState.RUNNING, gone)
+        return replace(self.seen, drivers=facts, job=self.seen.job if needs.job else None)
+
+    def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
+        record = Record(kind, fields, by=by, at=self.seen.at)
+        check(self.seen.state, record)
+        record = record.numbered(self.seen.state.seq + 1)
+        state = fold([record], self.seen.state)
+        self.seen = replace(self.seen, state=state, records=(*self.seen.records, record))
+        self.written.append(record)
+        return True
+
+    def declare(self, step: Declare, by: str, seq: int) -> bool:
+        return self.append(Kind.DECLARED, by, seq, deployment=step.deployment, **step.fields)
+
+    def submit(self, deployment: str, by: str, *, first: bool) -> bool:
+        submission = self.seen.submission(deployment) or f"app-{deployment}"
+        return self.append(Kind.SUBMITTED, by, 0, deployment=deployment, submission=submission)
+
+    def kill(self, deployment: str) -> None:
+        self.killed.add(deployment)
+
+    def end_job(self, job: str) -> bool:
+        assert self.seen.job is not None
+        self.seen = replace(self.seen, job=replace(self.seen.job, state=DriverState.KILLED, remains=Remains()))
+        return True
+
+    # -- what goes on
+
+    def wait(self, condition: Condition) -> WaitOutcome:
+        memory = Observations(ages=HeartbeatAges(lambda: self.seen.at))
+        last = self.seen
+        for look in range(_MOST_LOOKS):
+            last = self.observe(condition.needs(last, memory))
+            outcome = condition.check(last, memory)
+            if outcome is not None:
+                return outcome
+            # Looks at long waits are further apart, to be quick.
+            self._time_goes_by(self.rng.uniform(0.4, 2.5) if look < 9 else self.rng.uniform(5.0, 14.0))
+        raise Stuck(condition.description)
+
+    def _time_goes_by(self, seconds: float) -> None:
+        self.seen = replace(self.seen, at=self.seen.at + seconds)
+        state = self.seen.state
+        for each in state.deployments.values():
+            up = all(i.state.terminal for i in state.of_deployment(each.id))
+            if up and each.submission and not each.ended and each.id not in self.killed:
+                when = self.comes_up.setdefault(each.id, self.seen.at + self.rng.uniform(40.0, 90.0))
+                if self.seen.at >= when:
+                    self._announce(each.id)
+            if each.ended and self.rng.random() < 0.4:
+                self.exited.add(each.id)
+        drivers = list(self.seen.state.incarnations)
+        self.rng.shuffle(drivers)
+        for name in drivers:
+            self._turn(name)
+
+    def _announce(self, deployment: str) -> None:
+        last = self.seen.state.last_driver
+        queries = [dict(query) for query in last.queries] if last is not None else []
+        name = f"{deployment}.{self.rng.randrange(1 << 32):08x}"
+        fields = {"deployment": deployment, "incarnation": name, "queries": queries, "rehearsal": {}}
+        self.append(Kind.STANDBY, f"driver:{name}", 0, **fields)
+
+    def _turn(self, name: str) -> None:
+        state, driver = self.seen.state, self.seen.state.incarnations[name]
+        if driver.state.terminal or name in self.lost or {driver.deployment} & {*self.killed, *self.exited}:
+            return
+        beat = self.seen.heartbeats.get(name, Heartbeat())
+        beat = replace(beat, counter=beat.counter + 1, at=self.seen.at)
+        self.seen = replace(self.seen, heartbeats={**self.seen.heartbeats, name: beat})
+        request = state.open_request
+        to = request.to if request is not None else None
+        moves = bool(to) and to not in self.lost and deployment_of(str(to)) not in self.killed
+        action = decide(state, DriverView(name, True, name in self.running, moves))
+        if action is Action.START:
+            self.running.add(name)
+        elif request is not None and action is Action.ANSWER:
+            self.append(Kind.READY, f"driver:{name}", 0, request=request.id, incarnation=name)
+        elif request is not None and action is Action.RELEASE and name != self.deaf:
+            self.running.discard(name)
+            said = {"incarnation": name, "request": request.id, "to": request.to, "boundary": "completed", "ends": {}}
+            self.append(Kind.RELEASED, f"driver:{name}", 0, **said)
+        elif request is not None and action is Action.ACQUIRE:
+            said = {"incarnation": name, "request": request.id, "epoch": state.epoch + 1}
+            self.append(Kind.ACQUIRED, f"driver:{name}", 0, **said)
 
 
-def check(test_file: str, operation: Operation, table: dict[str, Row]) -> None:
-    """Check what comes of an operation in each situation, and what is told then after how the stream stands."""
-    found = {name: comes_of_it(foreseen) for name, (_, foreseen) in table.items()}
-    assert found == {name: expected for name, (expected, _) in table.items()}
-    said = {name: "\n".join(foreseen.lines[1:]) for name, (_, foreseen) in table.items()}
-    assert_golden(test_file, operation.value, said)
+@dataclass(frozen=True)
+class OneTask:
+    """A task of an operation, in the step loop: as the operators are."""
+
+    deed: Deed
+    step: Plan
+    brings: dict[str, Any]
+    job: str = ""
+    withdraws: bool = False
+    hangs: str = ""
+    holder: str | None = None
+
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        hangs = self.hangs if snapshot.state.holder == self.holder else ""
+        scene = Scene(snapshot, identity, outcome, hangs=hangs)
+        step = self.step(scene)
+        if self.withdraws and isinstance(step, (Done, Skip)):
+            return retire_all(scene, self._left(scene), "not wanted") or step
+        return step
+
+    def _left(self, scene: Scene) -> tuple[str, ...]:
+        return unneeded(
+            scene, {d.family for d in scene.state.deployments.values() if not scene.state.has_run(d.family)}
+        )
+
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        found = needs(snapshot)
+        left = self._left(Scene(snapshot, identity)) if self.withdraws else ()
+        return replace(found, job=found.job or self.job, drivers=(*found.drivers, *left))
+
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        more = self.brings if step.publish else {}
+        return self.deed.append(Kind.WANTED, identity.by, 0, **{**step.fields, **more})
+
+
+def _pursues(verb: Callable[[Scene], verbs.Answer]) -> Plan:
+    return lambda scene: pursue(scene, lambda: verb(scene))
+
+
+def _fences(driver: str) -> Plan:
+    """As FenceOperator."""
+
+    def plan(scene: Scene) -> Step:
+        state, name = scene.state, deployment_of(driver)
+        left = [i.id for i in state.of_deployment(name) if not i.state.terminal or i.id in state.must_fence]
+        return fence(scene.snapshot, left[0], scene.outcome, "a person wants it") if left else Done({})
+
+    return plan
+
+
+def _plans(asked: Asked) -> list[Plan]:
+    """What the tasks of an operation do, one after the other, in the words of the operators."""
+    state, wanted, now = asked.snapshot.state, asked.wanted, asked.snapshot.at
+    yaml: dict[str, Any] = {"approval": wanted.approval, "hash": wanted.hash}
+    family = replace(ME, task_id=f"{asked.operation.value}-0").wish
+    approved = YOU if wanted.approval else "its rehearsal"
+    one = wanted.restart and state.holder is not None
+    by_id = {"job": asked.job, "confirmed_by": asked.confirmed_by, "approval": wanted.approval}
+    found: dict[Operation, list[Plan]] = {
+        Operation.STOP: [_pursues(lambda s: verbs.stop(s, ""))],
+        Operation.RETIRE: [_pursues(lambda s: verbs.stop(s, "", for_good=True))],
+        Operation.START: [_pursues(lambda s: verbs.start(s, wanted.version, "", **yaml))],
+        Operation.RESTART: [_pursues(lambda s: verbs.restart(s, wanted.version, "", **yaml))],
+        Operation.PROMOTE: [_pursues(lambda s: verbs.promote(s, ""))],
+        Operation.ROLL_BACK: [_pursues(lambda s: verbs.roll_back(s, ""))],
+        Operation.ABORT: [_pursues(lambda s: verbs.withdraw(s, "", ""))],
+        Operation.ADOPT: [
+            _pursues(lambda s: verbs.adopt(s, "", **by_id)),
+            _pursues(lambda s: verbs.adopt(s, "", confirmed_by=YOU)),
+        ],
+        Operation.UPGRADE: [_pursues(lambda s: verbs.replace(s, "", now, approved=approved))]
+        if one
+        else [
+            _pursues(lambda s: verbs.stand_by(s, "", now)),
+            _pursues(lambda s: verbs.hand_over(s, family, "", approved)),
+        ],
+    }
+    return found[asked.operation]
+
+
+Essence = tuple[list[tuple[str, ...]], list[tuple[str, ...]]]
+
+
+def essence(records: list[Record]) -> Essence:
+    """Return what the tasks have written, in order, and what the drivers have, without what they say of themselves.
+
+    New deployments are told by their number: their ids differ. Drivers that go on with an open request do so while a
+    task does something else.
+    """
+    new: dict[str, str] = {}
+
+    def name(of: object) -> str:
+        deployment = deployment_of(str(of)) if "." in str(of) else str(of)
+        return new.get(deployment, deployment)
+
+    by_tasks, by_drivers = list[tuple[str, ...]](), list[tuple[str, ...]]()
+    for each in records:
+        if each.kind == Kind.DECLARED:
+            new[each["deployment"]] = f"new {len(new)}"
+        if each.kind in (Kind.STANDBY, Kind.READY):
+            continue
+        of = each.get("incarnation") or each.get("deployment") or each.get("goal") or ""
+        said = (each.kind, name(of), name(each.get("to") or ""))
+        (by_drivers if each.by.startswith("driver:") else by_tasks).append(said)
+    return by_tasks, by_drivers
+
+
+def do(asked: Asked, rng: random.Random, lost: set[str]) -> tuple[Step, Essence]:
+    """Carry an operation out, and return how it ends and what was written."""
+    holder = asked.snapshot.state.holder
+    deed = Deed(asked.snapshot, rng, lost, deaf=holder or "" if asked.wanted.hanging else "")
+    brings = {
+        "release": {"version": asked.wanted.version, "hash": asked.wanted.hash},
+        "policy": {"adopts": asked.operation is Operation.ADOPT},
+    }
+    end: Step = Done({})
+    for number, plan in enumerate(_plans(asked)):
+        me = replace(ME, task_id=f"{asked.operation.value}-{number}")
+        withdraws = asked.operation is Operation.ABORT
+        task = OneTask(deed, plan, brings, asked.job, withdraws, asked.wanted.hanging, holder)
+        outcome: WaitOutcome | None = None
+        while True:
+            end = carry_out_try(task, deed, me, outcome, _LOG).step
+            if not isinstance(end, Wait):
+                break
+            outcome = deed.wait(end.condition)
+        if not isinstance(end, Done):
+            break
+        if asked.operation is Operation.ADOPT and end.result.get("adopted", True):
+            break
+    return end, essence(deed.written)
+
+
+# -- random legal logs ---------------------------------------------------------------------------------------------------
+
+
+def _candidates(state: StreamState, rng: random.Random, at: float) -> Iterator[Record]:
+    """Records of which some may follow."""
+    n = state.seq
+
+    def one(kind: str, **fields: Any) -> Record:
+        return Record(kind, fields, by=rng.choice(("airflow:d/r/t", "person:anna@e/now/stop")), at=at)
+
+    families = list(state.wishes)
+    release = {"version": str(n % 3), "hash": hash_of(str(n % 3))}
+    adopts = [w.id for w in state.wishes.values() if (w.option("policy") or {}).get("adopts")]
+    if state.seq == 0 and rng.random() < 0.15:
+        yield one("wanted", wish="w0", goal="hold", reason="why", release=release, policy={"adopts": True}, adopts=True)
+        return
+    for goal in ("hold", "stand_by"):
+        yield one("wanted", wish=f"w{n}", goal=goal, reason="why", release=release, policy={})
+        for family in families:
+            if family in adopts and (state.epoch or goal == "stand_by"):
+                continue  # the stream has run, and follows nothing any more
+            more = {"back": True} if rng.random() < 0.3 else {"alone": True} if rng.random() < 0.2 else {}
+            yield one("wanted", wish=f"w{n}", goal=goal, reason="why", family=family, **more)
+    yield one("wanted", wish=f"w{n}", goal=rng.choice(("stop", "leave")), reason="why")
+    for family in families[-3:]:
+        wish, known = state.wishes[family], state.family(family)
+        source = known[-1].declared if known else wish.record
+        if source.get("release"):
+            follows = family in adopts and not state.has_run(family)
+            again = {"again": known[-1].id} if known and not follows else {}
+            fields = {"release": source["release"], "policy": source.get("policy") or {}, "family": family}
+            yield one("declared", deployment=f"orders-{n}", reason="why", **fields, **again)
+    for deployment in state.deployments:
+        yield one("submitted", deployment=deployment, submission=f"app-{deployment}")
+        yield one("standby", deployment=deployment, incarnation=f"{deployment}.{n:08x}", queries=[{"name": "a"}])
+        if rng.random() < 0.3:
+            yield one("retired", deployment=deployment, reason="why")
+    for name in state.incarnations:
+        yield one("requested", request=f"r{n}", to=name, expires=at + 90, wish=rng.choice([*families, ""]))
+        if rng.random() < 0.2:
+            yield one("fencing", incarnation=name, reason="why")
+            yield one("fenced", incarnation=name, reason="why", evidence={"driver": "killed"})
+        if rng.random() < 0.2:
+            end = rng.choice(("completed", "interrupted"))
+            yield one("failed", deployment=deployment_of(name), incarnation=name, reason="why", error="", boundary=end)
+    if rng.random() < 0.3:
+        yield one("requested", request=f"r{n}", to=None, expires=at + 90, wish=rng.choice([*families, ""]))
+    request = state.open_request
+    if request is not None:
+        end = rng.choice(("completed", "completed", "interrupted"))
+        for name in state.incarnations:
+            yield one("ready", request=request.id, incarnation=name)
+            yield one("released", incarnation=name, request=request.id, to=request.to, boundary=end)
+            yield one("acquired", incarnation=name, request=request.id, epoch=state.epoch + 1)
+        if rng.random() < 0.2:
+            yield one("aborted", request=request.id, reason="why")
+    if state.follower and rng.random() < 0.5:
+        yield one("ending", deployment=state.follower, job=rng.choice(("", JOB)), reason="why", expires=at + 60)
+
+
+# What brings a stream on comes more often than the rest.
+_RARELY = {
+    Kind.ACQUIRED: 0.1,
+    Kind.RELEASED: 0.15,
+    Kind.READY: 0.1,
+    Kind.SUBMITTED: 0.3,
+    Kind.STANDBY: 0.4,
+    Kind.REQUESTED: 0.5,
+    Kind.DECLARED: 0.6,
+    Kind.FAILED: 2.0,
+    Kind.RETIRED: 2.0,
+}
+
+
+def a_log(rng: random.Random) -> Snapshot:
+    """Return a stream after a random legal log."""
+    state, records, at = StreamState(), [], 1e9
+    for _ in range(rng.randrange(0, 45)):
+        at += rng.choice((0.5, 2.0, 20.0, 200.0, 4_000.0))
+        following = list(_candidates(state, rng, at))
+        following.sort(key=lambda each: rng.random() * _RARELY.get(each.kind, 1.0))
+        for each in following:
+            try:
+                check(state, each)
+            except RuleBroken:
+                continue
+            records.append(each.numbered(state.seq + 1))
+            state = fold(records[-1:], state)
+            break
+    return Snapshot("orders", at + rng.choice((5.0, 70.0, 700.0)), state, tuple(records))
+
+
+def with_heartbeats(found: Snapshot, rng: random.Random) -> tuple[Snapshot, set[str]]:
+    """Return it with the heartbeats of its drivers, and those drivers that give no sign of life."""
+    lost, beats = set(), {}
+    for name, driver in found.state.incarnations.items():
+        silent = rng.random() < 0.15
+        age = LOST_SECONDS if silent else 1.0
+        assert age > silence_limit(found.lease([name])) or not silent
+        app = f"app-{driver.deployment}"
+        beats[name] = Heartbeat(7, found.at - age, queries=(QueryProgress("a", batch=3),), submission=app)
+        if silent and not driver.state.terminal:
+            lost.add(name)
+    return replace(found, heartbeats=beats), lost
+
+
+def requests(found: Snapshot, rng: random.Random) -> Iterator[Asked]:
+    """What may be asked of this stream: every verb, in its variants."""
+    held, holder = found.state.holding_deployment, found.state.holder
+    version = held.release.version if held is not None else "0"
+    same = Wanted(version, hash_of(version), approval=rng.random() < 0.3)
+    hangs = f"{holder} hangs." if holder is not None and rng.random() < 0.2 else ""
+    for operation in (Operation.STOP, Operation.RETIRE, Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE):
+        yield Asked(found, operation)
+    for operation in (Operation.START, Operation.RESTART):
+        yield Asked(found, operation, same if rng.random() < 0.8 else NEW)
+    yield Asked(found, Operation.PROMOTE, Wanted(hanging=hangs))
+    for restart in (False, True):
+        yield Asked(found, Operation.UPGRADE, replace(NEW, restart=restart, approval=same.approval, hanging=hangs))
+    how = rng.choice(("by its id", "by a word", "by asking"))
+    by_id = JOB if how == "by its id" else ""
+    who = "Ada" if how == "by a word" else ""
+    job = replace(found, job=RUNS if by_id else None)
+    yield Asked(job, Operation.ADOPT, NEW, confirmed_by=who, job=by_id)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One request: what came of it in a word, and how forecast and deed differ; empty: they do not."""
+
+    asked: Asked
+    word: str
+    differs: str = ""
+
+
+def compare(asked: Asked, rng: random.Random, lost: set[str]) -> Tried:
+    """Foretell an operation, do it, and compare."""
+    try:
+        return _compare(asked, rng, lost)
+    except Exception as error:  # noqa: BLE001 - it is told with its seed
+        return Tried(asked, "raised", f"{type(error).__name__}: {error}")
+
+
+def _compare(asked: Asked, rng: random.Random, lost: set[str]) -> Tried:
+    said, ahead = foretell(asked)
+    if asked.operation is Operation.FENCE:
+        return _compare_fence(asked, said, rng, lost)
+    assert ahead is not None
+    try:
+        end, did = do(asked, rng, lost)
+    except Stuck as stuck:
+        end, did = GiveUp(RuleBroken(f"stuck: {stuck}")), ([], [])
+    foretold = essence(ahead.course.records)
+    word = "refused" if said.refused else "done" if said.done else "will"
+    expected = "refused" if isinstance(end, GiveUp) else "done" if isinstance(end, Skip) and not any(did) else "will"
+    if word != expected:
+        why = said.refused or said.done or said.will
+        return Tried(asked, word, f"foretold {word} ({why}), was {expected}: {end} {getattr(end, 'error', '')} {did}")
+    if foretold != did:
+        return Tried(asked, word, f"foretold {foretold}, was {did}")
+    if type(ahead.end) is not type(end):
+        return Tried(asked, word, f"foretold {ahead.end}, was {end}")
+    if isinstance(end, GiveUp) and end.error.next_step not in said.refused:
+        return Tried(asked, word, f"foretold {said.refused}, was {end.error}")
+    return Tried(asked, word)
+
+
+def _compare_fence(asked: Asked, said: Foreseen, rng: random.Random, lost: set[str]) -> Tried:
+    state = asked.snapshot.state
+    driver = state.must_fence[0] if state.must_fence else state.holder
+    if driver is None:
+        return Tried(asked, "done", "" if said.done else f"foretold {said}")
+    deed = Deed(asked.snapshot, rng, lost)
+    task = OneTask(deed, _fences(driver), {})
+    outcome: WaitOutcome | None = None
+    while isinstance(step := carry_out_try(task, deed, ME, outcome, _LOG).step, Wait):
+        outcome = deed.wait(step.condition)
+    fenced = [r["incarnation"] for r in deed.written if r.kind == Kind.FENCED]
+    right = said.deployment == deployment_of(driver) and driver in fenced
+    return Tried(asked, "will", "" if right else f"foretold {said.deployment}, was {fenced}")
+
+
+def tries(seed: int) -> Iterator[Tried]:
+    """Try every verb on the log of a seed."""
+    rng = random.Random(seed)
+    found, lost = with_heartbeats(a_log(rng), rng)
+    for number, asked in enumerate(requests(found, rng)):
+        yield compare(asked, random.Random(f"{seed}-{number}"), lost)
+
+
+def main(seeds: range) -> int:
+    """Print what came of each verb; return how often the forecast was wrong."""
+    words: Counter[str] = Counter()
+    wrong = 0
+    for seed in seeds:
+        for each in tries(seed):
+            words[f"{each.asked.operation.value} {'WRONG' if each.differs else each.word}"] += 1
+            if each.differs:
+                wrong += 1
+                if wrong <= 20:
+                    print(f"{seed} {each.asked.operation.value}: {each.differs}")
+    print(f"{len(seeds)} logs: " + ", ".join(f"{word} {number}" for word, number in sorted(words.items())))
+    return wrong
+
+
+if __name__ == "__main__":
+    first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    sys.exit(min(main(range(first, first + int(sys.argv[1]))), 1))

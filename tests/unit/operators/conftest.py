@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream
-from airflow_stream_provider.operators import watch_look
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.tasks import spec_in
-from tests.support.watch_task import TOLD, Airflow
 
 
 @pytest.fixture
@@ -35,8 +34,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
 
 
 @pytest.fixture
-def airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Airflow:
+def airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A folder of two streams, of which nobody has been told anything yet."""
+    from airflow_stream_provider.operators import watch_look
+    from tests.support.watch_task import TOLD, Airflow
+
     found = Airflow(tmp_path / "streams")
     found.folder.mkdir()
     found.write("orders")

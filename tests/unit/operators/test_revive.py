@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog, make_root
 from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
@@ -18,7 +20,8 @@ from airflow_stream_provider.operators.stream import ReviveStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, RUNNING, STARTED, failed, submitted, write
+from tests.support.snapshots import BOTH, RUNNING, STOPPED, WISHED
+from tests.support.story import NEW, OLD, failed, retired, submitted, wanted, write
 from tests.support.tasks import context, run
 
 
@@ -94,11 +97,11 @@ def test_nothing_is_done_on_a_part_of_a_log(spec: StreamSpec, log: ControlLog) -
 
 
 def test_nothing_is_done_on_an_older_copy_of_the_log(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *STARTED)
+    write(log, *RUNNING[:-1])
     log.beat(OLD, Heartbeat(counter=7, seq=len(RUNNING), epoch=1))
     with pytest.raises(ControlLogDamaged):
         revive(spec)
-    assert log.store.read(len(STARTED) + 1) is None
+    assert log.store.read(len(RUNNING)) is None
 
 
 def test_without_a_cluster_it_is_that_of_the_last_submission(spec: StreamSpec, log: ControlLog) -> None:
@@ -106,3 +109,34 @@ def test_without_a_cluster_it_is_that_of_the_last_submission(spec: StreamSpec, l
     write(log, *RUNNING)
     assert submitted("x").fields["cluster"] == "spark_default"
     assert ReviveStreamOperator(task_id="t", stream=nowhere).hook.address["cluster"] == "spark_default"
+
+
+def test_nothing_is_done_for_a_stream_that_rests(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    write(log, *STOPPED, retired("orders-1-aaaa"))
+    cluster.states["driver-orders-1-aaaa"] = DriverState.FINISHED
+    revive_until_it_is_skipped(spec, "There is nothing to do. Nobody holds the stream (it is stopped).")
+
+
+def test_where_a_task_died_its_wish_is_gone_on_with(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    write(log, *WISHED)
+    append(SampleFile(folder_of(log)), LagSample(time.time(), counters={OLD: 1, NEW: 1}))
+    beat(log, 2)
+    with pytest.raises(TaskDeferred):
+        revive(spec)
+    request = log.refresh().open_request
+    assert request is not None
+    assert (request.to, request.wish, request.by) == (NEW, "take", "airflow:dag/run/t")
+
+
+def test_what_waits_for_an_approval_is_left_to_people(spec: StreamSpec, log: ControlLog) -> None:
+    new = wanted("new", "stand_by", approval=True)
+    write(log, *[new if each.get("wish") == "new" else each for each in BOTH], wanted("take", family="new"))
+    append(SampleFile(folder_of(log)), LagSample(time.time(), counters={OLD: 1}))
+    beat(log, 2)
+    revive_until_it_is_skipped(spec, "a person has to approve it")
+    assert log.refresh().holder == OLD
+
+
+def revive_until_it_is_skipped(spec: StreamSpec, why: str) -> None:
+    with pytest.raises(AirflowSkipException, match=re.escape(why)):
+        revive(spec)
