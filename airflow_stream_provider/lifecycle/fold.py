@@ -19,7 +19,6 @@ from airflow_stream_provider.lifecycle.saved_state import prune
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
-    EndedJob,
     HoldEnd,
     IllegalRecord,
     Incarnation,
@@ -28,7 +27,7 @@ from airflow_stream_provider.lifecycle.state import (
     RequestStage,
     StreamState,
 )
-from airflow_stream_provider.lifecycle.wish import Goal, Wish
+from airflow_stream_provider.lifecycle.wish import EndedJob, Goal, Wish
 
 # So many illegal records are named; all are counted.
 ILLEGAL_NAMED = 100

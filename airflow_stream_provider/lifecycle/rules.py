@@ -163,7 +163,8 @@ def _newer_than_hold(state: StreamState) -> bool:
 def _knows(state: StreamState, record: Record) -> bool:
     """Whether a wish of this record's family is known, or a deployment that serves one."""
     family = record.get("family")
-    return bool(family) and (family in state.wishes or bool(state.family(family)))
+    origin = state.wishes.get(family or "")
+    return bool(state.family(family or "")) or (origin is not None and origin.family == family)
 
 
 def _fencible(state: StreamState, incarnation: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.lifecycle.state import Incarnation
-from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -28,7 +28,7 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     if wish.approved or scene.state.has_run(wish.family):
         return None
     origin = scene.state.wishes.get(wish.family, wish)
-    if origin.option("approval"):
+    if origin.option("approval") and not _starts_proven(scene.state, origin):
         return HandOverFailed(
             f"{_named(wish, origin)} has never held the stream, and a person has to approve it (`upgrade.approval`).",
             next_step="Upgrade the stream to it, and answer the question in Airflow; or call it off.",
@@ -41,6 +41,12 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
         f"{' '.join(doubts)}",
         next_step="Answer the question in Airflow, or call it off.",
     )
+
+
+def _starts_proven(state: StreamState, origin: Wish) -> bool:
+    """Whether a start or a restart is for a release that has held before."""
+    hash = (origin.option("release") or {}).get("hash")
+    return origin.goal is Goal.HOLD and any(state.deployments[i.deployment].release.hash == hash for i in state.held)
 
 
 def _named(wish: Wish, origin: Wish) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage, StreamPhase
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
-from airflow_stream_provider.planning.conditions import FirstCommits, Pause
-from airflow_stream_provider.planning.reconcile import fulfils, reconcile
+from airflow_stream_provider.planning.conditions import FirstCommits, NextTry
+from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, Step, Wait
@@ -41,7 +41,7 @@ def pursue(scene: Scene, verb: Callable[[], Answer]) -> Step:
     waits = candidate is not None and mine.goal is Goal.STAND_BY and candidate.family == mine.family
     step = reconcile(scene, candidate if waits else state.wish)
     if isinstance(step, Later) and step.lost:
-        return Wait(Pause(step.deployment, step.until))
+        return Wait(NextTry(step.deployment, step.until))
     if isinstance(step, Later):
         return GiveUp(step.error, log_of=step.log_of)
     if isinstance(step, AskPerson):
@@ -54,7 +54,7 @@ def _unless_so(scene: Scene, answer: Answer) -> Step:
     if not isinstance(answer, Skip) or scene.state.holder is None:
         return answer
     step = reconcile(scene, scene.state.wish)
-    return answer if isinstance(step, Done) else step
+    return answer if isinstance(step, (Done, GiveUp, Later)) else step
 
 
 def result(snapshot: Snapshot, wish: Wish) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _first_batch(scene: Scene, wish: Wish) -> Step | None:
     """
     snapshot, state = scene.snapshot, scene.state
     held = state.holding_deployment
-    if held is None or state.holder is None or not fulfils(held, wish) or state.open_request is not None:
+    if held is None or state.holder is None or not held.fulfils(wish) or state.open_request is not None:
         return None
     acquired = next((r for r in reversed(snapshot.acquisitions()) if r["incarnation"] == state.holder), None)
     if acquired is None or acquired.seq < wish.seq:

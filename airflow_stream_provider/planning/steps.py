@@ -11,6 +11,7 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.waits import Condition
 
@@ -235,17 +236,23 @@ def command_identity(state: StreamState, who: str, operation: Operation, part: O
 
 
 def _unfinished(state: StreamState, who: str, task: str) -> str:
-    """Return when the last such command was given, if something of it may be left to do; or an empty text."""
+    """Return when the last such command was given, if what it wishes is wished still, and is not so yet; else empty."""
     by = re.compile(rf"person:{re.escape(who)}/([^/]+)/{re.escape(task)}")
-    for request in reversed(state.requests.values()):
-        mine = by.fullmatch(request.by)
-        stops = request.to is None and request.stage is RequestStage.DONE
-        if mine and (request.stage.open or stops):
-            return mine[1]
-        if mine or (request.to is not None and request.stage is not RequestStage.ABORTED):
-            break  # it has failed, or is over, or another driver was appointed since
-    for deployment in reversed(list(state.deployments.values())):
-        mine = by.fullmatch(deployment.declared.by)
-        if mine and not deployment.ended and not state.has_held(deployment.id):
+    for wish in (state.candidate, state.wish):
+        mine = None if wish is None else by.fullmatch(wish.by)
+        if wish is not None and mine and not _is_over(state, wish):
             return mine[1]
     return ""
+
+
+def _is_over(state: StreamState, wish: Wish) -> bool:
+    """Whether a wish has been fulfilled, or a change of holder for it has failed; drivers may still have to stop."""
+    if wish.goal.rest:
+        return False
+    failed = (RequestStage.ABORTED, RequestStage.TAKEN_BACK)
+    if any(request.wish == wish.id and request.stage in failed for request in state.requests.values()):
+        return True
+    held = state.holding_deployment
+    if wish.goal is Goal.HOLD:
+        return held is not None and held.fulfils(wish)
+    return any(state.deployments[each.deployment].family == wish.family for each in state.standbys())

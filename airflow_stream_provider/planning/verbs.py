@@ -11,7 +11,7 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
-from airflow_stream_provider.planning.gates import WHAT_HELPS, no_way_back_to
+from airflow_stream_provider.planning.gates import WHAT_HELPS, closed, no_way_back_to
 from airflow_stream_provider.planning.job import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -62,7 +62,7 @@ def stop(scene: Scene, reason: str, *, for_good: bool = False) -> Answer:
     """No driver is to hold or to stand by: until a person starts the stream, or for good."""
     state = scene.state
     live = scene.snapshot.live_deployments()
-    if state.wish is None and state.candidate is None and not live:
+    if state.wish is None and state.candidate is None and not live and state.holder is None:
         return _refuse("No driver has ever held the stream, and none comes up: there is nothing to stop.", "Start it.")
     goal = Goal.LEAVE if for_good else Goal.STOP
     rests = state.wish is not None and state.wish.goal.rest and state.candidate is None
@@ -103,15 +103,17 @@ def hand_over(scene: Scene, family: str, reason: str, approved: str = "") -> Ans
 def promote(scene: Scene, reason: str) -> Answer:
     """The newest release that stands by, and was judged or approved, is to hold now."""
     state, snapshot = scene.state, scene.snapshot
-    candidate = state.candidate
+    candidate = state.candidate or _waiting(state)
     live = [d for d in state.family(candidate.family) if not d.ended] if candidate is not None else []
-    if candidate is None or not any(snapshot.candidate(each.id) for each in live):
+    standby = next((found for d in reversed(live) if (found := snapshot.candidate(d.id))), None)
+    if candidate is None or standby is None:
         coming = f" {live[-1].id} comes up, and has not rehearsed yet: wait for it." if live else ""
         return _refuse(
             f"No new release stands by.{coming} {snapshot.holder_sentence}",
             "What held before takes over by a roll-back.",
         )
-    return _want(scene, Goal.HOLD, reason, family=candidate.family)
+    shut = closed(scene, candidate, standby)
+    return GiveUp(shut) if shut is not None else _want(scene, Goal.HOLD, reason, family=candidate.family)
 
 
 def withdraw(scene: Scene, family: str, reason: str) -> Answer:
@@ -136,7 +138,9 @@ def withdraw(scene: Scene, family: str, reason: str) -> Answer:
         return Skip(f"No new release comes up or stands by. {scene.snapshot.holder_sentence}")
     if wish is None or wish.goal.rest:
         return _want(scene, wish.goal if wish is not None else Goal.STOP, reason)
-    return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved)
+    waits = wish.alone and not state.has_run(wish.family)
+    kept = {"back": wish.back, "approved": wish.approved, "alone": waits}
+    return _want(scene, Goal.HOLD, reason, family=wish.family, **kept)
 
 
 def roll_back(scene: Scene, reason: str) -> Answer:
@@ -148,8 +152,13 @@ def roll_back(scene: Scene, reason: str) -> Answer:
             snapshot.holder_sentence,
             "Start it with the release that you want, upgrade to it, or redeploy a stored one.",
         )
+    job = job_first(state)
+    if job:
+        return _refuse(job, FOLLOW_FIRST)
     if wish is not None and wish.back and wish.family != last.family:
-        return Skip(f"It is being rolled back already, by {wish.author}.")
+        return _back(scene, wish.family, reason)  # once more: it may have been given up
+    if wish is not None and wish.back:
+        return Skip(f"It is rolled back already, by {wish.author}. To go further back, upgrade to what you want.")
     before = _held_before(state, last)
     if before is None:
         return _refuse(
@@ -157,8 +166,6 @@ def roll_back(scene: Scene, reason: str) -> Answer:
             "Upgrade to the one that you want, or redeploy a stored one.",
             deployment=last.id,
         )
-    if wish is not None and wish.back and wish.family == last.family:
-        return Skip(f"It is rolled back already, by {wish.author}. To go further back, upgrade to what you want.")
     return _back(scene, before.family, reason)
 
 
@@ -174,7 +181,7 @@ def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
         why = replaced(snapshot, mine[-1]).message if mine else "This run has wished nothing."
         return Skip(f"Nothing to roll back: {why}")
     wish, family = state.wish, current[-1].family
-    if wish is None or wish.family != family or not wish.by.startswith(run):
+    if wish is None or wish.family != family:
         return withdraw(scene, family, reason)
     held = state.holding_deployment
     if held is not None and held.family == family and fault == "":
@@ -210,7 +217,7 @@ def adopt(scene: Scene, reason: str, *, family: str = "", job: str = "", confirm
             f"{scene.snapshot.holder_sentence} Somebody has started the stream.",
             "There is nothing to adopt: see that the job without a stream has ended.",
         )
-    known = family or (state.wish.family if state.wish is not None and state.follower else "")
+    known = family or (state.deployments[state.follower].family if state.follower else "")
     fields = {"job": job, "confirmed_by": confirmed_by}
     if known and any(not each.ended for each in state.family(known)):
         return _want(scene, Goal.HOLD, reason, family=known, **fields)
@@ -232,6 +239,13 @@ def replaced(snapshot: Snapshot, wish: Wish | None) -> HandOverFailed:
         next_step="Nothing was done. If it is still wanted, ask for it again, in a new run.",
         by="" if now is None else now.by,
     )
+
+
+def _waiting(state: StreamState) -> Wish | None:
+    """The wish for a new release that has not come to hold, such as after a hand-over that was missed."""
+    wish = state.wish
+    new = wish is not None and not wish.goal.rest and not wish.back and not state.has_run(wish.family)
+    return wish if new else None
 
 
 def _governs(state: StreamState, held: Deployment) -> bool:
