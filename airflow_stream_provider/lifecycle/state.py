@@ -337,13 +337,14 @@ class StreamState:
             return StreamPhase.HANDING_OVER if request.source else StreamPhase.STARTING
         if self.holder:
             return StreamPhase.RUNNING
-        if self.wish is None:
-            return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
-        if self.wish.goal.rest:
+        wish = self.wish
+        if wish is None and not self.epoch:
+            return StreamPhase.EMPTY
+        if wish is not None and wish.goal.rest:
             return StreamPhase.STOPPED
-        if self.wish.seq > self.held_to:
+        if wish is not None and wish.seq > self.held_to:
             return StreamPhase.DOWN
-        if self.last_end is HoldEnd.FINISHED and self.has_run(self.wish.family):
+        if self.last_end is HoldEnd.FINISHED and (wish is None or self.has_run(wish.family)):
             return StreamPhase.FINISHED
         return StreamPhase.FAILED if self.last_end is HoldEnd.FAILED else StreamPhase.DOWN
 

@@ -8,6 +8,7 @@ from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step, TaskIdentity
 from tests.support.story import (
@@ -20,6 +21,7 @@ from tests.support.story import (
     requested,
     standby,
     submitted,
+    wanted,
 )
 
 ME = TaskIdentity("dag", "run", "hand_over")
@@ -36,16 +38,30 @@ def snapshot(*records: Record, drivers: dict[str, DriverFacts] | None = None, at
     return Snapshot("orders", at, state, tuple(numbered), {}, drivers or {})
 
 
-def up(name: str) -> list[Record]:
+def scene(*records: Record, at: float = 110.0, drivers: dict[str, DriverFacts] | None = None, **more: Any) -> Scene:
+    """What a task, or the watch, goes by. `me` and `lives` as in `Scene`."""
+    return Scene(snapshot(*records, at=at, drivers=drivers), **{"me": ME, **more})
+
+
+def up(name: str, family: str = "") -> list[Record]:
     deployment = deployment_of(name)
-    return [declared(deployment), submitted(deployment), standby(name)]
+    return [declared(deployment, family), submitted(deployment), standby(name)]
 
 
-RUNNING = [*up(OLD), requested("first", OLD, by="someone"), ready("first", OLD), acquired(OLD, "first", 1)]
-BOTH = [*RUNNING, *up(NEW)]
-ASKED = [*BOTH, requested("mine", NEW, by=ME.by)]
+# OLD serves the wishes of the family `old`, NEW those of `new`.
+RUNNING = [
+    wanted("old"),
+    *up(OLD, "old"),
+    requested("first", OLD, by="someone", wish="old"),
+    ready("first", OLD),
+    acquired(OLD, "first", 1),
+]
+BOTH = [*RUNNING, wanted("new", "stand_by"), *up(NEW, "new")]
+WISHED = [*BOTH, wanted("take", family="new", approved="it was judged")]
+ASKED = [*WISHED, requested("mine", NEW, by=ME.by, wish="take")]
 RELEASED = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW)]
 UPGRADED = [*RELEASED, acquired(NEW, "mine", 2)]
+STOPPED = [*RUNNING, wanted("rest", "stop"), requested("s", None, wish="rest"), released(OLD, "s", None)]
 
 
 def appended(step: Step | None, *names: str) -> tuple[Any, ...]:
