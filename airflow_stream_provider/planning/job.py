@@ -17,9 +17,10 @@ FOLLOW_FIRST = (
 
 def job_of_interest(state: StreamState) -> str:
     """Return the job that the cluster is asked about: it is to be ended, and may run still. Empty: none."""
-    if state.job is not None:
-        return "" if state.job.gone or state.job.doubt else state.job.id
-    return state.wish.job if state.wish is not None and state.holder is None else ""
+    job, wished = state.job, state.wish.job if state.wish is not None and state.holder is None else ""
+    if job is None:
+        return wished
+    return job.id if not job.gone and not job.doubt else wished if wished != job.id else ""
 
 
 def confirmed(found: UnmanagedView) -> dict[str, Any]:

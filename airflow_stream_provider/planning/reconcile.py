@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.rules import is_wanted, live_standby, may_abort
+from airflow_stream_provider.lifecycle.rules import is_adopting, is_wanted, live_standby, may_abort
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
@@ -249,11 +249,9 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
 
 def follows_job(scene: Scene, wish: Wish) -> bool:
     """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
-    state = scene.state
-    origin = state.wishes.get(wish.family)
-    adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
-    gone = state.job is not None and bool(state.job.gone)
-    return adopts and not gone and not state.has_run(wish.family)
+    job = scene.state.job
+    gone = job is not None and bool(job.gone) and wish.job in ("", job.id)
+    return is_adopting(scene.state) and not gone
 
 
 def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:

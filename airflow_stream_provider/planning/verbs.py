@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.gates import WHAT_HELPS, closed, no_way_back_to
@@ -113,7 +114,9 @@ def promote(scene: Scene, reason: str) -> Answer:
             "What held before takes over by a roll-back.",
         )
     shut = closed(scene, candidate, standby)
-    return GiveUp(shut) if shut is not None else _want(scene, Goal.HOLD, reason, family=candidate.family)
+    if shut is not None:
+        return GiveUp(shut)
+    return _want(scene, Goal.HOLD, reason, family=candidate.family, approved=candidate.approved)
 
 
 def withdraw(scene: Scene, family: str, reason: str) -> Answer:
@@ -160,13 +163,13 @@ def roll_back(scene: Scene, reason: str) -> Answer:
     if wish is not None and wish.back:
         return Skip(f"It is rolled back already, by {wish.author}. To go further back, upgrade to what you want.")
     before = _held_before(state, last)
-    if before is None:
+    if not before:
         return _refuse(
             f"No release is known that held before {last.id}.",
             "Upgrade to the one that you want, or redeploy a stored one.",
             deployment=last.id,
         )
-    return _back(scene, before.family, reason)
+    return _back(scene, before, reason)
 
 
 def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
@@ -221,7 +224,7 @@ def adopt(scene: Scene, reason: str, *, family: str = "", job: str = "", confirm
     fields = {"job": job, "confirmed_by": confirmed_by}
     if known and any(not each.ended for each in state.family(known)):
         return _want(scene, Goal.HOLD, reason, family=known, **fields)
-    if state.job is None and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED):
+    if state.job is None and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED) and not is_adopting(state):
         return _refuse(
             f"A stream that was running, or is about to, adopts no job. {scene.snapshot.holder_sentence}",
             "Stop it first, if a job without a stream runs in its place.",
@@ -252,13 +255,16 @@ def _governs(state: StreamState, held: Deployment) -> bool:
     return state.wish is not None and state.wish.family == held.family
 
 
-def _held_before(state: StreamState, deployment: Deployment) -> Deployment | None:
-    """The deployment that held the stream before the first one of this release's family did; None: none is known."""
-    for each in state.family(deployment.family):
-        before = state.deployments.get(each.previous or "")
-        if before is not None and before.family != each.family:
-            return before
-    return None
+def _held_before(state: StreamState, last: Deployment) -> str:
+    """The family that held the stream before the one of the last holder first did; empty: none is known.
+
+    While another release runs in place of the wished one, that: it is what was to hold before.
+    """
+    wish = state.wish
+    if wish is not None and wish.family != last.family and state.has_run(wish.family):
+        return wish.before
+    before = (state.deployments.get(each.previous or "") for each in state.family(last.family))
+    return next((each.family for each in before if each is not None and each.family != last.family), "")
 
 
 def _version(state: StreamState, family: str) -> str:
