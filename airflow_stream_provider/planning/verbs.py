@@ -247,7 +247,7 @@ def replaced(snapshot: Snapshot, wish: Wish | None) -> HandOverFailed:
 def _waiting(state: StreamState) -> Wish | None:
     """The wish for a new release that has not come to hold, such as after a hand-over that was missed."""
     wish = state.wish
-    new = wish is not None and not wish.goal.rest and not wish.back and not state.has_run(wish.family)
+    new = wish is not None and not (wish.goal.rest or wish.back or state.has_run(wish.family) or is_adopting(state))
     return wish if new else None
 
 
