@@ -7,10 +7,12 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_id, deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.choice import TRIES, Family
 from airflow_stream_provider.planning.conditions import Pause, StandbyUp
+from airflow_stream_provider.planning.job import gone_now
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, GiveUp, Later, Step, Submit, Wait
@@ -178,7 +180,9 @@ def _declare(scene: Scene, wish: Wish, family: str, why: str) -> Declare:
     source = known[-1].declared if known else origin.record if origin is not None else wish.record
     release, policy = source["release"], source.get("policy") or {}
     fields: dict[str, Any] = {"release": release, "policy": policy, "family": family, "reason": why}
-    if known:
+    # One that is run again follows no job any more.
+    gone = gone_now(scene.snapshot) or (state.job is not None and state.job.gone)
+    if known and (gone or not is_adopting(state)):
         fields["again"] = known[-1].id
     rewind = origin.option("rewind") if origin is not None else None
     if rewind is not None and not any(state.has_held(each.id) for each in known):

@@ -209,7 +209,7 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     if state.phase is StreamPhase.FINISHED:
         return None  # the script has ended by itself
     if follows_job(scene, wish):
-        return follow_job(scene, wish)
+        return follow_job(scene, wish) or _bring_back(scene, wish, Family(wish.family))
     why = hindrance(scene)
     if why is not None:
         return GiveUp(why)
