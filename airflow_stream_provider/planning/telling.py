@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Request, RequestStage
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning.asked import YOU
-from airflow_stream_provider.planning.conditions import Pause, RequestOver, StandbyUp
+from airflow_stream_provider.planning.conditions import NextTry, RequestOver, StandbyUp
 from airflow_stream_provider.planning.course import ME, Course, Event
 from airflow_stream_provider.planning.foreseen import Wanted
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -73,7 +73,7 @@ class _Telling:
         if isinstance(what, RequestOver) and what.request not in self._begun:
             self._begun.add(what.request)
             return f"{under_way(self._course.first.state.requests[what.request])} Its end is waited for first."
-        if isinstance(what, Pause):
+        if isinstance(what, NextTry):
             return f"The next try comes in {duration(max(0.0, what.until - self._course.first.at))}."
         comes_up = isinstance(what, StandbyUp) and before.candidate(what.deployment) is not None
         return self._comes_up(what.deployment, before) if comes_up and isinstance(what, StandbyUp) else ""
