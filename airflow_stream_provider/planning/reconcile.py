@@ -173,7 +173,7 @@ def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     if scene.hangs:
         return fence(scene.snapshot, holder, scene.outcome, scene.hangs)
     asked = [r for r in scene.state.requests.values() if r.wish == wish.id and r.to and r.source == holder]
-    if asked and wish.back:
+    if wish.back and any(live_standby(scene.state, each.to) for each in asked):
         why = f"It did not release the stream in time: {wish.reason or wish.by}"
         return fence(scene.snapshot, holder, scene.outcome, why)
     return ask(scene, wish, standby.id) if len(asked) < TRIES else GiveUp(_not_taken(scene, asked[-1]))
