@@ -26,7 +26,7 @@ from airflow_stream_provider.monitoring.life import LifeEvent, life
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.samples import last as last_sample
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import RESTING, judge_queries
+from airflow_stream_provider.planning.stream_health import judge_queries
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older, and older than two looks are apart, says nothing about the present.
@@ -228,7 +228,7 @@ def code_of_look(spec: StreamSpec, look: LagLook) -> Code:
 
 def code_of_sample(spec: StreamSpec, sample: LagSample) -> Code:
     """Return the code for a sample of the watch."""
-    if sample.phase in RESTING:
+    if sample.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED):
         return Code.WELL
     if sample.open_incidents.keys() & {IncidentKind.DOWN, IncidentKind.LAG, IncidentKind.QUERY}:
         return Code.BAD

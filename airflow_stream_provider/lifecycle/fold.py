@@ -19,7 +19,6 @@ from airflow_stream_provider.lifecycle.saved_state import prune
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
-    EndedJob,
     HoldEnd,
     IllegalRecord,
     Incarnation,
@@ -28,7 +27,7 @@ from airflow_stream_provider.lifecycle.state import (
     RequestStage,
     StreamState,
 )
-from airflow_stream_provider.lifecycle.wish import Goal, Wish
+from airflow_stream_provider.lifecycle.wish import EndedJob, Goal, Wish
 
 # So many illegal records are named; all are counted.
 ILLEGAL_NAMED = 100
@@ -256,9 +255,12 @@ def _fenced(draft: _Draft, r: Record) -> None:
 
 def _aborted(draft: _Draft, r: Record) -> None:
     draft.request(r["request"], RequestStage.ABORTED)
-    to = draft.incarnations.get(draft.requests[r["request"]].to or "")
+    request = draft.requests[r["request"]]
+    to, wish = draft.incarnations.get(request.to or ""), draft.wishes.get(request.wish)
     if draft.job is None or to is None or to.state is not IncarnationState.STANDBY:
         return
+    if wish is not None and draft.wish is not None and wish.family != draft.wish.family:
+        return  # that is why
     appointed = draft.deployments[to.deployment]
     if appointed.adopts and not appointed.ended:
         # It lived, and did not answer: as a rule because the logs of the checkpoints moved, so somebody writes them.
@@ -304,6 +306,8 @@ def _wanted(draft: _Draft, r: Record) -> None:
         if wish.goal.rest and draft.holder is None:
             draft.job = None  # a person's word: nothing is to follow it any more
             draft.last_end = draft.last_end and HoldEnd.STOPPED
+        elif draft.job is not None:
+            draft.job = replace(draft.job, doubt="")  # whoever wishes it anew has seen to that
     draft.wishes[wish.id] = wish
 
 

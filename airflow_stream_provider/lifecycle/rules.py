@@ -110,6 +110,18 @@ def job_may_write(state: StreamState) -> bool:
     return bool(state.follower) if state.job is None else not state.job.gone
 
 
+def is_adopting(state: StreamState) -> bool:
+    """Whether the release that is to hold follows a job without a stream, and has not held yet."""
+    wish = state.wish
+    origin = None if wish is None else state.wishes.get(wish.family)
+    adopts = origin is not None and _adopts(origin.record)
+    return adopts and origin is not None and state.holder is None and not state.has_run(origin.family)
+
+
+def _at_rest(state: StreamState) -> bool:
+    return state.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED) or is_adopting(state)
+
+
 def _known(state: StreamState, deployment: str) -> bool:
     return deployment in state.deployments
 
@@ -163,8 +175,8 @@ def _newer_than_hold(state: StreamState) -> bool:
 def _knows(state: StreamState, record: Record) -> bool:
     """Whether the wish is known that brought this record's family in, or a deployment that serves it."""
     family = record.get("family")
-    origin = state.wishes.get(family)
-    return bool(family) and ((origin is not None and origin.family == family) or bool(state.family(family)))
+    origin = state.wishes.get(family or "")
+    return bool(state.family(family or "")) or (origin is not None and origin.family == family)
 
 
 def _fencible(state: StreamState, incarnation: str) -> bool:
@@ -216,7 +228,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             "adopt-at-rest",
             "a stream that is running, or is about to, adopts no job",
-            lambda s, r: not _adopts(r) or s.job is not None or s.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED),
+            lambda s, r: not _adopts(r) or s.job is not None or _at_rest(s),
         ),
     ),
     Kind.SUBMITTED: (

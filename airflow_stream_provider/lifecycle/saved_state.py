@@ -23,7 +23,6 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
-    EndedJob,
     HoldEnd,
     IllegalRecord,
     Incarnation,
@@ -32,7 +31,7 @@ from airflow_stream_provider.lifecycle.state import (
     RequestStage,
     StreamState,
 )
-from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.lifecycle.wish import EndedJob, Wish
 
 # Grows with every change of what `fold` makes of a log, or of which logs are folded: a state of another format is not
 # used.
@@ -178,7 +177,8 @@ def prune(state: StreamState) -> StreamState:
 
 def _old_wishes(state: StreamState, families: set[str]) -> list[str]:
     """Return the wishes to leave out: not those that are current, and not those that a kept deployment serves."""
-    current = [each for each in (state.wish, state.candidate) if each is not None]
+    served = state.open_request.wish if state.open_request is not None else ""
+    current = [each for each in (state.wish, state.candidate, state.wishes.get(served)) if each is not None]
     needed = families | {name for each in current for name in (each.id, each.family, each.before)}
     return [name for name in list(state.wishes)[:-WISHES_KEPT] if name not in needed]
 

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
-from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.lifecycle.wish import EndedJob, Wish
 
 
 class IncarnationState(str, Enum):
@@ -198,6 +198,10 @@ class Deployment:
         """The family of wishes that it serves; see `Wish.family`."""
         return self.declared.get("family") or ""
 
+    def fulfils(self, wish: Wish) -> bool:
+        """Whether a driver of it is what a wish asks to hold."""
+        return bool(wish.family) and self.family == wish.family and (not wish.alone or self.declared.seq > wish.seq)
+
     @property
     def declared_at(self) -> float:
         """When it was declared, in seconds since 1970 by its author's clock."""
@@ -226,24 +230,6 @@ class Request:
     reason: str = ""
     ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     wish: str = ""
-
-
-@dataclass(frozen=True)
-class EndedJob:
-    """A job without a stream that was ended, or is to be, so that a deployment follows it; until somebody holds.
-
-    :param deployment: the one that is to follow it.
-    :param expires: until then, in seconds since 1970 by its clock, the author of the record ends the job itself.
-    :param id: the cluster's id of the job; empty: a person ends it.
-    :param gone: the witness that confirmed that it is gone; empty: none yet.
-    :param doubt: why no driver follows it without a person, though it is gone; empty: nothing is against it.
-    """
-
-    deployment: str
-    expires: float
-    id: str = ""
-    gone: Mapping[str, Any] = field(default_factory=dict)
-    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -351,13 +337,16 @@ class StreamState:
             return StreamPhase.HANDING_OVER if request.source else StreamPhase.STARTING
         if self.holder:
             return StreamPhase.RUNNING
-        if self.wish is None:
-            return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
-        if self.wish.goal.rest:
+        wish = self.wish
+        if wish is None and not self.epoch:
+            return StreamPhase.EMPTY
+        if wish is not None and wish.goal.rest:
             return StreamPhase.STOPPED
-        if self.wish.seq < self.held_to and self.last_end in (HoldEnd.FAILED, HoldEnd.FINISHED):
-            return StreamPhase(self.last_end.value)
-        return StreamPhase.DOWN
+        if wish is not None and wish.seq > self.held_to:
+            return StreamPhase.DOWN
+        if self.last_end is HoldEnd.FINISHED and (wish is None or self.has_run(wish.family)):
+            return StreamPhase.FINISHED
+        return StreamPhase.FAILED if self.last_end is HoldEnd.FAILED else StreamPhase.DOWN
 
     def is_current(self, wish: Wish) -> bool:
         """Whether a wish still counts: no wish for something else has followed."""

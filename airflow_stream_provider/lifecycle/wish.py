@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -118,3 +119,21 @@ class Wish:
     def option(self, name: str, default: Any = None) -> Any:
         """Return another field of the record."""
         return self.record.get(name, default)
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """A job without a stream that was ended, or is to be, so that a deployment follows it; until somebody holds.
+
+    :param deployment: the one that is to follow it.
+    :param expires: until then, in seconds since 1970 by its clock, the author of the record ends the job itself.
+    :param id: the cluster's id of the job; empty: a person ends it.
+    :param gone: the witness that confirmed that it is gone; empty: none yet.
+    :param doubt: why no driver follows it without a person, though it is gone; empty: nothing is against it.
+    """
+
+    deployment: str
+    expires: float
+    id: str = ""
+    gone: Mapping[str, Any] = field(default_factory=dict)
+    doubt: str = ""

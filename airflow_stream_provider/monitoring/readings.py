@@ -23,7 +23,7 @@ from airflow_stream_provider.lag.topic_ids import note as note_topics
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.planning.recovery_decision import coming_up
+from airflow_stream_provider.planning.choice import coming_up
 from airflow_stream_provider.planning.retire import settled
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec

@@ -7,10 +7,12 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_id, deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.choice import TRIES, Family
 from airflow_stream_provider.planning.conditions import Pause, StandbyUp
+from airflow_stream_provider.planning.job import gone_now
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, GiveUp, Later, Step, Submit, Wait
@@ -39,7 +41,7 @@ def bring_up(scene: Scene, wish: Wish) -> Step:
     state = scene.state
     known = [each for each in state.family(wish.family) if not wish.alone or each.declared.seq > wish.seq]
     if known and not known[-1].ended:
-        return _end_lost(state, known[-1]) or come_up(scene, known[-1])
+        return _end_lost(state, known[-1]) or end_gone(scene, known[-1]) or come_up(scene, known[-1])
     if known and known[-1].ended is DeploymentEnd.RETIRED and known[-1].ended_seq > wish.seq:
         return GiveUp(_refused(scene.snapshot, known[-1]))
     failed = [each for each in known if each.ended is DeploymentEnd.FAILED and each.ended_seq > wish.seq]
@@ -146,6 +148,14 @@ def _end_lost(state: StreamState, deployment: Deployment) -> Append | None:
     return Append(Kind.FAILED, {"deployment": deployment.id, "reason": reason, "error": ""})
 
 
+def end_gone(scene: Scene, deployment: Deployment) -> Append | None:
+    """End a deployment that comes up where the cluster says that nothing of it is left; None: it does not say so."""
+    if scene.alive.get(deployment.id) is not False:
+        return None
+    reason = "Nothing of it is left on the cluster."
+    return Append(Kind.FAILED, {"deployment": deployment.id, "reason": reason, "error": ""})
+
+
 def _last_proof(snapshot: Snapshot) -> int:
     """Return the number of the record that declared the last holder, if all of its queries have committed; else 0.
 
@@ -170,8 +180,9 @@ def _declare(scene: Scene, wish: Wish, family: str, why: str) -> Declare:
     source = known[-1].declared if known else origin.record if origin is not None else wish.record
     release, policy = source["release"], source.get("policy") or {}
     fields: dict[str, Any] = {"release": release, "policy": policy, "family": family, "reason": why}
-    # One that is to follow a job is as much on its guard as those that were lost before it.
-    if known and (state.has_run(family) or not policy.get("adopts")):
+    # One that is run again follows no job any more.
+    gone = gone_now(scene.snapshot) or (state.job is not None and state.job.gone)
+    if known and (gone or not is_adopting(state)):
         fields["again"] = known[-1].id
     rewind = origin.option("rewind") if origin is not None else None
     if rewind is not None and not any(state.has_held(each.id) for each in known):

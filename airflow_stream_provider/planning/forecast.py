@@ -23,11 +23,10 @@ from airflow_stream_provider.planning.fence import BY_THE_CLUSTER, still_beats
 from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
 from airflow_stream_provider.planning.job import job_first
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.read_again import NO_CHANGE, NOTHING, after_fence, kept, next_start
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import GiveUp, Skip
 from airflow_stream_provider.planning.stream_health import silence_limit
-from airflow_stream_provider.planning.telling import tell
+from airflow_stream_provider.planning.telling import NO_CHANGE, NOTHING, after_fence, kept, next_start, tell
 
 _NAMED = {Operation.REDEPLOY: "the stored", Operation.REWIND: "the same"}
 _BY_RUN = (Operation.UPGRADE, Operation.REDEPLOY, Operation.REWIND)

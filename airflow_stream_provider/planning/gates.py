@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.lifecycle.state import Incarnation
+from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.choice import never_commits
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
@@ -35,7 +35,7 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     if wish.approved or scene.state.has_run(wish.family):
         return None
     origin = scene.state.wishes.get(wish.family, wish)
-    if origin.option("approval") and not _is_known(scene, origin):
+    if origin.option("approval") and not _starts_proven(scene.state, origin):
         return HandOverFailed(
             f"{_named(wish, origin)} has never held the stream, and a person has to approve it (`upgrade.approval`).",
             next_step="Upgrade the stream to it, and answer the question in Airflow; or call it off.",
@@ -50,11 +50,10 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     )
 
 
-def _is_known(scene: Scene, origin: Wish) -> bool:
-    """Whether a start or a restart brought in a release that has held before, so that nothing new comes to hold."""
-    state, release = scene.state, origin.option("release") or {}
-    held = {state.deployments[each.deployment].release.hash for each in state.held}
-    return origin.goal is Goal.HOLD and release.get("hash") in held
+def _starts_proven(state: StreamState, origin: Wish) -> bool:
+    """Whether a start or a restart is for a release that has held before."""
+    hash = (origin.option("release") or {}).get("hash")
+    return origin.goal is Goal.HOLD and any(state.deployments[i.deployment].release.hash == hash for i in state.held)
 
 
 def _named(wish: Wish, origin: Wish) -> str:

@@ -8,6 +8,7 @@ from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.rules import job_may_write
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.snapshot import Snapshot
 
 FOLLOW_FIRST = (
     "Adopt that job (`airflow streams adopt`), by its id or by your word that it is gone. If nothing is to follow it: "
@@ -17,13 +18,19 @@ FOLLOW_FIRST = (
 
 def job_of_interest(state: StreamState) -> str:
     """Return the job that the cluster is asked about: it is to be ended, and may run still. Empty: none."""
-    if state.job is not None:
-        return "" if state.job.gone or state.job.doubt else state.job.id
-    return state.wish.job if state.wish is not None and state.holder is None else ""
+    job, wished = state.job, state.wish.job if state.wish is not None and state.holder is None else ""
+    if job is None:
+        return wished
+    return job.id if not job.gone and not job.doubt else wished if wished != job.id else ""
 
 
-def confirmed(found: UnmanagedView) -> dict[str, Any]:
-    """Return the evidence of a job that the cluster confirms to be gone."""
+def gone_now(snapshot: Snapshot) -> dict[str, Any]:
+    """Return the evidence of this look that the job is gone which is to be followed; empty: there is none."""
+    state, found = snapshot.state, snapshot.job
+    if state.wish is not None and state.wish.confirmed_by and state.holder is None:
+        return {"person": state.wish.confirmed_by}
+    if found is None or not found.gone or found.id != job_of_interest(state):
+        return {}
     return {"job": found.id, "state": found.state.value}
 
 

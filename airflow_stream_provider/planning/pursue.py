@@ -12,8 +12,8 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage, StreamPhase
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.adopt import hindrance
-from airflow_stream_provider.planning.conditions import FirstCommits, Pause
-from airflow_stream_provider.planning.reconcile import follows_job, fulfils, known_to_live, reconcile, shut
+from airflow_stream_provider.planning.conditions import FirstCommits, NextTry
+from airflow_stream_provider.planning.reconcile import follows_job, known_to_live, reconcile, shut
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, Step, Wait, Want
@@ -38,14 +38,14 @@ def pursue(scene: Scene, verb: Callable[[], Answer]) -> Step:
     first = _first_batch(scene, mine) if mine.goal is Goal.HOLD else None
     if first is not None:
         return first
-    if mine.goal is Goal.HOLD and state.phase is StreamPhase.FINISHED:
-        why = f"The script that this task has started has ended by itself. {snapshot.holder_sentence}"
-        return GiveUp(HandOverFailed(why, next_step="Start a new run, if it shall run once more."))
     candidate = state.candidate
     waits = candidate is not None and mine.goal is Goal.STAND_BY and candidate.family == mine.family
+    if state.phase is StreamPhase.FINISHED and not mine.goal.rest and not waits:
+        why = f"The script that this task has started has ended by itself. {snapshot.holder_sentence}"
+        return GiveUp(HandOverFailed(why, next_step="Start a new run, if it shall run once more."))
     step = reconcile(scene, candidate if waits else state.wish)
     if isinstance(step, Later) and step.lost:
-        return Wait(Pause(step.deployment, step.until))
+        return Wait(NextTry(step.deployment, step.until))
     if isinstance(step, Later):
         return GiveUp(step.error, log_of=step.log_of)
     if isinstance(step, AskPerson):
@@ -60,7 +60,7 @@ def _unless_so(scene: Scene, answer: Answer) -> Step:
     if not isinstance(answer, Skip) or scene.state.holder is None:
         return answer
     step = reconcile(scene, scene.state.wish)
-    return answer if isinstance(step, Done) else step
+    return answer if isinstance(step, (Done, GiveUp, Later)) else step
 
 
 def _unless_shut(scene: Scene, want: Want) -> Step:
@@ -126,7 +126,7 @@ def _first_batch(scene: Scene, wish: Wish) -> Step | None:
     """
     snapshot, state = scene.snapshot, scene.state
     held = state.holding_deployment
-    if held is None or state.holder is None or not fulfils(held, wish) or state.open_request is not None:
+    if held is None or state.holder is None or not held.fulfils(wish) or state.open_request is not None:
         return None
     acquired = next((r for r in reversed(snapshot.acquisitions()) if r["incarnation"] == state.holder), None)
     if acquired is None or acquired.seq < wish.seq:

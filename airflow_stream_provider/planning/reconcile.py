@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.rules import is_wanted, live_standby, may_abort
+from airflow_stream_provider.lifecycle.rules import is_adopting, is_wanted, live_standby, may_abort
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
@@ -29,7 +29,7 @@ from airflow_stream_provider.lifecycle.state import (
 )
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.adopt import follow_job, hindrance
-from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_try, record_submission
+from airflow_stream_provider.planning.bring_up import bring_up, come_up, end_gone, next_try, record_submission
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.gates import closed
@@ -136,14 +136,9 @@ def _hold(scene: Scene, wish: Wish) -> Step | None:
         return _without_holder(scene, wish)
     held = state.holding_deployment
     assert held is not None
-    if fulfils(held, wish):
+    if held.fulfils(wish):
         return record_submission(scene, held) or known_to_live(scene, (state.holder,))
     return _change(scene, wish, state.holder)
-
-
-def fulfils(deployment: Deployment, wish: Wish) -> bool:
-    """Return whether a driver of this deployment is what a wish asks to hold."""
-    return wish.fulfilled_by(deployment.declared)
 
 
 def shut(scene: Scene, wish: Wish) -> HandOverFailed | None:
@@ -172,11 +167,13 @@ def _change(scene: Scene, wish: Wish, holder: str) -> Step:
         return _ask_to_stop(scene, wish, holder)
     standby = _newest(scene, wish)
     if standby is None:
-        return bring_up(scene, wish)
+        dead = next((each for each in _standbys(scene, wish, wish.family)), None)
+        why = "It is to take over and gives no sign of life."
+        return bring_up(scene, wish) if dead is None else fence(scene.snapshot, dead.id, scene.outcome, why)
     if scene.hangs:
         return fence(scene.snapshot, holder, scene.outcome, scene.hangs)
     asked = [r for r in scene.state.requests.values() if r.wish == wish.id and r.to and r.source == holder]
-    if asked and wish.back:
+    if wish.back and any(live_standby(scene.state, each.to) for each in asked):
         why = f"It did not release the stream in time: {wish.reason or wish.by}"
         return fence(scene.snapshot, holder, scene.outcome, why)
     return ask(scene, wish, standby.id) if len(asked) < TRIES else GiveUp(_not_taken(scene, asked[-1]))
@@ -195,7 +192,7 @@ def _standbys(scene: Scene, wish: Wish, family: str) -> list[Incarnation]:
         for each in state.standbys()
         if live_standby(state, each.id)
         and state.deployments[each.deployment].family == family
-        and (family != wish.family or fulfils(state.deployments[each.deployment], wish))
+        and (family != wish.family or state.deployments[each.deployment].fulfils(wish))
     ]
 
 
@@ -218,16 +215,15 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     if state.phase is StreamPhase.FINISHED:
         return None  # the script has ended by itself
     if follows_job(scene, wish):
-        return follow_job(scene, wish)
+        return follow_job(scene, wish) or _bring_back(scene, wish, Family(wish.family))
     why = hindrance(scene)
     if why is not None:
         return GiveUp(why)
     why = shut(scene, wish)
     if why is not None:
-        # What was to hold before goes on: nobody has stopped the stream.
-        sound = state.has_run(wish.before)
-        return _bring_back(scene, wish, Family(wish.before, why.message)) if sound else GiveUp(why)
-    if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
+        # What was to hold before goes on: nothing is against that.
+        return _bring_back(scene, wish, Family(wish.before, str(why))) if state.has_run(wish.before) else GiveUp(why)
+    if wish.alone and not any(each.fulfils(wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
@@ -245,10 +241,9 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if step is not None:
         return step
     coming = _coming(scene, wish, family.id)
-    for each in coming:
-        if scene.alive.get(each.id) is False:
-            reason = "Nothing of it is left on the cluster."
-            return Append(Kind.FAILED, {"deployment": each.id, "reason": reason, "error": ""})
+    gone = next((step for each in coming if (step := end_gone(scene, each)) is not None), None)
+    if gone is not None:
+        return gone
     if coming and _is_late(scene, coming[-1]):
         step = known_to_live(scene, all_standbys) or _stand_in(scene, wish)
         if step is not None:
@@ -260,17 +255,15 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
 
 def follows_job(scene: Scene, wish: Wish) -> bool:
     """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
-    state = scene.state
-    origin = state.wishes.get(wish.family)
-    adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
-    gone = state.job is not None and bool(state.job.gone)
-    return adopts and not gone and not state.has_run(wish.family)
+    job = scene.state.job
+    gone = job is not None and bool(job.gone) and wish.job in ("", job.id)
+    return is_adopting(scene.state) and not gone
 
 
 def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:
     """The deployments of a family that live and have no driver in the log that may come to hold, oldest first."""
     state = scene.state
-    return [e for e in coming_up(state) if e.family == family and (family != wish.family or fulfils(e, wish))]
+    return [e for e in coming_up(state) if e.family == family and (family != wish.family or e.fulfils(wish))]
 
 
 def _is_late(scene: Scene, deployment: Deployment) -> bool:
@@ -341,5 +334,5 @@ def _retire_spare(scene: Scene) -> Step | None:
 
 def _is_candidate(scene: Scene, deployment: Deployment) -> bool:
     candidate, wish, held = scene.state.candidate, scene.state.wish, scene.state.holding_deployment
-    to_hold = wish is not None and held is not None and not fulfils(held, wish) and deployment.family == wish.family
+    to_hold = wish is not None and held is not None and not held.fulfils(wish) and deployment.family == wish.family
     return to_hold or (candidate is not None and candidate.family == deployment.family)

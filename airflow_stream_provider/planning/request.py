@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from airflow_stream_provider.lifecycle.ids import deployment_of, request_id
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.rules import live_standby
+from airflow_stream_provider.lifecycle.rules import is_adopting, job_may_write, live_standby
 from airflow_stream_provider.lifecycle.state import Request, RequestStage
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.conditions import RequestOver
 from airflow_stream_provider.planning.fence import fence, may_fence
+from airflow_stream_provider.planning.job import gone_now
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Step, Wait
@@ -24,14 +24,11 @@ ANSWER_SECONDS = 30.0
 STILL_SECONDS = 60.0
 
 
-def ask(
-    scene: Scene, wish: Wish, to: str | None, reason: str = "", *, evidence: Mapping[str, Any] | None = None
-) -> Append:
-    """Append `requested` for a wish.
+def ask(scene: Scene, wish: Wish, to: str | None, reason: str = "") -> Append:
+    """Append `requested` for a wish, with the evidence that a job is gone which a driver was to follow.
 
     :param to: standby that shall hold; None asks for a stop.
     :param reason: default: that of the wish.
-    :param evidence: the witness that the job which it follows is gone; default: it follows none.
     """
     snapshot, state = scene.snapshot, scene.state
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
@@ -43,8 +40,9 @@ def ask(
     request = request_id(wish.id, to or "", state.seq)
     why = reason or wish.reason or wish.by
     fields: dict[str, Any] = {"request": request, "to": to, "expires": expires, "reason": why, "wish": wish.id}
+    evidence = gone_now(snapshot) if to and (job_may_write(state) or is_adopting(state)) else {}
     if evidence:
-        fields |= {"expires": expires + STILL_SECONDS, "evidence": dict(evidence)}
+        fields |= {"expires": expires + STILL_SECONDS, "evidence": evidence}
     return Append(Kind.REQUESTED, fields)
 
 

@@ -64,7 +64,7 @@ def unneeded(scene: Scene, families: Iterable[str]) -> tuple[str, ...]:
     """
     state, wish, snapshot = scene.state, scene.state.wish, scene.snapshot
     wanted = {each.family for each in (wish, state.candidate) if each is not None}
-    if wish is not None and not wish.back:
+    if wish is not None and not wish.back and state.has_run(wish.before):
         wanted.add(wish.before)
     since = wish.seq if wish is not None else 0
     left = (each for name in families if name not in wanted for each in state.family(name))

@@ -10,8 +10,8 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import request_id
-from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.waits import Condition
 
@@ -230,14 +230,29 @@ def command_identity(state: StreamState, who: str, operation: Operation, part: O
     :param at: now, in seconds since 1970.
     """
     task = part.value if part is operation else f"{operation.value}.{part.value}"
-    by = re.compile(rf"person:{re.escape(who)}/([^/]+)/{re.escape(task)}")
-    current = (each for each in (state.candidate, state.wish) if each is not None and not _is_so(state, each))
-    earlier = next((found[1] for each in current if (found := by.fullmatch(each.by))), "")
+    earlier = _unfinished(state, who, task)
     now = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
     return CommandIdentity(who, earlier or now, task, continued=bool(earlier))
 
 
-def _is_so(state: StreamState, wish: Wish) -> bool:
-    """Whether a wish has come to be. Of a stop the log does not tell: drivers may exit still."""
+def _unfinished(state: StreamState, who: str, task: str) -> str:
+    """Return when the last such command was given, if what it wishes is wished still, and is not so yet; else empty."""
+    by = re.compile(rf"person:{re.escape(who)}/([^/]+)/{re.escape(task)}")
+    for wish in (state.candidate, state.wish):
+        mine = None if wish is None else by.fullmatch(wish.by)
+        if wish is not None and mine and not _is_over(state, wish):
+            return mine[1]
+    return ""
+
+
+def _is_over(state: StreamState, wish: Wish) -> bool:
+    """Whether a wish has been fulfilled, or a change of holder for it has failed; drivers may still have to stop."""
+    if wish.goal.rest:
+        return False
+    failed = (RequestStage.ABORTED, RequestStage.TAKEN_BACK)
+    if any(request.wish == wish.id and request.stage in failed for request in state.requests.values()):
+        return True
     held = state.holding_deployment
-    return not wish.goal.rest and held is not None and wish.fulfilled_by(held.declared) and state.open_request is None
+    if wish.goal is Goal.HOLD:
+        return held is not None and held.fulfils(wish)
+    return any(state.deployments[each.deployment].family == wish.family for each in state.standbys())

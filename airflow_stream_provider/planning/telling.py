@@ -1,19 +1,22 @@
-"""Tell a course of events to a person, a sentence for each thing that happens. Pure."""
+"""Tell a course of events to a person, a sentence for each thing that happens, and what is read again by it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from airflow_stream_provider.lifecycle.due_rewind import due_rewind
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Kind, Record, evidence_of
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.rewind import at
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Request, RequestStage
+from airflow_stream_provider.lifecycle.state import HoldEnd, Request, RequestStage
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning.asked import YOU
-from airflow_stream_provider.planning.conditions import Pause, RequestOver, StandbyUp
+from airflow_stream_provider.planning.conditions import NextTry, RequestOver, StandbyUp
 from airflow_stream_provider.planning.course import ME, Course, Event
 from airflow_stream_provider.planning.foreseen import Wanted
+from airflow_stream_provider.planning.kept_offsets import kept_offsets
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 KILLED = "it is killed, and fenced once the cluster confirms that it is gone."
@@ -73,7 +76,7 @@ class _Telling:
         if isinstance(what, RequestOver) and what.request not in self._begun:
             self._begun.add(what.request)
             return f"{under_way(self._course.first.state.requests[what.request])} Its end is waited for first."
-        if isinstance(what, Pause):
+        if isinstance(what, NextTry):
             return f"The next try comes in {duration(max(0.0, what.until - self._course.first.at))}."
         comes_up = isinstance(what, StandbyUp) and before.candidate(what.deployment) is not None
         return self._comes_up(what.deployment, before) if comes_up and isinstance(what, StandbyUp) else ""
@@ -100,6 +103,8 @@ class _Telling:
             return self._fenced(record, before)
         if record.kind == Kind.FAILED:
             return f"{record['deployment']} counts as failed: {record['reason']}"
+        if record.kind == Kind.ABORTED and before.state.requests[record["request"]].by.startswith(ME.run):
+            return ""  # what was said before is why
         if record.kind == Kind.ABORTED:
             why = "as this replaces the wish that it serves." if ME.run in record["reason"] else record["reason"]
             return f"{under_way(before.state.requests[record['request']])} It is aborted, {why[:1].lower()}{why[1:]}"
@@ -161,3 +166,53 @@ def _label(release: Release) -> str:
 
 def _ended(names: list[str]) -> str:
     return f"Ended, and waited for until the cluster confirms that it is gone: {', '.join(names)}."
+
+
+# -- what is read again ------------------------------------------------------------------------------------------
+
+NOTHING = "nothing, as every query stops at a batch boundary."
+NO_CHANGE = "nothing, as the holder goes on."
+
+
+def after_fence(snapshot: Snapshot, driver: str) -> str:
+    """Return what is read again once this driver is killed, or was."""
+    beat = snapshot.heartbeats.get(driver)
+    known = [(query.name, query.batch + 1) for query in (beat.queries if beat else ()) if query.batch is not None]
+    batches = ", ".join(f"batch {batch} of {name}" for name, batch in known)
+    which = f" (by its last heartbeat {batches}, or a later one)" if batches else ""
+    return (
+        f"the batch that is cut off, if one is under way{which}, as a whole and with the same records. What it has "
+        "written already is there twice then, unless the sink skips batches that it has seen." + _owed(snapshot, driver)
+    )
+
+
+def _owed(snapshot: Snapshot, driver: str) -> str:
+    """Return what a driver was to read again, as a person had asked, and is not known to have gone back for."""
+    beat, due = snapshot.heartbeats.get(driver), due_rewind(snapshot.state, driver)
+    if due is None or due.owed or (beat is not None and beat.rewind):
+        return ""
+    return f" So are the records since {at(due.wanted.to)} that {due.mark} was to read again, unless it had gone back."
+
+
+def next_start(snapshot: Snapshot) -> str:
+    """Return what the next holder reads again after the present one is lost, or while there is none."""
+    state, last = snapshot.state, snapshot.state.last_holder
+    if state.must_fence:
+        return after_fence(snapshot, state.must_fence[0])
+    if last is None:
+        return "nothing by this stream, as no driver has held it; it goes on from a checkpoint that is there already."
+    whole = Boundary.COMPLETED.value
+    # Fields of other authors may be anything; see `fold`.
+    ends = [end for end in state.ends.values() if isinstance(end, Mapping)]
+    clean = bool(ends) and all(end.get("boundary", whole) == whole for end in ends)
+    if state.holder is not None or not clean:
+        return after_fence(snapshot, last)
+    if state.last_end is HoldEnd.FAILED:
+        return "the batch that failed, if one did, as a whole and with the same records."
+    return "nothing, as every query has stopped at a batch boundary."
+
+
+def kept(snapshot: Snapshot) -> str:
+    """Return which of the next records Kafka has deleted, or is about to; empty: none, or it was not asked."""
+    report, last = snapshot.lag, snapshot.state.last_driver
+    return "" if report is None or last is None else str(kept_offsets(report, last.queries))

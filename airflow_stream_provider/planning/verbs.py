@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.choice import coming_up
@@ -78,7 +79,7 @@ def stop(scene: Scene, reason: str, *, for_good: bool = False) -> Answer:
     """No driver is to hold or to stand by: until a person starts the stream, or for good."""
     state = scene.state
     live = scene.snapshot.live_deployments()
-    if state.wish is None and state.candidate is None and not live:
+    if state.wish is None and state.candidate is None and not live and state.holder is None:
         return _refuse("No driver has ever held the stream, and none comes up: there is nothing to stop.", "Start it.")
     goal = Goal.LEAVE if for_good else Goal.STOP
     rests = state.wish is not None and state.wish.goal.rest and state.candidate is None
@@ -135,7 +136,7 @@ def promote(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
     :param since: when a person asked for it, in seconds since 1970: one that was declared later is left alone.
     """
     state, snapshot = scene.state, scene.snapshot
-    candidate = state.candidate
+    candidate = state.candidate or _waiting(state)
     live = [d for d in state.family(candidate.family) if not d.ended] if candidate is not None else []
     if candidate is None or not live:
         return Skip(f"No new release stands by. {snapshot.holder_sentence} What held before takes over by a roll-back.")
@@ -144,7 +145,7 @@ def promote(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
         return _refuse(f"No new release stands by: {coming} {snapshot.holder_sentence}", "Wait for it; then ask again.")
     if candidate.at > since:
         return Skip(_too_late(live[-1].id))
-    return _want(scene, Goal.HOLD, reason, family=candidate.family)
+    return _want(scene, Goal.HOLD, reason, family=candidate.family, approved=candidate.approved)
 
 
 def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf) -> Answer:
@@ -180,7 +181,9 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
         return Skip(f"No new release comes up or stands by. {scene.snapshot.holder_sentence}")
     if wish is None or wish.goal.rest or state.resting:
         return _want(scene, wish.goal if wish is not None and wish.goal.rest else Goal.STOP, reason)
-    return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved)
+    waits = wish.alone and not state.has_run(wish.family)
+    kept = {"back": wish.back, "approved": wish.approved, "alone": waits}
+    return _want(scene, Goal.HOLD, reason, family=wish.family, **kept)
 
 
 def newest_that_never_held(state: StreamState) -> str:
@@ -204,18 +207,21 @@ def roll_back(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
     late = held_later(snapshot, state.last_holder or "", since)
     if late:
         return Skip(late)
+    job = job_first(state)
+    if job:
+        return _refuse(job, FOLLOW_FIRST)
     if wish is not None and wish.back and wish.family != last.family:
-        return Skip(f"It is being rolled back already, by {wish.author}.")
-    if wish is not None and wish.back and wish.family == last.family:
+        return _back(scene, wish.family, reason)  # once more: it may have been given up
+    if wish is not None and wish.back:
         return Skip(f"It is rolled back already, by {wish.author}. To go further back, upgrade to what you want.")
     before = _held_before(state, last)
-    if before is None:
+    if not before:
         return _refuse(
             f"No release is known that held before {last.id}.",
             "Upgrade to the one that you want, or redeploy a stored one.",
             deployment=last.id,
         )
-    return _back(scene, before.family, reason)
+    return _back(scene, before, reason)
 
 
 def held_later(snapshot: Snapshot, driver: str, since: float) -> str:
@@ -238,7 +244,7 @@ def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
         why = replaced(snapshot, mine[-1]).message if mine else "This run has wished nothing."
         return Skip(f"Nothing to roll back: {why}")
     wish, family = state.wish, current[-1].family
-    if wish is None or wish.family != family or not wish.by.startswith(run):
+    if wish is None or wish.family != family:
         return withdraw(scene, family, reason)
     held = state.holding_deployment
     if held is not None and held.family == family and fault == "":
@@ -283,11 +289,11 @@ def adopt(
             f"{scene.snapshot.holder_sentence} Somebody has started the stream.",
             "There is nothing to adopt: see that the job without a stream has ended.",
         )
-    known = family or (state.wish.family if state.wish is not None and state.follower else "")
+    known = family or (state.deployments[state.follower].family if state.follower else "")
     fields: dict[str, Any] = {"job": job, "confirmed_by": confirmed_by}
     if known and any(not each.ended for each in state.family(known)):
         return _want(scene, Goal.HOLD, reason, family=known, **fields)
-    if state.job is None and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED):
+    if state.job is None and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED) and not is_adopting(state):
         return _refuse(
             f"A stream that was running, or is about to, adopts no job. {scene.snapshot.holder_sentence}",
             "Upgrade it, or see with `airflow streams status` how it runs. If a job without a stream runs in its "
@@ -338,17 +344,27 @@ def _new(state: StreamState, version: str, hash: str, approval: bool) -> GiveUp 
     )
 
 
+def _waiting(state: StreamState) -> Wish | None:
+    """The wish for a new release that has not come to hold, such as after a hand-over that was missed."""
+    wish = state.wish
+    new = wish is not None and not (wish.goal.rest or wish.back or state.has_run(wish.family) or is_adopting(state))
+    return wish if new else None
+
+
 def _governs(state: StreamState, held: Deployment) -> bool:
     return state.wish is not None and state.wish.family == held.family
 
 
-def _held_before(state: StreamState, deployment: Deployment) -> Deployment | None:
-    """The deployment that held the stream before the first one of this release's family did; None: none is known."""
-    for each in state.family(deployment.family):
-        before = state.deployments.get(each.previous or "")
-        if before is not None and before.family != each.family:
-            return before
-    return None
+def _held_before(state: StreamState, last: Deployment) -> str:
+    """The family that held the stream before the one of the last holder first did; empty: none is known.
+
+    While another release runs in place of the wished one, that: it is what was to hold before.
+    """
+    wish = state.wish
+    if wish is not None and wish.family != last.family and state.has_run(wish.family):
+        return wish.before
+    before = (state.deployments.get(each.previous or "") for each in state.family(last.family))
+    return next((each.family for each in before if each is not None and each.family != last.family), "")
 
 
 def _version(state: StreamState, family: str) -> str:

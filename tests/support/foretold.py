@@ -20,11 +20,10 @@ from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.fold import fold
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import check
-from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning import verbs
 from airflow_stream_provider.planning.asked import YOU, Asked
 from airflow_stream_provider.planning.course import ME
@@ -39,16 +38,14 @@ from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out_try
 from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, Step, TaskIdentity, Wait, Want
-from airflow_stream_provider.planning.stream_health import HeartbeatAges, silence_limit
+from airflow_stream_provider.planning.stream_health import HeartbeatAges
 from airflow_stream_provider.planning.waits import Condition, Needs, Observations, WaitOutcome
+from tests.support.random_logs import JOB, a_log, with_heartbeats
 from tests.support.story import hash_of
 
 Plan = Callable[[Scene], Step]
-JOB = "driver-of-somebody"
 RUNS = UnmanagedView(JOB, DriverState.RUNNING, "the old job", Remains(("It runs.",)))
 NEW = Wanted("9", hash_of("new"))
-# The oldest of the heartbeats that count as alive is a second old; of those that do not, so old.
-LOST_SECONDS = 500.0
 _LOG = logging.Logger("foretold", logging.CRITICAL + 1)
 _MOST_LOOKS = 400
 
@@ -305,112 +302,6 @@ def do(asked: Asked, rng: random.Random, lost: set[str]) -> tuple[Step, Essence]
         if asked.operation is Operation.ADOPT and end.result.get("adopted", True):
             break
     return end, essence(deed.written)
-
-
-# -- random legal logs ---------------------------------------------------------------------------------------------------
-
-
-def _candidates(state: StreamState, rng: random.Random, at: float) -> Iterator[Record]:
-    """Records of which some may follow."""
-    n = state.seq
-
-    def one(kind: str, **fields: Any) -> Record:
-        return Record(kind, fields, by=rng.choice(("airflow:d/r/t", "person:anna@e/now/stop")), at=at)
-
-    families = list(state.wishes)
-    release = {"version": str(n % 3), "hash": hash_of(str(n % 3))}
-    adopts = [w.id for w in state.wishes.values() if (w.option("policy") or {}).get("adopts")]
-    if state.seq == 0 and rng.random() < 0.15:
-        yield one("wanted", wish="w0", goal="hold", reason="why", release=release, policy={"adopts": True}, adopts=True)
-        return
-    for goal in ("hold", "stand_by"):
-        yield one("wanted", wish=f"w{n}", goal=goal, reason="why", release=release, policy={})
-        for family in families:
-            if family in adopts and (state.epoch or goal == "stand_by"):
-                continue  # the stream has run, and follows nothing any more
-            more = {"back": True} if rng.random() < 0.3 else {"alone": True} if rng.random() < 0.2 else {}
-            yield one("wanted", wish=f"w{n}", goal=goal, reason="why", family=family, **more)
-    yield one("wanted", wish=f"w{n}", goal=rng.choice(("stop", "leave")), reason="why")
-    for family in families[-3:]:
-        wish, known = state.wishes[family], state.family(family)
-        source = known[-1].declared if known else wish.record
-        if source.get("release"):
-            follows = family in adopts and not state.has_run(family)
-            again = {"again": known[-1].id} if known and not follows else {}
-            fields = {"release": source["release"], "policy": source.get("policy") or {}, "family": family}
-            yield one("declared", deployment=f"orders-{n}", reason="why", **fields, **again)
-    for deployment in state.deployments:
-        yield one("submitted", deployment=deployment, submission=f"app-{deployment}")
-        yield one("standby", deployment=deployment, incarnation=f"{deployment}.{n:08x}", queries=[{"name": "a"}])
-        if rng.random() < 0.3:
-            yield one("retired", deployment=deployment, reason="why")
-    for name in state.incarnations:
-        yield one("requested", request=f"r{n}", to=name, expires=at + 90, wish=rng.choice([*families, ""]))
-        if rng.random() < 0.2:
-            yield one("fencing", incarnation=name, reason="why")
-            yield one("fenced", incarnation=name, reason="why", evidence={"driver": "killed"})
-        if rng.random() < 0.2:
-            end = rng.choice(("completed", "interrupted"))
-            yield one("failed", deployment=deployment_of(name), incarnation=name, reason="why", error="", boundary=end)
-    if rng.random() < 0.3:
-        yield one("requested", request=f"r{n}", to=None, expires=at + 90, wish=rng.choice([*families, ""]))
-    request = state.open_request
-    if request is not None:
-        end = rng.choice(("completed", "completed", "interrupted"))
-        for name in state.incarnations:
-            yield one("ready", request=request.id, incarnation=name)
-            yield one("released", incarnation=name, request=request.id, to=request.to, boundary=end)
-            yield one("acquired", incarnation=name, request=request.id, epoch=state.epoch + 1)
-        if rng.random() < 0.2:
-            yield one("aborted", request=request.id, reason="why")
-    if state.follower and rng.random() < 0.5:
-        yield one("ending", deployment=state.follower, job=rng.choice(("", JOB)), reason="why", expires=at + 60)
-
-
-# What brings a stream on comes more often than the rest.
-_RARELY = {
-    Kind.ACQUIRED: 0.1,
-    Kind.RELEASED: 0.15,
-    Kind.READY: 0.1,
-    Kind.SUBMITTED: 0.3,
-    Kind.STANDBY: 0.4,
-    Kind.REQUESTED: 0.5,
-    Kind.DECLARED: 0.6,
-    Kind.FAILED: 2.0,
-    Kind.RETIRED: 2.0,
-}
-
-
-def a_log(rng: random.Random) -> Snapshot:
-    """Return a stream after a random legal log."""
-    state, records, at = StreamState(), [], 1e9
-    for _ in range(rng.randrange(0, 45)):
-        at += rng.choice((0.5, 2.0, 20.0, 200.0, 4_000.0))
-        following = list(_candidates(state, rng, at))
-        following.sort(key=lambda each: rng.random() * _RARELY.get(each.kind, 1.0))
-        for each in following:
-            try:
-                check(state, each)
-            except RuleBroken:
-                continue
-            records.append(each.numbered(state.seq + 1))
-            state = fold(records[-1:], state)
-            break
-    return Snapshot("orders", at + rng.choice((5.0, 70.0, 700.0)), state, tuple(records))
-
-
-def with_heartbeats(found: Snapshot, rng: random.Random) -> tuple[Snapshot, set[str]]:
-    """Return it with the heartbeats of its drivers, and those drivers that give no sign of life."""
-    lost, beats = set(), {}
-    for name, driver in found.state.incarnations.items():
-        silent = rng.random() < 0.15
-        age = LOST_SECONDS if silent else 1.0
-        assert age > silence_limit(found.lease([name])) or not silent
-        app = f"app-{driver.deployment}"
-        beats[name] = Heartbeat(7, found.at - age, queries=(QueryProgress("a", batch=3),), submission=app)
-        if silent and not driver.state.terminal:
-            lost.add(name)
-    return replace(found, heartbeats=beats), lost
 
 
 def requests(found: Snapshot, rng: random.Random) -> Iterator[Asked]:

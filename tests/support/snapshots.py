@@ -10,7 +10,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step, TaskIdentity
+from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Step, TaskIdentity, Wait, Want
 from tests.support.story import (
     NEW,
     OLD,
@@ -80,3 +80,27 @@ def given_up(step: Step | None) -> str:
     """The error that a step gives up with."""
     assert isinstance(step, GiveUp), step
     return str(step.error)
+
+
+def brief(step: Step | None) -> str:
+    """A step in a few words, for tables: what it is, and of whom; OLD and NEW by their names."""
+    if step is None:
+        return "nothing"
+    if isinstance(step, Append):
+        of = next(step.fields[name] for name in ("incarnation", "to", "deployment", "request") if name in step.fields)
+        said = f"{step.kind} {of}"
+    elif isinstance(step, Want):
+        flags = " ".join(name for name in ("alone", "back", "adopts", "approval") if step.fields.get(name))
+        of = "new" if step.publish else step.fields.get("family", "")
+        said = f"want {step.fields['goal']} {of} {flags}"
+    elif isinstance(step, Declare):
+        said = f"declare {step.fields['family']}"
+    elif isinstance(step, (Wait, Kill)):
+        condition = step.condition if isinstance(step, Wait) else step.then
+        said = f"{type(step).__name__.lower()} {type(condition).__name__}"
+    else:
+        said = f"{type(step).__name__.lower()} {getattr(step, 'deployment', getattr(step, 'job', ''))}"
+    names = {OLD: "OLD", NEW: "NEW", deployment_of(OLD): "old", deployment_of(NEW): "new"}
+    for name, short in names.items():
+        said = said.replace(name, short)
+    return said.strip()

@@ -60,6 +60,8 @@ class Oracle:
         # By deployment: the hash of its release, and the family of wishes that it serves.
         self.hashes: dict[str, str] = {}
         self.families: dict[str, str] = {}
+        # Families of which a driver has held: the end of another script says nothing of one that is to hold first.
+        self.ran: set[str] = set()
         # By family: how often what serves it has failed before it held.
         self.refused: Counter[str] = Counter()
         self.last: str | None = None
@@ -132,7 +134,8 @@ class Oracle:
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             stops = [r for id, r in self.asked.items() if id not in self.over and r.get("to") is None]
             self._note_the_end(record)
-            self.finished = record.seq if record.kind == Kind.FINISHED and not stops else 0
+            rests = record.kind == Kind.FINISHED and not stops and self.ran.issuperset(self._to_hold[:1])
+            self.finished = record.seq if rests else 0
             self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):
@@ -288,6 +291,7 @@ class Oracle:
             self.rewinds.remove(deployment_of(me))
             self._owe(me)
         self.proven.add(self.hashes[deployment_of(me)])
+        self.ran.add(self.families[deployment_of(me)])
         self.over.add(request)
 
     def _owe(self, first: str | None) -> None:

@@ -7,19 +7,21 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.clusters import DriverState, UnmanagedView
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request
 from airflow_stream_provider.planning.conditions import RequestOver
+from airflow_stream_provider.planning.request import ANSWER_SECONDS, STILL_SECONDS, ask, follow
+from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Kill, Step, Wait
-from airflow_stream_provider.planning.take_over import ANSWER_SECONDS, ask, follow
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import snapshot
+from tests.support.snapshots import ME, snapshot
 from tests.support.story import (
+    FOLLOWING,
     HANDED_OVER,
-    INTERRUPTED,
     NEW,
     NEW_DEPLOYMENT,
     OLD,
@@ -36,6 +38,8 @@ from tests.support.story import (
     fencing,
     record,
     requested,
+    standby,
+    wanted,
 )
 
 
@@ -57,10 +61,16 @@ def patient(deployment: str, boundary_seconds: float) -> Record:
     return record("declared", deployment=deployment, release=RELEASE, policy=policy, reason="")
 
 
+def asked(records: list[Record], to: str | None, at: float = 1000.0) -> Append:
+    found = Scene(snapshot(*records, wanted("w"), at=at), ME)
+    assert found.state.wish is not None
+    return ask(found, found.state.wish, to)
+
+
 @pytest.mark.parametrize(
     ("records", "to", "seconds"),
     [
-        ([patient(OLD_DEPLOYMENT, 100.0), *RUNNING[1:], patient(NEW_DEPLOYMENT, 7.0)], NEW, 100.0),
+        ([patient(OLD_DEPLOYMENT, 100.0), *RUNNING[1:], patient(NEW_DEPLOYMENT, 7.0), standby(NEW)], NEW, 280.0),
         ([patient(OLD_DEPLOYMENT, 100.0), *RUNNING[1:]], None, 100.0),
         ([patient(OLD_DEPLOYMENT, 7.0), *STARTED[1:]], OLD, 7.0 + 180.0),
         (HANDED_OVER, OLD, 60.0),
@@ -77,9 +87,28 @@ def patient(deployment: str, boundary_seconds: float) -> Record:
 def test_a_request_has_time_for_the_answer_and_the_boundary(
     records: list[Record], to: str | None, seconds: float
 ) -> None:
-    found = ask(snapshot(*records, at=1000.0), "mine", to, "why")
+    step = asked(records, to)
     expires = 1000.0 + seconds + ANSWER_SECONDS
-    assert found == Append("requested", {"request": "mine", "to": to, "expires": expires, "reason": "why"})
+    fields = {"to": to, "expires": expires, "reason": "a person wants it", "wish": "w"}
+    assert (step.kind, {name: step.fields[name] for name in fields}) == ("requested", fields)
+
+
+def test_a_request_for_a_follower_names_the_evidence_and_has_time_for_the_logs_to_stand_still() -> None:
+    found = Scene(snapshot(*FOLLOWING, at=1000.0), ME)
+    gone = replace(found, snapshot=replace(found.snapshot, job=UnmanagedView("driver-1", DriverState.KILLED, "d")))
+    assert found.state.wish is not None
+    for seen, evidence, seconds in ((found, None, 90.0), (gone, {"job": "driver-1", "state": "killed"}, 150.0)):
+        step = ask(seen, found.state.wish, OLD)
+        assert (step.fields.get("evidence"), step.fields["expires"]) == (evidence, 1000.0 + seconds)
+    assert 90.0 + STILL_SECONDS == 150.0
+    assert "evidence" not in ask(gone, found.state.wish, None).fields
+
+
+def test_two_that_ask_at_once_find_the_same_id_and_a_later_one_another() -> None:
+    first = asked(PREPARED, NEW)
+    assert first.fields["request"] == asked(PREPARED, NEW, at=2000.0).fields["request"]
+    others = [asked(PREPARED, None), asked([*PREPARED, record("noted")], NEW)]
+    assert first.fields["request"] not in {other.fields["request"] for other in others}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +119,9 @@ def test_a_request_has_time_for_the_answer_and_the_boundary(
         (RELEASED, Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))),
         (STOPPING, Wait(RequestOver("stop", 200.0, (OLD,), 30.0))),
         ([*STARTED, requested("start", OLD)], Wait(RequestOver("start", 200.0, (OLD,), 30.0))),
-        ([*INTERRUPTED, fencing(OLD)], Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))),
         ([*READY, fenced(OLD)], Wait(RequestOver("up", 200.0, (NEW,), 30.0))),
     ],
-    ids=["asked", "answered", "released", "a stop", "an appointment", "inside a batch", "the old one is dead"],
+    ids=["asked", "answered", "released", "a stop", "an appointment", "the old one is dead"],
 )
 def test_a_request_is_waited_for_with_the_drivers_that_it_needs(records: list[Record], step: Step) -> None:
     assert next_step(records) == step
@@ -103,9 +131,6 @@ def test_a_request_is_waited_for_with_the_drivers_that_it_needs(records: list[Re
 def test_a_driver_of_it_that_is_silent_is_killed_and_then_fenced(name: str) -> None:
     silent = WaitOutcome(Ended.SILENT, name, "It has not beaten for 30 s")
     assert next_step([*READY, fencing(name)], silent) == Kill(name.rpartition(".")[0], Dead(name, 30.0))
-    dead = WaitOutcome(Ended.DEAD, name, "It has not beaten for 30 s", {"cluster": "gone"})
-    step = next_step(READY, dead)
-    assert (step.kind, step.fields["incarnation"]) == ("fenced", name)
 
 
 def test_a_driver_of_it_that_has_beaten_since_is_watched_on() -> None:
@@ -139,14 +164,6 @@ def test_a_request_that_nobody_can_act_on_any_more_is_aborted(records: list[Reco
 
 def test_a_releaser_may_still_take_back_what_its_standby_cannot_take() -> None:
     assert next_step([*RELEASED, fenced(NEW)]) == Wait(RequestOver("up", 200.0, (OLD,), 30.0))
-
-
-@pytest.mark.parametrize("records", [REQUESTED, READY, RELEASED, STOPPING])
-def test_a_request_that_has_expired_is_aborted(records: list[Record]) -> None:
-    request = open_request(snapshot(*records)).id
-    step = next_step(records, WaitOutcome(Ended.EXPIRED, request))
-    assert step == Append("aborted", {"request": request, "reason": "it has expired"})
-    assert isinstance(next_step(records, WaitOutcome(Ended.EXPIRED, "another")), Wait)
 
 
 def test_a_stop_without_a_holder_is_not_taken_for_one_without_a_standby() -> None:

@@ -1,4 +1,4 @@
-"""What the next driver reads again, in words."""
+"""What happens, and what the next driver reads again, in words; the sentences of each verb are in `golden/`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.asked import after_fence, next_start
+from airflow_stream_provider.planning.telling import after_fence, next_start
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,
