@@ -41,6 +41,9 @@ def is_due(scene: Scene, *, cluster_answers: bool) -> bool:
     if isinstance(step, Wait):
         # A standby that nobody knows to live has to be looked at more closely.
         return isinstance(step.condition, SignsOfLife) and scene.state.holder is None and not _is_worked_on(scene)
+    if isinstance(step, GiveUp) and scene.snapshot.job is None and job_of_interest(scene.state):
+        # A look does not ask the cluster for a job that is to be followed; only its word lets anybody go on.
+        return cluster_answers and not _is_worked_on(scene)
     if isinstance(step, (Done, Skip, GiveUp, Later, AskPerson)) or _is_worked_on(scene):
         return False
     return cluster_answers or due_without_cluster(step)

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.rules import is_wanted, live_standby, may_abort
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
@@ -33,7 +33,7 @@ from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_tr
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.gates import closed
-from airflow_stream_provider.planning.request import ask, follow
+from airflow_stream_provider.planning.request import ask, see_through
 from airflow_stream_provider.planning.retire import retire_all
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
@@ -75,31 +75,7 @@ def _make_safe(scene: Scene) -> Step | None:
     if state.holder is not None and scene.alive.get(state.holder) is False:
         why = "It holds the stream and gives no sign of life."
         return fence(scene.snapshot, state.holder, scene.outcome, why)
-    return None if state.open_request is None else _request(scene, state.open_request)
-
-
-def _request(scene: Scene, request: Request) -> Step:
-    """The open request goes on to its end, whoever has made it."""
-    state, needed = scene.state, request.to
-    if request.stage is RequestStage.RELEASED and not live_standby(state, needed):
-        needed = request.source
-    if needed is not None and live_standby(state, needed) and scene.alive.get(needed) is False:
-        why = "It was appointed to take over and gives no sign of life."
-        return fence(scene.snapshot, needed, scene.outcome, why)
-    if may_abort(state, Record(Kind.ABORTED, {"request": request.id}, at=scene.snapshot.at)):
-        if not is_wanted(state, request):
-            why = f"Another wish has replaced the one that it serves: {_current(scene)}"
-        elif scene.snapshot.at >= request.expires:
-            why = "It has expired."
-        else:
-            why = "No driver is left that could take over."
-        return Append(Kind.ABORTED, {"request": request.id, "reason": why})
-    return follow(scene.snapshot, request, scene.outcome)
-
-
-def _current(scene: Scene) -> str:
-    wish = scene.state.wish
-    return f"record {wish.seq}, by {wish.author}." if wish is not None else "there is none."
+    return None if state.open_request is None else see_through(scene, state.open_request)
 
 
 def _stop(scene: Scene, wish: Wish) -> Step | None:

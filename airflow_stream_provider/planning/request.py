@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_stream_provider.lifecycle.ids import deployment_of, request_id
-from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.rules import live_standby
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import is_wanted, live_standby, may_abort
 from airflow_stream_provider.lifecycle.state import Request, RequestStage
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.conditions import RequestOver
-from airflow_stream_provider.planning.fence import fence, may_fence
+from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Step, Wait
@@ -48,7 +48,34 @@ def ask(
     return Append(Kind.REQUESTED, fields)
 
 
-def follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
+def see_through(scene: Scene, request: Request) -> Step:
+    """Return the next step of the open request, whoever has made it: it goes on to its end, or is aborted."""
+    state, needed = scene.state, request.to
+    first = fence_first(scene.snapshot, scene.outcome)
+    if first is not None:
+        return first
+    if request.stage is RequestStage.RELEASED and not live_standby(state, needed):
+        needed = request.source
+    if needed is not None and live_standby(state, needed) and scene.alive.get(needed) is False:
+        why = "It was appointed to take over and gives no sign of life."
+        return fence(scene.snapshot, needed, scene.outcome, why)
+    if may_abort(state, Record(Kind.ABORTED, {"request": request.id}, at=scene.snapshot.at)):
+        if not is_wanted(state, request):
+            why = f"Another wish has replaced the one that it serves: {_current(scene)}"
+        elif scene.snapshot.at >= request.expires:
+            why = "It has expired."
+        else:
+            why = "No driver is left that could take over."
+        return Append(Kind.ABORTED, {"request": request.id, "reason": why})
+    return _follow(scene.snapshot, request, scene.outcome)
+
+
+def _current(scene: Scene) -> str:
+    wish = scene.state.wish
+    return f"record {wish.seq}, by {wish.author}." if wish is not None else "there is none."
+
+
+def _follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
     """Wait until the open request is over, of any author; a driver that it needs and that is dead is fenced."""
     drivers = tuple(name for name in (request.source, request.to) if name)
     for name in drivers:

@@ -204,7 +204,7 @@ class Task(Airflow):
         return Observations(ages=HeartbeatAges(lambda: self.world.now))
 
 
-def _by(verb: Callable[[Scene], Answer]) -> Wish:
+def by(verb: Callable[[Scene], Answer]) -> Wish:
     """The plan of a task that pursues this wish."""
 
     def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
@@ -217,7 +217,7 @@ def _by(verb: Callable[[Scene], Answer]) -> Wish:
 def stand_by(release: str) -> Plan:
     """As SubmitStandbyOperator."""
     # The release in place of the reason: the wish names none yet.
-    return _by(lambda scene: verbs.stand_by(scene, release, float("inf")))
+    return by(lambda scene: verbs.stand_by(scene, release, float("inf")))
 
 
 def take_over(family: str) -> Plan:
@@ -229,12 +229,12 @@ def take_over(family: str) -> Plan:
             return verbs.hand_over(scene, family, "wanted", approved="somebody")
         return verbs._want(scene, Goal.HOLD, "wanted", family=family, approved="somebody")
 
-    return _by(verb)
+    return by(verb)
 
 
 def start(release: str) -> Plan:
     """As StartStreamOperator."""
-    return _by(lambda scene: verbs.start(scene, release, release))
+    return by(lambda scene: verbs.start(scene, release, release))
 
 
 def restart(release: str) -> Plan:
@@ -244,27 +244,27 @@ def restart(release: str) -> Plan:
         held = scene.state.holding_deployment
         return verbs.restart(scene, release if held is None else held.release.version, release)
 
-    return _by(verb)
+    return by(verb)
 
 
 def roll_back() -> Plan:
     """As RollBackOperator, by hand."""
-    return _by(lambda scene: verbs.roll_back(scene, "it is bad"))
+    return by(lambda scene: verbs.roll_back(scene, "it is bad"))
 
 
 def undo() -> Plan:
     """As RollBackOperator of an upgrade whose task has failed."""
-    return _by(lambda scene: verbs.undo(scene, None, "it is bad"))
+    return by(lambda scene: verbs.undo(scene, None, "it is bad"))
 
 
 def stop() -> Plan:
     """As StopStreamOperator."""
-    return _by(lambda scene: verbs.stop(scene, "wanted"))
+    return by(lambda scene: verbs.stop(scene, "wanted"))
 
 
 def withdraw() -> Plan:
     """As AbortOperator."""
-    return _by(lambda scene: verbs.withdraw(scene, "", "not wanted"))
+    return by(lambda scene: verbs.withdraw(scene, "", "not wanted"))
 
 
 def newest(state: StreamState) -> str:

@@ -58,6 +58,8 @@ def wished(ended: Ended) -> bool:
         return bool(ended.later)
     if wish is None or not isinstance(ended.step, Done):
         return True
+    if ended.step.result.get("adopted") is False:  # a person is asked to end the job, and the follower stands by
+        return bool(ended.seen.candidate(ended.step.result["deployment"]))
     family = wish.get("family") or wish["wish"]
     if wish["goal"] in ("stop", "leave"):
         asked = {r["wish"] for r in ended.later if r["goal"] == "stand_by"}
