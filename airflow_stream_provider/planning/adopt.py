@@ -7,22 +7,19 @@ only once the job is confirmed gone, and answers only once the logs of the check
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, StreamError
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Incarnation
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.bring_up import bring_up
+from airflow_stream_provider.planning.fence import fence
 from airflow_stream_provider.planning.job import (
     FOLLOW_FIRST,
-    confirmed,
     doubted,
     job_first,
-    job_of_interest,
     unknown_whose,
+    witness,
 )
 from airflow_stream_provider.planning.request import ask
 from airflow_stream_provider.planning.scene import Scene
@@ -41,8 +38,11 @@ NOT_THAT_ONE = (
 END_IT_YOURSELF = "Leave the job out, and end it yourself when you are asked: nothing of it was touched."
 
 
-def follow_job(scene: Scene, wish: Wish) -> Step:
-    """Return the next step of an adoption: bring up a deployment beside the job, have the job ended, appoint it."""
+def follow_job(scene: Scene, wish: Wish) -> Step | None:
+    """Return the next step of an adoption: bring up a deployment beside the job, have the job ended, appoint it.
+
+    None: the job is gone, and none stands by to follow it; the release comes up as any other then.
+    """
     state, job = scene.state, scene.state.job
     if job is not None and job.doubt:
         return GiveUp(doubted(state))
@@ -51,30 +51,24 @@ def follow_job(scene: Scene, wish: Wish) -> Step:
         key=lambda each: each.announced,
         default=None,
     )
-    gone = {"person": wish.confirmed_by} if wish.confirmed_by else gone_now(scene)
+    gone = witness(scene.snapshot, wish)
     if standby is None:
-        return bring_up(scene, wish)
+        return None if gone else bring_up(scene, wish)
     if gone:
-        return _unless_lost(scene, standby) or ask(scene, wish, standby.id, evidence=gone)
+        return _unless_lost(scene, standby) or ask(scene, wish, standby.id)
     id = wish.job or (job.id if job is not None else "")
     if not id:
         return _unless_lost(scene, standby) or _ask_a_person(scene, standby)
     return _end(scene, standby, id)
 
 
-def gone_now(scene: Scene) -> Mapping[str, Any]:
-    """Return the cluster's word of this look that the job is gone which is to be followed; empty: there is none."""
-    found = scene.snapshot.job
-    return confirmed(found) if found is not None and found.gone and found.id == job_of_interest(scene.state) else {}
-
-
-def hindrance(scene: Scene) -> HandOverFailed | None:
+def hindrance(scene: Scene, wish: Wish) -> HandOverFailed | None:
     """Return why only an adoption can go on, while a job that was to be ended may run; None: others can, too."""
     state = scene.state
     if state.job is not None and state.job.doubt:
         return doubted(state)
     why = job_first(state)
-    return HandOverFailed(why, next_step=FOLLOW_FIRST) if why and not gone_now(scene) else None
+    return HandOverFailed(why, next_step=FOLLOW_FIRST) if why and not witness(scene.snapshot, wish) else None
 
 
 def says(snapshot: Snapshot, deployment: str) -> str:
@@ -114,9 +108,7 @@ def _unless_lost(scene: Scene, standby: Incarnation) -> Step | None:
         return Wait(SignsOfLife({standby.id: snapshot.counter(standby.id)}, snapshot.lease([standby.id])))
     if alive:
         return None
-    return Append(
-        Kind.RETIRED, {"deployment": standby.deployment, "reason": "It was to follow a job, and gives no sign of life."}
-    )
+    return fence(scene.snapshot, standby.id, scene.outcome, "It was to follow a job, and gives no sign of life.")
 
 
 def _end(scene: Scene, standby: Incarnation, job: str) -> Step:

@@ -21,7 +21,7 @@ def needs(snapshot: Snapshot) -> Needs:
     live = [each.id for each in coming_up(state)]
     since = min((each.seq for each in (wish, state.candidate) if each is not None), default=state.seq)
     gone = [d.id for d in state.deployments.values() if d.ended is DeploymentEnd.RETIRED and d.ended_seq > since]
-    asked = () if state.holder is not None and state.candidate is None else (*live, *gone)
+    asked = live if state.holder is not None and state.candidate is None else (*live, *gone)
     return Needs(drivers=tuple(name for name in asked if snapshot.submission(name)), job=job_of_interest(state))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.rules import job_may_write
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.planning.snapshot import Snapshot
 
 FOLLOW_FIRST = (
     "Adopt that job (`airflow streams adopt`), by its id or by your word that it is gone. If nothing is to follow it: "
@@ -22,9 +25,27 @@ def job_of_interest(state: StreamState) -> str:
     return state.wish.job if state.wish is not None and state.holder is None else ""
 
 
-def confirmed(found: UnmanagedView) -> dict[str, Any]:
-    """Return the evidence of a job that the cluster confirms to be gone."""
-    return {"job": found.id, "state": found.state.value}
+def follows_job(state: StreamState, wish: Wish) -> bool:
+    """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
+    origin = state.wishes.get(wish.family)
+    adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
+    gone = state.job is not None and bool(state.job.gone)
+    return adopts and not gone and not state.has_run(wish.family)
+
+
+def witness(snapshot: Snapshot, wish: Wish) -> Mapping[str, Any]:
+    """Return the evidence that the job is gone which is to be followed: a person's word, or the cluster's of this look
+    or of an earlier one. Empty: there is none, or no job is to be followed.
+    """
+    state, found = snapshot.state, snapshot.job
+    if state.job is not None and state.job.gone:
+        return state.job.gone
+    if not job_may_write(state):
+        return {}
+    if wish.confirmed_by:
+        return {"person": wish.confirmed_by}
+    gone = found is not None and found.gone and found.id == job_of_interest(state)
+    return {"job": found.id, "state": found.state.value} if gone and found is not None else {}
 
 
 def job_first(state: StreamState) -> str:

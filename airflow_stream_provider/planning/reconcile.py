@@ -31,8 +31,10 @@ from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.adopt import follow_job, hindrance
 from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_try, record_submission
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
+from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.gates import closed
+from airflow_stream_provider.planning.job import follows_job
 from airflow_stream_provider.planning.request import ask, see_through
 from airflow_stream_provider.planning.retire import retire_all
 from airflow_stream_provider.planning.scene import Scene
@@ -59,12 +61,20 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
     if isinstance(step, (GiveUp, Later)) and state.holder is not None:
         step = _known_to_live(scene, (state.holder,)) or step
-    if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
+    if wish is not None:
         return step or Done({})
+    waits = state.holder is not None and isinstance(step, Wait)
+    if step is not None and not waits and not isinstance(step, (GiveUp, Later)):
+        return step
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
-    if more is None or isinstance(more, GiveUp):  # of a candidate its own task tells
-        more = _retire_spare(scene)
-    return more or step or Done({})
+    if isinstance(more, GiveUp) or _comes_up(scene, more):  # of a candidate its own task tells
+        more = None
+    return more or _retire_spare(scene) or (None if _comes_up(scene, step) else step) or Done({})
+
+
+def _comes_up(scene: Scene, step: Step | None) -> bool:
+    """Whether a step waits for a driver beside the holder: the next look sees it, and whether the holder lives."""
+    return scene.state.holder is not None and isinstance(step, Wait) and isinstance(step.condition, StandbyUp)
 
 
 def _make_safe(scene: Scene) -> Step | None:
@@ -187,19 +197,21 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     state = scene.state
     if state.phase is StreamPhase.FINISHED:
         return None  # the script has ended by itself
-    if follows_job(scene, wish):
-        return follow_job(scene, wish)
-    why = hindrance(scene)
+    step = follow_job(scene, wish) if follows_job(state, wish) else None
+    if step is not None:
+        return step
+    why = hindrance(scene, wish)
     if why is not None:
         return GiveUp(why)
     shut = closed(scene, wish, None)
-    if shut is not None:
+    if shut is not None and (wish.back or not state.has_run(wish.before)):
         return GiveUp(shut)
     if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
-    return _bring_back(scene, wish, choose(state, wish, scene.snapshot.at))
+    family = choose(state, wish, scene.snapshot.at) if shut is None else Family(wish.before, f"Until then: {shut}")
+    return _bring_back(scene, wish, family)
 
 
 def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
@@ -213,10 +225,9 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if step is not None:
         return step
     coming = _coming(scene, wish, family.id)
-    for each in coming:
-        if scene.alive.get(each.id) is False:
-            reason = "Nothing of it is left on the cluster."
-            return Append(Kind.FAILED, {"deployment": each.id, "reason": reason, "error": ""})
+    gone = next((each for each in coming if scene.alive.get(each.id) is False), None)
+    if gone is not None:
+        return come_up(scene, gone)
     if coming and _is_late(scene, coming[-1]):
         step = _known_to_live(scene, all_standbys) or _stand_in(scene, wish)
         if step is not None:
@@ -224,15 +235,6 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if coming:
         return come_up(scene, coming[-1])
     return next_try(scene, wish, family)
-
-
-def follows_job(scene: Scene, wish: Wish) -> bool:
-    """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
-    state = scene.state
-    origin = state.wishes.get(wish.family)
-    adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
-    gone = state.job is not None and bool(state.job.gone)
-    return adopts and not gone and not state.has_run(wish.family)
 
 
 def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:

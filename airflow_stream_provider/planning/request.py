@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from airflow_stream_provider.lifecycle.ids import deployment_of, request_id
@@ -12,6 +11,7 @@ from airflow_stream_provider.lifecycle.state import Request, RequestStage
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.conditions import RequestOver
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
+from airflow_stream_provider.planning.job import witness
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Step, Wait
@@ -24,14 +24,11 @@ ANSWER_SECONDS = 30.0
 STILL_SECONDS = 60.0
 
 
-def ask(
-    scene: Scene, wish: Wish, to: str | None, reason: str = "", *, evidence: Mapping[str, Any] | None = None
-) -> Append:
+def ask(scene: Scene, wish: Wish, to: str | None, reason: str = "") -> Append:
     """Append `requested` for a wish.
 
     :param to: standby that shall hold; None asks for a stop.
     :param reason: default: that of the wish.
-    :param evidence: the witness that the job which it follows is gone; default: it follows none.
     """
     snapshot, state = scene.snapshot, scene.state
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
@@ -43,8 +40,9 @@ def ask(
     request = request_id(wish.id, to or "", state.seq)
     why = reason or wish.reason or wish.by
     fields: dict[str, Any] = {"request": request, "to": to, "expires": expires, "reason": why, "wish": wish.id}
-    if evidence:
-        fields |= {"expires": expires + STILL_SECONDS, "evidence": dict(evidence)}
+    gone = witness(snapshot, wish) if to is not None else {}
+    if gone:
+        fields |= {"expires": expires + STILL_SECONDS, "evidence": dict(gone)}
     return Append(Kind.REQUESTED, fields)
 
 

@@ -27,6 +27,7 @@ from tests.support.simulation.airflow import (
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.forgeries import DAMAGE, FORGERIES
+from tests.support.simulation.memo import shared_readings
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
@@ -54,6 +55,7 @@ class Streams(RuleBasedStateMachine):
         self.within = ExitStack()
         self.world = self.new_world()
         self.within.enter_context(virtual_time(self.world))
+        self.within.enter_context(shared_readings())
         self.oracle = Oracle(self.world)
         self.recovery = Recovery(self.world, self.oracle)
         self.tasks = 0
