@@ -237,9 +237,7 @@ def alive(
     """
     state = snapshot.state
     found = {name: _alive(snapshot, name, before, again.get(name), drivers) for name in needed(snapshot)}
-    if state.holder is None:
-        found |= {d.id: False for d in coming_up(state) if d.id in drivers and _absent(drivers[d.id])}
-    return found
+    return found | {d.id: False for d in coming_up(state) if d.id in drivers and _absent(drivers[d.id])}
 
 
 def _absent(driver: DriverState) -> bool:

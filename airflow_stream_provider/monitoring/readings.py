@@ -84,7 +84,7 @@ class Reading:
     def submissions(self) -> dict[str, str]:
         """The cluster's ids of the drivers that matter, by deployment: of the holder, and of what comes up."""
         state = self.snapshot.state
-        wanted = {self.deployment, *(() if state.holder else (each.id for each in coming_up(state)))}
+        wanted = {self.deployment, *(each.id for each in coming_up(state))}
         found = {name: self.snapshot.submission(name) for name in wanted if name in state.deployments}
         return {name: submission for name, submission in found.items() if submission}
 

@@ -20,6 +20,7 @@ from airflow_stream_provider.planning.job import (
     gone_now,
     job_first,
     unknown_whose,
+    witness,
 )
 from airflow_stream_provider.planning.request import ask
 from airflow_stream_provider.planning.scene import Scene
@@ -41,7 +42,7 @@ END_IT_YOURSELF = "Leave the job out, and end it yourself when you are asked: no
 def follow_job(scene: Scene, wish: Wish) -> Step | None:
     """Return the next step of an adoption: bring up a deployment beside the job, have the job ended, appoint it.
 
-    None where the job is gone already, and no driver stands by: then the stream has no driver, as any other.
+    None: the job is gone, and none stands by to follow it; the release comes up as any other then.
     """
     state, job = scene.state, scene.state.job
     standby = max(
@@ -49,7 +50,7 @@ def follow_job(scene: Scene, wish: Wish) -> Step | None:
         key=lambda each: each.announced,
         default=None,
     )
-    gone = gone_now(scene.snapshot)
+    gone = witness(scene.snapshot, wish)
     if standby is None:
         return None if gone else bring_up(scene, wish)
     if gone:
@@ -60,13 +61,13 @@ def follow_job(scene: Scene, wish: Wish) -> Step | None:
     return _end(scene, standby, id)
 
 
-def hindrance(scene: Scene) -> HandOverFailed | None:
+def hindrance(scene: Scene, wish: Wish) -> HandOverFailed | None:
     """Return why only an adoption can go on, while a job that was to be ended may run; None: others can, too."""
     state = scene.state
     if state.job is not None and state.job.doubt:
         return doubted(state)
     why = job_first(state)
-    return HandOverFailed(why, next_step=FOLLOW_FIRST) if why and not gone_now(scene.snapshot) else None
+    return HandOverFailed(why, next_step=FOLLOW_FIRST) if why and not witness(scene.snapshot, wish) else None
 
 
 def says(snapshot: Snapshot, deployment: str) -> str:

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, I
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.choice import TRIES, Family
 from airflow_stream_provider.planning.conditions import Pause, StandbyUp
-from airflow_stream_provider.planning.job import gone_now
+from airflow_stream_provider.planning.job import follows_job
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, GiveUp, Later, Step, Submit, Wait
@@ -49,7 +49,9 @@ def bring_up(scene: Scene, wish: Wish) -> Step:
         return GiveUp(_refused(scene.snapshot, failed[-1]), log_of=scene.snapshot.log_of_failed(failed[-1].id))
     if len(failed) >= TRIES:
         return GiveUp(_lost(scene.snapshot, failed), log_of=failed[-1].id)
-    return _declare(scene, wish, wish.family, wish.reason or wish.by)
+    # Beside a job without a stream each is to follow that.
+    again = not follows_job(state, wish)
+    return _declare(scene, wish, wish.family, wish.reason or wish.by, again=again)
 
 
 def come_up(scene: Scene, deployment: Deployment) -> Step:
@@ -66,6 +68,9 @@ def come_up(scene: Scene, deployment: Deployment) -> Step:
     if outcome is not None and outcome.about(Ended.GONE, name):
         reason = f"Its driver never came up: {outcome.reason}. Look at the driver's log on the cluster."
         return Append(Kind.FAILED, {"deployment": name, "reason": reason, "error": outcome.reason})
+    if scene.alive.get(name) is False:
+        reason = "Nothing of it is left on the cluster."
+        return Append(Kind.FAILED, {"deployment": name, "reason": reason, "error": ""})
     mute = outcome is not None and outcome.about(Ended.EXPIRED, name)
     return Wait(StandbyUp(name), log_of=name if mute else "")
 
@@ -173,16 +178,14 @@ def _last_proof(snapshot: Snapshot) -> int:
     return snapshot.declared(deployment_of(last.id)).seq if snapshot.has_committed(last.id) else 0
 
 
-def _declare(scene: Scene, wish: Wish, family: str, why: str) -> Declare:
+def _declare(scene: Scene, wish: Wish, family: str, why: str, *, again: bool = True) -> Declare:
     """Declare a deployment that serves a family of wishes: its release, as it was declared or wished before."""
     state, known = scene.state, scene.state.family(family)
     origin = state.wishes.get(family)
     source = known[-1].declared if known else origin.record if origin is not None else wish.record
     release, policy = source["release"], source.get("policy") or {}
     fields: dict[str, Any] = {"release": release, "policy": policy, "family": family, "reason": why}
-    # One that is run again follows no job any more.
-    gone = gone_now(scene.snapshot) or (state.job is not None and state.job.gone)
-    if known and (gone or not is_adopting(state)):
+    if known and again:
         fields["again"] = known[-1].id
     rewind = origin.option("rewind") if origin is not None else None
     if rewind is not None and not any(state.has_held(each.id) for each in known):

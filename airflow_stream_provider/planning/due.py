@@ -21,9 +21,7 @@ def needs(snapshot: Snapshot) -> Needs:
     live = [each.id for each in coming_up(state)]
     since = min((each.seq for each in (wish, state.candidate) if each is not None), default=state.seq)
     gone = [d.id for d in state.deployments.values() if d.ended is DeploymentEnd.RETIRED and d.ended_seq > since]
-    held = state.holding_deployment
-    settled = held is not None and state.candidate is None and (wish is None or held.fulfils(wish))
-    asked = () if settled else (*live, *gone)
+    asked = live if state.holder is not None and state.candidate is None else (*live, *gone)
     return Needs(drivers=tuple(name for name in asked if snapshot.submission(name)), job=job_of_interest(state))
 
 
@@ -43,6 +41,9 @@ def is_due(scene: Scene, *, cluster_answers: bool) -> bool:
     if isinstance(step, Wait):
         # A standby that nobody knows to live has to be looked at more closely.
         return isinstance(step.condition, SignsOfLife) and scene.state.holder is None and not _is_worked_on(scene)
+    if isinstance(step, GiveUp) and scene.snapshot.job is None and job_of_interest(scene.state):
+        # A look does not ask the cluster for a job that is to be followed; only its word lets anybody go on.
+        return cluster_answers and not _is_worked_on(scene)
     if isinstance(step, (Done, Skip, GiveUp, Later, AskPerson)) or _is_worked_on(scene):
         return False
     return cluster_answers or due_without_cluster(step)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.rules import job_may_write
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 FOLLOW_FIRST = (
@@ -24,14 +26,27 @@ def job_of_interest(state: StreamState) -> str:
     return job.id if not job.gone and not job.doubt else wished if wished != job.id else ""
 
 
-def gone_now(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the evidence of this look that the job is gone which is to be followed; empty: there is none."""
+def follows_job(state: StreamState, wish: Wish) -> bool:
+    """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
+    origin = state.wishes.get(wish.family)
+    adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
+    gone = state.job is not None and bool(state.job.gone)
+    return adopts and not gone and not state.has_run(wish.family)
+
+
+def witness(snapshot: Snapshot, wish: Wish) -> Mapping[str, Any]:
+    """Return the evidence that the job is gone which is to be followed: a person's word, or the cluster's of this look
+    or of an earlier one. Empty: there is none, or no job is to be followed.
+    """
     state, found = snapshot.state, snapshot.job
-    if state.wish is not None and state.wish.confirmed_by and state.holder is None:
-        return {"person": state.wish.confirmed_by}
-    if found is None or not found.gone or found.id != job_of_interest(state):
+    if state.job is not None and state.job.gone:
+        return state.job.gone
+    if not job_may_write(state):
         return {}
-    return {"job": found.id, "state": found.state.value}
+    if wish.confirmed_by:
+        return {"person": wish.confirmed_by}
+    gone = found is not None and found.gone and found.id == job_of_interest(state)
+    return {"job": found.id, "state": found.state.value} if gone and found is not None else {}
 
 
 def job_first(state: StreamState) -> str:

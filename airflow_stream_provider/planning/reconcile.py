@@ -17,8 +17,8 @@ from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.rules import is_adopting, is_wanted, live_standby, may_abort
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
@@ -31,9 +31,11 @@ from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.adopt import follow_job, hindrance
 from airflow_stream_provider.planning.bring_up import bring_up, come_up, end_gone, next_try, record_submission
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
+from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.gates import closed
-from airflow_stream_provider.planning.request import ask, follow
+from airflow_stream_provider.planning.job import follows_job
+from airflow_stream_provider.planning.request import ask, see_through
 from airflow_stream_provider.planning.retire import retire_all
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife
@@ -58,13 +60,21 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
     if state.wish is not None:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
     if isinstance(step, (GiveUp, Later)) and state.holder is not None:
-        step = known_to_live(scene, (state.holder,)) or step
-    if wish is not None or not (step is None or isinstance(step, (GiveUp, Later))):
+        step = _known_to_live(scene, (state.holder,)) or step
+    if wish is not None:
         return step or Done({})
+    waits = state.holder is not None and isinstance(step, Wait)
+    if step is not None and not waits and not isinstance(step, (GiveUp, Later)):
+        return step
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
-    if more is None or isinstance(more, GiveUp):  # of a candidate its own task tells
-        more = _retire_spare(scene)
-    return more or step or Done({})
+    if isinstance(more, GiveUp) or _comes_up(scene, more):  # of a candidate its own task tells
+        more = None
+    return more or _retire_spare(scene) or (None if _comes_up(scene, step) else step) or Done({})
+
+
+def _comes_up(scene: Scene, step: Step | None) -> bool:
+    """Whether a step waits for a driver beside the holder: the next look sees it, and whether the holder lives."""
+    return scene.state.holder is not None and isinstance(step, Wait) and isinstance(step.condition, StandbyUp)
 
 
 def _make_safe(scene: Scene) -> Step | None:
@@ -75,31 +85,7 @@ def _make_safe(scene: Scene) -> Step | None:
     if state.holder is not None and scene.alive.get(state.holder) is False:
         why = "It holds the stream and gives no sign of life."
         return fence(scene.snapshot, state.holder, scene.outcome, why)
-    return None if state.open_request is None else _request(scene, state.open_request)
-
-
-def _request(scene: Scene, request: Request) -> Step:
-    """The open request goes on to its end, whoever has made it."""
-    state, needed = scene.state, request.to
-    if request.stage is RequestStage.RELEASED and not live_standby(state, needed):
-        needed = request.source
-    if needed is not None and live_standby(state, needed) and scene.alive.get(needed) is False:
-        why = "It was appointed to take over and gives no sign of life."
-        return fence(scene.snapshot, needed, scene.outcome, why)
-    if may_abort(state, Record(Kind.ABORTED, {"request": request.id}, at=scene.snapshot.at)):
-        if not is_wanted(state, request):
-            why = f"Another wish has replaced the one that it serves: {_current(scene)}"
-        elif scene.snapshot.at >= request.expires:
-            why = "It has expired."
-        else:
-            why = "No driver is left that could take over."
-        return Append(Kind.ABORTED, {"request": request.id, "reason": why})
-    return follow(scene.snapshot, request, scene.outcome)
-
-
-def _current(scene: Scene) -> str:
-    wish = scene.state.wish
-    return f"record {wish.seq}, by {wish.author}." if wish is not None else "there is none."
+    return None if state.open_request is None else see_through(scene, state.open_request)
 
 
 def _stop(scene: Scene, wish: Wish) -> Step | None:
@@ -214,20 +200,21 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     state = scene.state
     if state.phase is StreamPhase.FINISHED:
         return None  # the script has ended by itself
-    if follows_job(scene, wish):
-        return follow_job(scene, wish) or _bring_back(scene, wish, Family(wish.family))
-    why = hindrance(scene)
+    step = follow_job(scene, wish) if follows_job(state, wish) else None
+    if step is not None:
+        return step
+    why = hindrance(scene, wish)
     if why is not None:
         return GiveUp(why)
-    why = shut(scene, wish)
-    if why is not None:
-        # What was to hold before goes on: nothing is against that.
-        return _bring_back(scene, wish, Family(wish.before, str(why))) if state.has_run(wish.before) else GiveUp(why)
-    if wish.alone and not any(each.fulfils(wish) for each in state.family(wish.family)):
+    shut = closed(scene, wish, None)
+    if shut is not None and (wish.back or not state.has_run(wish.before)):
+        return GiveUp(shut)
+    if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
-    return _bring_back(scene, wish, choose(state, wish, scene.snapshot.at))
+    family = choose(state, wish, scene.snapshot.at) if shut is None else Family(wish.before, f"Until then: {shut}")
+    return _bring_back(scene, wish, family)
 
 
 def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
@@ -241,9 +228,9 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if step is not None:
         return step
     coming = _coming(scene, wish, family.id)
-    gone = next((step for each in coming if (step := end_gone(scene, each)) is not None), None)
+    gone = next((each for each in coming if scene.alive.get(each.id) is False), None)
     if gone is not None:
-        return gone
+        return come_up(scene, gone)
     if coming and _is_late(scene, coming[-1]):
         step = known_to_live(scene, all_standbys) or _stand_in(scene, wish)
         if step is not None:
@@ -251,13 +238,6 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     if coming:
         return come_up(scene, coming[-1])
     return next_try(scene, wish, family)
-
-
-def follows_job(scene: Scene, wish: Wish) -> bool:
-    """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
-    job = scene.state.job
-    gone = job is not None and bool(job.gone) and wish.job in ("", job.id)
-    return is_adopting(scene.state) and not gone
 
 
 def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
-from airflow_stream_provider.planning.request import follow
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.request import see_through
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import DriversGone
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Step, Wait
@@ -18,12 +18,16 @@ GRACE_SECONDS = 60.0
 
 
 def retire(scene: Scene, deployment: str, reason: str) -> Step | None:
-    """Retire a deployment that neither holds nor is asked to, wait until its driver has exited, kill it if it does not.
+    """Retire a deployment that does not hold, wait until its driver has exited, kill it if it does not.
+
+    An open request that needs it is seen through first.
 
     None when its driver is confirmed gone, or the cluster has lost its machine: it reads there that it has ended.
     """
-    snapshot, outcome = scene.snapshot, scene.outcome
+    snapshot, outcome, request = scene.snapshot, scene.outcome, scene.state.open_request
     if not snapshot.state.deployments[deployment].ended:
+        if request is not None and deployment in snapshot.in_request:
+            return see_through(scene, request)
         return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
     driver = snapshot.drivers.get(deployment)
     gone = driver is not None and driver.out_of_sight
@@ -40,14 +44,12 @@ def retire(scene: Scene, deployment: str, reason: str) -> Step | None:
 
 def end(scene: Scene, deployment: str, reason: str) -> Step:
     """Return the next step of a task that ends one deployment: Skip when it holds the stream, or is not known."""
-    snapshot, request = scene.snapshot, scene.state.open_request
+    snapshot = scene.snapshot
     declared = snapshot.state.deployments.get(deployment)
     if declared is None:
         return Skip(f"There is no deployment {deployment!r}." if deployment else "There is nothing to retire.")
     if snapshot.holds(deployment):
         return Skip(f"{deployment} holds the stream and is kept.")
-    if request is not None and deployment in snapshot.in_request:
-        return follow(snapshot, request, scene.outcome)
     done = Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     return retire(scene, deployment, reason) or done
 

@@ -34,7 +34,7 @@ from airflow_stream_provider.planning.waits import Ended as WaitEnded
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import PERSON
-from tests.support.simulation.wishes import Ended, Plan, Wish, retired, wished
+from tests.support.simulation.wishes import Ended, Plan, Wish, retired, rolled_back, says_truly, wished
 from tests.support.simulation.world import Actor, World
 from tests.support.story import hash_of
 
@@ -131,6 +131,7 @@ class Task(Airflow):
         """What the task was for must be so by the log that it has read."""
         if isinstance(self.plan, Wish):
             expect(self.plan.met(ended), "as-asked", f"{self.by}: {ended.step}")
+            expect(says_truly(ended), "told-truly", f"{self.by}: {ended.step} {getattr(ended.step, 'error', '')}")
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         return needs(snapshot)
@@ -204,20 +205,30 @@ class Task(Airflow):
         return Observations(ages=HeartbeatAges(lambda: self.world.now))
 
 
-def _by(verb: Callable[[Scene], Answer]) -> Wish:
+def by(verb: Callable[[Scene], Answer], met: Callable[[Ended], bool] = wished) -> Wish:
     """The plan of a task that pursues this wish."""
 
     def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         scene = Scene(snapshot, identity, outcome)
         return pursue(scene, lambda: verb(scene))
 
-    return Wish(plan, wished)
+    return Wish(plan, met)
 
 
-def stand_by(release: str) -> Plan:
-    """As SubmitStandbyOperator."""
+def stand_by(release: str, *, approval: bool = False) -> Plan:
+    """As SubmitStandbyOperator; `approval`: a person has to approve it."""
     # The release in place of the reason: the wish names none yet.
-    return _by(lambda scene: verbs.stand_by(scene, release, float("inf")))
+    return by(lambda scene: verbs.stand_by(scene, release, float("inf"), approval=approval))
+
+
+def hand_over(family: str) -> Plan:
+    """As HandOverOperator, without a person's word."""
+    return by(lambda scene: verbs.hand_over(scene, family, "judged"))
+
+
+def promote() -> Plan:
+    """As HandOverOperator by hand, for the newest release that stands by."""
+    return by(lambda scene: verbs.promote(scene, "now"))
 
 
 def take_over(family: str) -> Plan:
@@ -229,12 +240,12 @@ def take_over(family: str) -> Plan:
             return verbs.hand_over(scene, family, "wanted", approved="somebody")
         return verbs._want(scene, Goal.HOLD, "wanted", family=family, approved="somebody")
 
-    return _by(verb)
+    return by(verb)
 
 
 def start(release: str) -> Plan:
     """As StartStreamOperator."""
-    return _by(lambda scene: verbs.start(scene, release, release))
+    return by(lambda scene: verbs.start(scene, release, release))
 
 
 def restart(release: str) -> Plan:
@@ -244,27 +255,27 @@ def restart(release: str) -> Plan:
         held = scene.state.holding_deployment
         return verbs.restart(scene, release if held is None else held.release.version, release)
 
-    return _by(verb)
+    return by(verb)
 
 
 def roll_back() -> Plan:
     """As RollBackOperator, by hand."""
-    return _by(lambda scene: verbs.roll_back(scene, "it is bad"))
+    return by(lambda scene: verbs.roll_back(scene, "it is bad"), rolled_back)
 
 
 def undo() -> Plan:
     """As RollBackOperator of an upgrade whose task has failed."""
-    return _by(lambda scene: verbs.undo(scene, None, "it is bad"))
+    return by(lambda scene: verbs.undo(scene, None, "it is bad"))
 
 
-def stop() -> Plan:
+def stop(*, for_good: bool = False) -> Plan:
     """As StopStreamOperator."""
-    return _by(lambda scene: verbs.stop(scene, "wanted"))
+    return by(lambda scene: verbs.stop(scene, "wanted", for_good=for_good))
 
 
 def withdraw() -> Plan:
     """As AbortOperator."""
-    return _by(lambda scene: verbs.withdraw(scene, "", "not wanted"))
+    return by(lambda scene: verbs.withdraw(scene, "", "not wanted"))
 
 
 def newest(state: StreamState) -> str:

@@ -39,6 +39,12 @@ INVARIANTS = {
     "stop-stays": "Nothing is started that a person has stopped, or that has finished, before another wish.",
     "rewinds-once": "A deployment sets its stream back once at most, and only while its driver holds.",
     "rewinds-or-tells": "What a person asked to be read again is read again before the next batch, or it is told.",
+    "one-wish": "One wish governs who holds, the last one, and one at most what stands by; no other wish counts.",
+    "current-wish": "Who holds is changed for the wish only that governs then.",
+    "approved-first": "A release that waits for a person's approval is not appointed before somebody gives it.",
+    "told": "A stream that is to run and has no holder is never called well.",
+    "told-truly": "A task whose wish was replaced says so, by which record and by whom; no other task says so.",
+    "as-wanted": "After the faults, what is wished for is so within the bound, or a look says why it cannot be.",
     "as-wished": "Only what is wished for is declared, appointed or stopped, or the release before where that is said.",
     "rolled-back-stays": "What a roll-back has put aside is not appointed.",
     "as-asked": "A task that says it is done has reached what it was started for, or somebody has changed that since; "

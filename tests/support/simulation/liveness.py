@@ -5,12 +5,15 @@ from __future__ import annotations
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
 from airflow_stream_provider.planning.bring_up import pause
+from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, GiveUp, Later, TaskIdentity
 from tests.support.simulation.bounds import CLOCKS_SECONDS, TAKE_BACK_BOUND
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.people import People
 from tests.support.simulation.queries import BAD
+from tests.support.simulation.watching import as_it_is
 from tests.support.simulation.world import World
 from tests.support.story import hash_of
 
@@ -43,9 +46,17 @@ class Liveness:
         state = self.oracle.state
         # By whoever has asked, and not by what the product makes of that: a phase that nobody wants is no rest.
         stopped = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
-        resting = (stopped and not self.oracle.wanted) or self._is_tried_in_vain()
+        resting = (stopped and not self.oracle.wanted) or self._is_tried_in_vain() or self._waits_for_approval()
         begins = state.phase is StreamPhase.EMPTY and self.people.runs
         return resting and not begins and not self.world.damaged
+
+    def settled(self) -> bool:
+        """Whether what is wished for is so, or whoever looks is told why it cannot be, or not now."""
+        if self.world.damaged:
+            return False
+        snapshot = Snapshot("orders", self.world.now, self.oracle.state, tuple(self.oracle.records))
+        scene = as_it_is(self.world, snapshot, TaskIdentity("orders__watch", "oracle", "look"))
+        return isinstance(reconcile(scene), (Done, GiveUp, Later))
 
     def waits_by_rule(self, since: float) -> bool:
         """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""
@@ -73,6 +84,13 @@ class Liveness:
         if held_up or not log_well or source is None or source.terminating or source.mishap:
             self._released_since = now
         expect(now - self._released_since <= TAKE_BACK_BOUND, "take-back", request)
+
+    def _waits_for_approval(self) -> bool:
+        """Whether nobody has approved what is to run, and nothing has run before it."""
+        state = self.oracle.state
+        if state.wish is None or state.holder is not None or state.has_run(state.wish.before):
+            return False
+        return state.wish.family in self.oracle.unapproved
 
     def _is_tried_in_vain(self) -> bool:
         """Whether only people know that what ran last never commits: of a holder of it nobody knows, or of no other."""

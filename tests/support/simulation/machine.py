@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -26,10 +27,12 @@ from tests.support.simulation.airflow import (
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.forgeries import DAMAGE, FORGERIES
+from tests.support.simulation.memo import shared_readings
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
+from tests.support.simulation.topic_wire import virtual_time
 from tests.support.simulation.watching import Revive, Runs, Watch
 from tests.support.simulation.wire import Fault
 from tests.support.simulation.wishes import Plan
@@ -49,7 +52,10 @@ class Streams(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.within = ExitStack()
         self.world = self.new_world()
+        self.within.enter_context(virtual_time(self.world))
+        self.within.enter_context(shared_readings())
         self.oracle = Oracle(self.world)
         self.recovery = Recovery(self.world, self.oracle)
         self.tasks = 0
@@ -287,6 +293,11 @@ class Streams(RuleBasedStateMachine):
         self.oracle.look()
 
     def teardown(self) -> None:
+        """See `end`."""
+        with self.within:
+            self.end()
+
+    def end(self) -> None:
         """From wherever this came to: the drivers alone, then the watch or new runs of the DAG, bring it to run."""
         self.recovery.heal()
         self.recovery.drivers_alone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -11,6 +12,8 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.reconcile import COME_UP_SECONDS
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import judge_run
 from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.invariants import Broken, expect
 from tests.support.simulation.world import World
@@ -52,6 +55,10 @@ class Oracle:
         self.wish: Record | None = None
         self.candidate: Record | None = None
         self.before: dict[str, str] = {}
+        # Families that nobody has approved, of those that a person is to.
+        self.unapproved: set[str] = set()
+        # The legal records.
+        self.records: list[Record] = []
         # Number of the record with which the script has ended by itself.
         self.finished = 0
         # The deployment for which a job without a stream was ended, until somebody holds.
@@ -93,7 +100,9 @@ class Oracle:
                 expect(found == (before.illegal_count + 1, self.seen), "forgery-carried", record)
             else:
                 expect(self.state.illegal == before.illegal, "legal", record)
+                self.records.append(record)
                 self._follow(record)
+                self._look_at_the_wish(record)
             expect((self.state.holder, self.state.epoch) == (self.holder, self.epoch), "legal", record)
             expect(set(self.state.must_fence) == self.torn, "legal", record)
         if len(stored) > self.seen:
@@ -102,6 +111,18 @@ class Oracle:
         if self.world.data is not None:
             self.world.data.holder = self.holder
         self._look_at_the_truth()
+
+    def _look_at_the_wish(self, record: Record) -> None:
+        """One wish governs, by the log as by the product; what is to run and does not is never called well."""
+        state = self.state
+        for found, said in ((state.wish, self.wish), (state.candidate, self.candidate)):
+            expect((found and found.id) == (said and said["wish"]), "one-wish", record)
+        counts = {family_of(wish) for wish in (self.wish, self.candidate) if wish is not None }
+        late = [w.id for w in state.wishes.values() if not w.goal.rest and state.is_current(w) and w.family not in counts]
+        expect(not late, "one-wish", late)
+        down = self.wanted and self.holder is None
+        health = judge_run(Snapshot("orders", self.world.now, state), None).health if down else Health.FAIL
+        expect(health is not Health.PASS, "told", record)
 
     def _look_at_the_truth(self) -> None:
         world = self.world
@@ -184,25 +205,29 @@ class Oracle:
             self.rewinds.add(deployment)
         waiting = self.candidate is not None and family_of(self.candidate) == family
         expect(self.wanted or waiting, "stop-stays", r)
-        wished, _ = self._to_hold or ("", "")
-        never = any(self._never_commits(self.hashes[n]) for n, f in self.families.items() if f == wished)
-        expect(waiting or never or family in self._to_hold, "as-wished", r)
+        wished, before = self._to_hold or ("", "")
+        in_place = self._never(wished) or (family == before and self._may_stand_in(wished))
+        expect(waiting or family == wished or in_place, "as-wished", r)
 
     @property
     def wanted(self) -> bool:
         """Whether a driver is to hold: somebody wishes that, and the script has not ended by itself since."""
-        return self.wish is not None and self.wish["goal"] == "hold" and self.wish.seq > self.finished
+        return self.wish is not None and not _rests(self.wish) and self.wish.seq > self.finished
 
     @property
     def _to_hold(self) -> tuple[str, ...]:
         """The family that is to hold, and the one that may in its place."""
-        if self.wish is None or self.wish["goal"] != "hold":
+        if self.wish is None or _rests(self.wish):
             return ()
         return (family_of(self.wish), self.before[self.wish["wish"]])
 
     def _wanted(self, r: Record) -> None:
         if r.get("rewind") is not None:
             self.reads_again.add(r["wish"])
+        if r.get("approval"):
+            self.unapproved.add(r["wish"])
+        if r.get("approved"):
+            self.unapproved.discard(family_of(r))
         if r["goal"] == "stand_by":
             self.candidate = r
             return
@@ -215,11 +240,13 @@ class Oracle:
     def _requested(self, r: Record) -> None:
         expect(r["request"] not in self.asked, "one-request", r)
         expect(set(self.asked) <= self.over, "one-request", r)
+        assert self.wish is not None
         if r["to"] is None:
-            expect(self.wish is not None and (self.wish["goal"] != "hold" or self.wish.get("alone")), "as-wished", r)
+            expect(_rests(self.wish) or self.wish.get("alone"), "as-wished", r)
         else:
             expect(self.wanted, "stop-stays", r)
             self._appointed(r)
+        expect(r["wish"] == self.wish["wish"], "current-wish", r)
         if r.get("evidence") is not None:
             self._job_ends(deployment_of(r["to"]))
         self.asked[r["request"]] = r
@@ -238,17 +265,25 @@ class Oracle:
         if _by_watch(r):
             expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
         wished, before = self._to_hold
+        expect(self.families[to] not in self.unapproved, "approved-first", r)
         if self.families[to] == wished:
             return
         slow = self.world.now - self.free_since >= COME_UP_SECONDS / 2  # by the clock of another machine
-        hashes = {self.hashes[name] for name, family in self.families.items() if family == wished}
-        never = any(map(self._never_commits, hashes))
-        before_it = self.families[to] == before and (self.refused[wished] >= SEVERAL or wished in self.reads_again)
+        before_it = self.families[to] == before and self._may_stand_in(wished)
         held = bool(self.hashes[to] in self.proven)
-        in_place = never or before_it or slow
+        in_place = self._never(wished) or before_it or slow
         expect(self.holder is None and held and in_place, "as-wished", f"{to} in place of {wished}")
         back = self.wish is not None and self.wish.get("back") and self.wish.seq > self.held_from
         expect(not back, "rolled-back-stays", r)
+
+    def _may_stand_in(self, wished: str) -> bool:
+        """Whether what was to hold before may run in place of this family."""
+        waits = wished in self.reads_again or wished in self.unapproved
+        return waits or self.refused[wished] >= SEVERAL
+
+    def _never(self, family: str) -> bool:
+        """Whether what serves a family never commits."""
+        return any(self._never_commits(self.hashes[n]) for n, f in self.families.items() if f == family)
 
     def _never_commits(self, release: str) -> bool:
         """Whether an older release may follow this one: one failure tells, or several that were fenced."""
@@ -365,6 +400,10 @@ def _saw_it_lost(record: Record) -> bool:
 def family_of(wish: Record) -> str:
     """The family of a wish for a release."""
     return str(wish.get("family") or wish["wish"])
+
+
+def _rests(wish: Record) -> bool:
+    return wish["goal"] in ("stop", "leave")
 
 
 def _by_watch(record: Record) -> bool:

@@ -8,7 +8,9 @@ from airflow_stream_provider.planning.steps import Done, TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
     Task,
+    hand_over,
     newest,
+    promote,
     restart,
     retire,
     roll_back,
@@ -93,12 +95,15 @@ class People:
         """Do one of ACTS."""
         getattr(self, what.replace(" ", "_"))()
 
-    def upgrade(self) -> None:
+    def upgrade(self, *, approves: bool = False) -> None:
+        """`approves`: a person is there who approves it, if that is asked for."""
         bad = self._sim.rng.random() < 0.15 and self._sim.oracle.state.epoch
         release = BAD if bad else f"release-{self._sim.rng.randrange(3)}"
+        unapproved = bool(self._sim.oracle.state.epoch) and not approves and self._sim.rng.random() < 0.15
         family = TaskIdentity("orders__upgrade", f"run-{len(self.tasks) + 1}", "stand_by").wish
         self.families.append(family)
-        plans = [("stand_by", stand_by(release)), ("take_over", take_over(family))]
+        takes_over = hand_over(family) if unapproved else take_over(family)
+        plans = [("stand_by", stand_by(release, approval=unapproved)), ("take_over", takes_over)]
         held = self._sim.oracle.state.holding_deployment
         if held is not None and self._sim.rng.random() < 0.5:
             plans.append(("retire", retire(lambda state: held.id)))
@@ -124,6 +129,12 @@ class People:
 
     def stop(self) -> None:
         self.runs.append(Run(self._sim, "orders__stop", [("stop", stop())]))
+
+    def leave(self) -> None:
+        self.runs.append(Run(self._sim, "orders__stop", [("stop", stop(for_good=True))]))
+
+    def promote(self) -> None:
+        self.runs.append(Run(self._sim, "orders__promote", [("promote", promote())]))
 
     def call_off(self) -> None:
         self.runs.append(Run(self._sim, "orders__abort", [("abort", withdraw())]))
@@ -155,6 +166,8 @@ ACTS = (
     "roll back",
     "roll back cold",
     "stop",
+    "leave",
+    "promote",
     "hand over",
     "retire",
     "call off",

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase, StreamState
-from airflow_stream_provider.planning.job import waits_for_person
+from airflow_stream_provider.planning.job import follows_job
+from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.planning.steps import AskPerson, GiveUp, TaskIdentity
 from airflow_stream_provider.planning.stream_health import judge_run
 from tests.support.simulation.airflow import Task, stand_by, take_over
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
-from tests.support.simulation.watching import Runs, Watch
+from tests.support.simulation.watching import Runs, Watch, as_it_is
 from tests.support.simulation.world import World
 
 # Far more turns, and seconds, than any recovery needs.
@@ -120,8 +121,12 @@ class Recovery:
 
     def _is_told_a_person(self, state: StreamState) -> bool:
         """Whether only a person can go on with an adoption, and the watch tells people so."""
-        left = state.job is not None and bool(waits_for_person(state))
-        return left and judge_run(Snapshot("orders", self.world.now, state), None).health is Health.FAIL
+        snapshot = Snapshot("orders", self.world.now, state)
+        scene = as_it_is(self.world, snapshot, TaskIdentity("orders__watch", "last", "look"))
+        adopts = state.job is not None or (state.wish is not None and follows_job(state, state.wish))
+        if state.holder is not None or not adopts or not isinstance(reconcile(scene), (GiveUp, AskPerson)):
+            return False
+        return judge_run(snapshot, None).health is Health.FAIL
 
     def _able(self, incarnation: str | None) -> bool:
         return live_standby(self.oracle.state, incarnation) and self._well(str(incarnation))

@@ -170,7 +170,7 @@ class Simulation:
         if not self.liveness.runs(committed) and self.liveness.rests():
             self.say("-- it rests; a person starts it again")
             healed = self.world.now
-            self.people.upgrade()
+            self.people.upgrade(approves=True)
             self._go_for(healed, lambda: self.liveness.runs(committed))
             if not self.liveness.runs(committed) and self.liveness.rests():
                 return  # somebody has stopped it again, or what was started did not come up
@@ -178,6 +178,9 @@ class Simulation:
         expect(self.liveness.runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {took:.0f} s")
         self.result.longest_recovery = max(self.result.longest_recovery, took)
         self.say(f"-- runs again after {took:.0f} s")
+        self._go_for(healed, self.liveness.settled)
+        self.go(self.world.now + BOUND, self.liveness.settled)
+        expect(self.liveness.settled(), "as-wanted", self.oracle.state.wish)
 
     def _go_for(self, healed: float, enough: Callable[[], bool]) -> None:
         """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from dataclasses import replace
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import LagLimits
@@ -95,9 +96,27 @@ class Runs(Airflow):
         if self.world.cluster_down or self.cut:
             return None
         state = snapshot.state
-        wanted = {deployment_of(state.last_holder or ""), *(() if state.holder else (d.id for d in coming_up(state)))}
+        wanted = {deployment_of(state.last_holder or ""), *(d.id for d in coming_up(state))}
         known = {name: snapshot.submission(name) for name in sorted(wanted) if name in state.deployments}
         return {name: self.cluster.status(submission) for name, submission in known.items() if submission}
+
+
+def as_it_is(world: World, snapshot: Snapshot, me: TaskIdentity) -> Scene:
+    """What a snapshot shows, with the truth about who lives and what the cluster runs."""
+    state = snapshot.state
+    living = {deployment_of(name) for name, driver in world.drivers.items() if driver.lives}
+    facts = {
+        each.id: DriverFacts(
+            each.submission,
+            DriverState.RUNNING if each.id in living else DriverState.FAILED,
+            gone=each.id not in living,
+        )
+        for each in state.deployments.values()
+        if each.submission
+    }
+    job = None if world.old_job is None else world.old_job.view
+    lives = {name: world.drivers[name].lives for name in state.incarnations}
+    return Scene(replace(snapshot, drivers=facts, job=job), me, lives=lives)
 
 
 class Watch(Airflow):
@@ -110,34 +129,14 @@ class Watch(Airflow):
             self.point()
             try:
                 state = self.log.refresh()
-                facts = self._facts(state)
-                job = None if self.world.old_job is None or not facts else self.world.old_job.view
-                snapshot = Snapshot(
-                    "orders", self.now, state, self.log.history(), self.log.heartbeats(), facts, job=job
-                )
-                step = reconcile(Scene(snapshot, me, lives=self.alive(state)))
+                reached = not (self.world.cluster_down or self.cut)
+                snapshot = Snapshot("orders", self.now, state, self.log.history(), self.log.heartbeats())
+                scene = as_it_is(self.world, snapshot, me) if reached else Scene(snapshot, me)
+                step = reconcile(scene)
                 self.point()
                 self._take(state, step)
             except (ControlUnavailable, ClusterError, SeqTaken, RuleBroken):
                 continue  # look again
-
-    def alive(self, state: StreamState) -> dict[str, bool | None]:
-        if self.world.cluster_down or self.cut:
-            return {}
-        return {name: self.world.drivers[name].lives for name in state.incarnations}
-
-    def _facts(self, state: StreamState) -> dict[str, DriverFacts]:
-        """What the cluster says of those who come up."""
-        if self.world.cluster_down or self.cut:
-            return {}
-        gone = {d.id: not self._any_lives(d.id) for d in state.deployments.values() if d.submission}
-        return {
-            name: DriverFacts("", DriverState.FAILED if is_gone else DriverState.RUNNING, gone=is_gone)
-            for name, is_gone in gone.items()
-        }
-
-    def _any_lives(self, deployment: str) -> bool:
-        return any(d.lives for name, d in self.world.drivers.items() if deployment_of(name) == deployment)
 
     def _take(self, state: StreamState, step: Step) -> None:
         if isinstance(step, Append):

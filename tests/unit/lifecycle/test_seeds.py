@@ -98,8 +98,8 @@ def test_a_seed_is_always_the_same_run(store: str) -> None:
     traces: list[list[str]] = [[], []]
     for trace in traces:
         simulate(7, store, trace.append)
-    # Nonces are random, and `submitted` has the time of this machine.
-    bare = [[re.sub(r'"(nonce|previous|at)": "?[0-9a-f.]+"?', "", line) for line in trace] for trace in traces]
+    # Nonces are random.
+    bare = [[re.sub(r'"(nonce|previous)": "[0-9a-f]*"', "", line) for line in trace] for trace in traces]
     assert bare[0] == bare[1]
     assert len(traces[0]) > 20
 
