@@ -17,7 +17,6 @@ from airflow_stream_provider.planning.fence import fence
 from airflow_stream_provider.planning.job import (
     FOLLOW_FIRST,
     doubted,
-    gone_now,
     job_first,
     unknown_whose,
     witness,

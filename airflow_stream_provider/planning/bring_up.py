@@ -7,7 +7,6 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_id, deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.choice import TRIES, Family
@@ -41,7 +40,7 @@ def bring_up(scene: Scene, wish: Wish) -> Step:
     state = scene.state
     known = [each for each in state.family(wish.family) if not wish.alone or each.declared.seq > wish.seq]
     if known and not known[-1].ended:
-        return _end_lost(state, known[-1]) or end_gone(scene, known[-1]) or come_up(scene, known[-1])
+        return _end_lost(state, known[-1]) or come_up(scene, known[-1])
     if known and known[-1].ended is DeploymentEnd.RETIRED and known[-1].ended_seq > wish.seq:
         return GiveUp(_refused(scene.snapshot, known[-1]))
     failed = [each for each in known if each.ended is DeploymentEnd.FAILED and each.ended_seq > wish.seq]
@@ -150,14 +149,6 @@ def _end_lost(state: StreamState, deployment: Deployment) -> Append | None:
     if not drivers or any(each.state is not IncarnationState.FENCED or each.epoch for each in drivers):
         return None
     reason = "Its driver was lost before it held the stream."
-    return Append(Kind.FAILED, {"deployment": deployment.id, "reason": reason, "error": ""})
-
-
-def end_gone(scene: Scene, deployment: Deployment) -> Append | None:
-    """End a deployment that comes up where the cluster says that nothing of it is left; None: it does not say so."""
-    if scene.alive.get(deployment.id) is not False:
-        return None
-    reason = "Nothing of it is left on the cluster."
     return Append(Kind.FAILED, {"deployment": deployment.id, "reason": reason, "error": ""})
 
 

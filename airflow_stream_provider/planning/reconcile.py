@@ -29,7 +29,7 @@ from airflow_stream_provider.lifecycle.state import (
 )
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.adopt import follow_job, hindrance
-from airflow_stream_provider.planning.bring_up import bring_up, come_up, end_gone, next_try, record_submission
+from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_try, record_submission
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
 from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.fence import fence, fence_first
@@ -60,7 +60,7 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
     if state.wish is not None:
         step = _stop(scene, state.wish) if state.wish.goal.rest else _hold(scene, state.wish)
     if isinstance(step, (GiveUp, Later)) and state.holder is not None:
-        step = _known_to_live(scene, (state.holder,)) or step
+        step = known_to_live(scene, (state.holder,)) or step
     if wish is not None:
         return step or Done({})
     waits = state.holder is not None and isinstance(step, Wait)
@@ -209,7 +209,7 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     shut = closed(scene, wish, None)
     if shut is not None and (wish.back or not state.has_run(wish.before)):
         return GiveUp(shut)
-    if wish.alone and not any(fulfils(each, wish) for each in state.family(wish.family)):
+    if wish.alone and not any(each.fulfils(wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step

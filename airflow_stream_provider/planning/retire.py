@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
 from airflow_stream_provider.planning.request import see_through
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import DriversGone
