@@ -303,7 +303,7 @@ class PromoteOperator(HandOverOperator):
         from airflow_stream_provider.planning.verbs import hand_over, promote
 
         reason, known = self.reason or scene.me.by, scene.state.deployments.get(self.deployment)
-        return promote(scene, reason) if known is None else hand_over(scene, known.family, reason)
+        return promote(scene, reason) if known is None else hand_over(scene, known.family, reason, self.approved)
 
 
 class RollBackOperator(_WithdrawingOperator):
