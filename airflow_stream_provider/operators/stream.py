@@ -373,12 +373,8 @@ class StartStreamOperator(ReleaseOperator):
     """
 
     WAIT_SECONDS = 1500.0
+    OPERATION = Operation.START
     CHANGES_HOLDER = True
-
-    @override
-    def begin(self, context: Context) -> None:
-        super().begin(context)
-        self.say_first(Operation.START, self.requested)
 
     @override
     def wish(self, scene: Scene) -> Answer:
@@ -396,12 +392,8 @@ class RestartStreamOperator(ReleaseOperator):
     """
 
     WAIT_SECONDS = 1500.0
+    OPERATION = Operation.RESTART
     CHANGES_HOLDER = True
-
-    @override
-    def begin(self, context: Context) -> None:
-        super().begin(context)
-        self.say_first(Operation.RESTART, self.requested)
 
     @override
     def wish(self, scene: Scene) -> Answer:
