@@ -13,7 +13,8 @@ from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage, S
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.adopt import hindrance
 from airflow_stream_provider.planning.conditions import FirstCommits, NextTry
-from airflow_stream_provider.planning.reconcile import follows_job, known_to_live, reconcile, shut
+from airflow_stream_provider.planning.job import follows_job
+from airflow_stream_provider.planning.reconcile import known_to_live, reconcile, shut
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, Step, Wait, Want
@@ -71,9 +72,9 @@ def _unless_shut(scene: Scene, want: Want) -> Step:
     if wish is None or wish.seq != record.seq or wish.goal is not Goal.HOLD or state.phase is StreamPhase.FINISHED:
         return want
     after = replace(scene, snapshot=replace(scene.snapshot, state=state))
-    if holder is None and follows_job(after, wish):
+    if holder is None and follows_job(state, wish):
         return want
-    why = (hindrance(after) if holder is None else None) or shut(after, wish)
+    why = (hindrance(after, wish) if holder is None else None) or shut(after, wish)
     if why is None:
         return want
     # A holder that is dead is fenced first, and then less is asked of its successor.
