@@ -120,7 +120,7 @@ def promote(scene: Scene, reason: str) -> Answer:
 
 
 def withdraw(scene: Scene, family: str, reason: str) -> Answer:
-    """What was to hold before this release is to hold again; the release, which has never held, is not needed.
+    """The release that was to hold before this one is to hold again; this one, which has never held, is not needed.
 
     :param family: that is called off; empty: the newest one.
     """
@@ -142,8 +142,7 @@ def withdraw(scene: Scene, family: str, reason: str) -> Answer:
     if wish is None or wish.goal.rest:
         return _want(scene, wish.goal if wish is not None else Goal.STOP, reason)
     waits = wish.alone and not state.has_run(wish.family)
-    kept = {"back": wish.back, "approved": wish.approved, "alone": waits}
-    return _want(scene, Goal.HOLD, reason, family=wish.family, **kept)
+    return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved, alone=waits)
 
 
 def roll_back(scene: Scene, reason: str) -> Answer:
@@ -173,7 +172,7 @@ def roll_back(scene: Scene, reason: str) -> Answer:
 
 
 def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
-    """What was to be before the wishes of this run is to be again.
+    """The release that was to hold before the wishes of this run is to hold again.
 
     :param fault: what was found wrong with the release that the run has put in charge; empty: nothing was, so it stays.
     """
@@ -221,7 +220,7 @@ def adopt(scene: Scene, reason: str, *, family: str = "", job: str = "", confirm
             "There is nothing to adopt: see that the job without a stream has ended.",
         )
     known = family or (state.deployments[state.follower].family if state.follower else "")
-    fields = {"job": job, "confirmed_by": confirmed_by}
+    fields: dict[str, Any] = {"job": job, "confirmed_by": confirmed_by}
     if known and any(not each.ended for each in state.family(known)):
         return _want(scene, Goal.HOLD, reason, family=known, **fields)
     if state.job is None and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED) and not is_adopting(state):
