@@ -74,7 +74,7 @@ class StreamStatus:
     :param since: when it came to hold, in seconds since 1970 by its clock; None without a holder.
     :param queries: how the queries of the driver that holds are, by what it says.
     :param event: the last one of the stream's life; None: there was none lately, among the last records.
-    :param wanted: what is wished for now, by whom, since when, and whether it is so; empty: nobody has wished anything.
+    :param wanted: what is wished for now, by whom, since when, and whether it is so; empty: there is no wish yet.
     """
 
     stream: str

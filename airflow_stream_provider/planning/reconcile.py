@@ -279,7 +279,7 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
 
 
 def _leftovers(scene: Scene, wish: Wish) -> list[str]:
-    """What stands by or comes up since before a wish, and is not to hold; with what was ended for this wish."""
+    """Deployments that live since before a wish, and are not to hold; with those that were ended for this wish."""
     state, governs = scene.state, scene.state.wish
     needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
     if governs is not None and not governs.goal.rest and governs is not wish:

@@ -95,7 +95,7 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
 
 
 def _job_untouched(state: StreamState) -> bool:
-    """Whether a job without a stream runs that is to be followed, and nobody has begun to end it."""
+    """Whether a job without a stream is to be followed, and its end was not begun."""
     return is_adopting(state) and state.job is None and state.wish is not None and not state.wish.confirmed_by
 
 
