@@ -30,7 +30,7 @@ def follows_job(state: StreamState, wish: Wish) -> bool:
     """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
     origin = state.wishes.get(wish.family)
     adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
-    gone = state.job is not None and bool(state.job.gone)
+    gone = state.job is not None and bool(state.job.gone) and wish.job in ("", state.job.id)
     return adopts and not gone and not state.has_run(wish.family)
 
 
@@ -39,7 +39,7 @@ def witness(snapshot: Snapshot, wish: Wish) -> Mapping[str, Any]:
     or of an earlier one. Empty: there is none, or no job is to be followed.
     """
     state, found = snapshot.state, snapshot.job
-    if state.job is not None and state.job.gone:
+    if state.job is not None and state.job.gone and wish.job in ("", state.job.id):
         return state.job.gone
     if not job_may_write(state):
         return {}
