@@ -35,6 +35,8 @@ _SILENT = logging.Logger("forecast", logging.CRITICAL + 1)
 _MOST = 200
 # Seconds between two looks: while the drivers act, and else.
 _SOON, _LATER = 1.0, 10.0
+# Seconds without a record after which a driver is up that was submitted.
+_COMES_UP = 100.0
 _EXIT_BY = frozenset({Action.EXIT, Action.HALT})
 
 
@@ -180,16 +182,23 @@ class Course:
         return WaitOutcome(Ended.TIMEOUT)
 
     def _go_on(self, seconds: float) -> bool:
-        """Let time go by; then every driver that lives beats, and takes one turn. Return whether one wrote a record."""
+        """Let time go by; then every driver that lives beats, and takes one turn. Return whether one wrote a record.
+
+        Drivers exit once all is quiet. They come up in the order of their declaration, after long: a task that waits for
+        anything else goes on before.
+        """
         self._now, acted = replace(self._now, at=self._now.at + seconds), False
         for name in self._now.state.incarnations:
             acted = self._turn(name) or acted
-        for deployment in coming_up(self._now.state):
-            # That takes longer than what the drivers which are there do.
-            if deployment.submission and deployment.id not in self._gone and not acted:
-                self._come_up(deployment.id)
+        if acted:
+            return True
         self._gone |= {d.id for d in self._now.state.deployments.values() if d.ended}
-        return acted
+        up = (d.id for d in coming_up(self._now.state) if d.submission and d.id not in self._gone)
+        first = next(up, None)
+        if first is None or self._now.at < self._now.state.at + _COMES_UP:
+            return False
+        self._come_up(first)
+        return True
 
     def _come_up(self, deployment: str) -> None:
         last = self._now.state.last_driver
@@ -233,7 +242,7 @@ class Course:
         return self.append(kind, f"driver:{name}", self._now.state.seq, incarnation=name, **fields)
 
     def _facts(self, deployment: str) -> DriverFacts:
-        gone = deployment in self._gone or self._all_ended(deployment)
+        gone = deployment in self._gone
         state = DriverState.KILLED if gone else DriverState.RUNNING
         return DriverFacts(self._now.submission(deployment), state, gone)
 

@@ -69,7 +69,6 @@ class Deed:
         self.killed = {i.deployment for i in state.incarnations.values() if i.state.terminal}
         self.killed -= {i.deployment for i in state.incarnations.values() if self._may_live(i.id)}
         self.exited = {d.id for d in state.deployments.values() if d.ended}
-        self.comes_up: dict[str, float] = {}
 
     def _may_live(self, name: str) -> bool:
         state = self.seen.state
@@ -126,14 +125,20 @@ class Deed:
 
     def _time_goes_by(self, seconds: float) -> None:
         self.seen = replace(self.seen, at=self.seen.at + seconds)
-        state = self.seen.state
+        state, quiet = self.seen.state, self.seen.at - self.seen.state.at
+        up = [
+            each.id
+            for each in state.deployments.values()
+            if all(i.state.terminal for i in state.of_deployment(each.id))
+            and each.submission
+            and not each.ended
+            and each.id not in self.killed
+        ]
+        # In the order of their declaration, and slower than all that the drivers which are there do.
+        if up and quiet > self.rng.uniform(100.0, 130.0):
+            self._announce(up[0])
         for each in state.deployments.values():
-            up = all(i.state.terminal for i in state.of_deployment(each.id))
-            if up and each.submission and not each.ended and each.id not in self.killed:
-                when = self.comes_up.setdefault(each.id, self.seen.at + self.rng.uniform(40.0, 90.0))
-                if self.seen.at >= when:
-                    self._announce(each.id)
-            if each.ended and self.rng.random() < 0.4:
+            if each.ended and quiet > 8.0 and self.rng.random() < 0.4:
                 self.exited.add(each.id)
         drivers = list(self.seen.state.incarnations)
         self.rng.shuffle(drivers)

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.rules import check, is_adopting
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import silence_limit
@@ -85,7 +85,9 @@ class _Next:
 
     def _drivers(self) -> Iterator[Record]:
         for name in self.state.incarnations:
-            yield self._request(name)
+            wish, family = self.state.wish, self.state.deployments[deployment_of(name)].family
+            if not is_adopting(self.state) or (wish is not None and wish.family == family):
+                yield self._request(name)
             if self._rarely():
                 yield self._one("fencing", incarnation=name, reason="why")
                 yield self._one("fenced", incarnation=name, reason="why", evidence={"driver": "killed"})
@@ -101,7 +103,9 @@ class _Next:
 
     def _request(self, to: str | None) -> Record:
         wish = self.rng.choice([*self.state.wishes, ""])
-        return self._one("requested", request=f"r{self.state.seq}", to=to, expires=self.at + 90, wish=wish)
+        # Long ago or never: else it is a matter of seconds whether it is aborted first.
+        expires = self.at + self.rng.choice((1.0, 1e6))
+        return self._one("requested", request=f"r{self.state.seq}", to=to, expires=expires, wish=wish)
 
     def _of_request(self) -> Iterator[Record]:
         request = self.state.open_request
