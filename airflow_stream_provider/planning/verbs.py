@@ -140,7 +140,9 @@ def withdraw(scene: Scene, family: str, reason: str) -> Answer:
 
 
 def roll_back(scene: Scene, reason: str) -> Answer:
-    """The release that held before the one that holds, or held last, is to hold again."""
+    """The release that held before the one that holds, or held last, is to hold again. While another one is to take
+    over from that, it is to stay.
+    """
     state, snapshot = scene.state, scene.snapshot
     last, wish = state.last_deployment, state.wish
     if last is None or state.resting:
@@ -150,6 +152,8 @@ def roll_back(scene: Scene, reason: str) -> Answer:
         )
     if wish is not None and wish.back and wish.family != last.family:
         return Skip(f"It is being rolled back already, by {wish.author}.")
+    if wish is not None and wish.family != last.family:
+        return _back(scene, last.family, reason)  # the release that is to hold does not yet
     before = _held_before(state, last)
     if before is None:
         return _refuse(
