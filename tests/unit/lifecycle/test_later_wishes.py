@@ -100,3 +100,14 @@ def test_the_later_wish_counts_and_the_earlier_task_says_so(sim: Upgrade, act: s
         told = [each for each in theirs if f"was replaced by record {each.seq}, by {each.by}" in str(last.ended.error)]
         assert len(told) == 1
         assert not told[0].by.startswith(f"airflow:{by}/{earlier}/")
+
+
+def test_a_release_that_never_comes_up_does_not_keep_the_watch_from_a_dead_holder(sim: Upgrade) -> None:
+    sim.to("submitted")
+    state, new = sim.oracle.state, list(sim.world.drivers.values())[-1]
+    befall(sim, "the end of Airflow")
+    new.frozen = True
+    sim.go(sim.world.now + 60.0)
+    assert state.holder is not None
+    sim.world.drivers[state.holder].kill()
+    sim.reach(lambda: sim.holds(SECOND) and sim.commits and sim.oracle.state.holder != state.holder)
