@@ -192,7 +192,8 @@ def newest_that_never_held(state: StreamState) -> str:
 
 
 def roll_back(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
-    """The release that held before the one that holds, or held last, is to hold again.
+    """The release that held before the one that holds, or held last, is to hold again. While another one is to take
+    over from that, it is to stay.
 
     :param since: when a person asked for it, in seconds since 1970: one that has come to hold later stays.
     """
@@ -213,6 +214,8 @@ def roll_back(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
         return _back(scene, wish.family, reason)  # once more: it may have been given up
     if wish is not None and wish.back:
         return Skip(f"It is rolled back already, by {wish.author}. To go further back, upgrade to what you want.")
+    if wish is not None and not wish.goal.rest and wish.family != last.family:
+        return _back(scene, last.family, reason)  # the release that is to hold does not yet
     before = _held_before(state, last)
     if not before:
         return _refuse(

@@ -221,9 +221,9 @@ def stand_by(release: str, *, approval: bool = False) -> Plan:
     return by(lambda scene: verbs.stand_by(scene, release, float("inf"), approval=approval))
 
 
-def hand_over(family: str) -> Plan:
-    """As HandOverOperator, without a person's word."""
-    return by(lambda scene: verbs.hand_over(scene, family, "judged"))
+def hand_over(family: str, approved: str = "") -> Plan:
+    """As HandOverOperator; `approved`: by whom."""
+    return by(lambda scene: verbs.hand_over(scene, family, "judged", approved))
 
 
 def promote() -> Plan:

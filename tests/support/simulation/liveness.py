@@ -56,7 +56,9 @@ class Liveness:
             return False
         snapshot = Snapshot("orders", self.world.now, self.oracle.state, tuple(self.oracle.records))
         scene = as_it_is(self.world, snapshot, TaskIdentity("orders__watch", "oracle", "look"))
-        return isinstance(reconcile(scene), (Done, GiveUp, Later))
+        # For all, and for whoever waits for one of the two.
+        steps = [reconcile(scene, wish) for wish in (None, scene.state.wish, scene.state.candidate)]
+        return all(isinstance(step, (Done, GiveUp, Later)) for step in steps)
 
     def waits_by_rule(self, since: float) -> bool:
         """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""

@@ -210,22 +210,29 @@ class Simulation:
                 if enough():
                     return
                 world.actors = [actor for actor in world.actors if not actor.over]
-            actor, due = None, until
-            for each in world.actors:
-                if each.due < due and not each.over and not each.process.frozen:
-                    actor, due = each, each.due
-            if self._events and self._events[0][0] <= due:
-                actor, due = None, self._events[0][0]
-            if due > world.now:
-                world.until(due)
-            if due >= until:
+            if not self.go_a_step(until):
                 return
-            if actor is None:
-                heapq.heappop(self._events)[2]()
-                self.oracle.look()
-                self._after()
-            elif not actor.over:
-                self._step(actor)
+
+    def go_a_step(self, until: float) -> bool:
+        """Let whatever is next happen; return False when nothing is until this time, which it is then."""
+        world = self.world
+        actor, due = None, until
+        for each in world.actors:
+            if each.due < due and not each.over and not each.process.frozen:
+                actor, due = each, each.due
+        if self._events and self._events[0][0] <= due:
+            actor, due = None, self._events[0][0]
+        if due > world.now:
+            world.until(due)
+        if due >= until:
+            return False
+        if actor is None:
+            heapq.heappop(self._events)[2]()
+            self.oracle.look()
+            self._after()
+        elif not actor.over:
+            self._step(actor)
+        return True
 
     def _step(self, actor: Actor) -> None:
         rng, fault, luck = self.rng, Fault.NONE, Luck.GOOD

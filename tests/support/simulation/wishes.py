@@ -97,6 +97,8 @@ def says_truly(ended: Ended) -> bool:
     """Whether the task says that its wish was replaced, by which record and whom, where that is so, and only there."""
     step, now = ended.step, replaced_by(ended)
     says = isinstance(step, GiveUp) and "by" in step.error.fields
+    if ended.identity.wish in ended.state.forgotten:
+        return says  # so long ago that nobody knows any more what it was for
     if ended.wish is None:
         return True
     if now is None:

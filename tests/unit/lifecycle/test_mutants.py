@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle import rules
-from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning import adopt
-from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_topic, mutants_of_watch
+from airflow_stream_provider.planning import adopt, due
+from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_topic, mutants_of_watch, mutants_of_wishes
 from tests.support.simulation.adopting import StreamsAdopting
 from tests.support.simulation.driver_process import Jvm
 from tests.support.simulation.invariants import INVARIANTS
@@ -31,7 +29,12 @@ SOON = (
     "records_share_a_key",
     "the_watch_starts_what_was_stopped",
 )
-MUTANTS = [*mutants_of_drivers.MUTANTS, *mutants_of_log.MUTANTS, *mutants_of_watch.MUTANTS]
+MUTANTS = [
+    *mutants_of_drivers.MUTANTS,
+    *mutants_of_log.MUTANTS,
+    *mutants_of_watch.MUTANTS,
+    *mutants_of_wishes.MUTANTS,
+]
 # From the first seed on; most are found within ten.
 SEEDS = 1000
 # Seeds that find those that need many. One that does so no more only costs its own time.
@@ -158,9 +161,8 @@ def test_the_model_check_finds_a_job_that_is_ended_before_anybody_has_said_so(mo
 
 
 @pytest.mark.system
-def test_the_model_check_finds_a_stream_that_rests_after_its_job_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = vars(StreamState)["phase"].fget
-    monkeypatch.setattr(StreamState, "phase", property(lambda self: whole(replace(self, job=None))))
+def test_the_model_check_finds_a_watch_that_does_not_ask_for_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(due, "job_of_interest", lambda state: "")
     model_check_says(StreamsAdopting, "it stands still")
 
 
