@@ -149,9 +149,8 @@ class AbortOperator(_WithdrawingOperator):
         since = wish.seq if wish is not None else 0
         ended = [d for d in snapshot.state.deployments.values() if d.ended is DeploymentEnd.RETIRED]
         found = [each for each in ended if each.ended_seq > since and not snapshot.state.has_run(each.family)]
-        retired = found[-1].id if found else ""
-        version = found[-1].release.version if found else ""
-        return {"stream": snapshot.stream, "retired": retired, "version": version, "holder": snapshot.holding}
+        last = {"retired": found[-1].id, "version": found[-1].release.version} if found else {"retired": ""}
+        return {"stream": snapshot.stream, "holder": snapshot.holding, "version": "", **last}
 
 
 class StopStreamOperator(WishOperator):
@@ -184,8 +183,8 @@ class StopStreamOperator(WishOperator):
         from airflow_stream_provider.hooks.lag import committed_offsets
 
         ends = snapshot.release_for(done["request"]) if done["request"] else {}
-        stream = self.stream
-        offsets = committed_offsets(stream.name, stream.control, snapshot.state, snapshot.heartbeats)
+        where = (self.stream.name, self.stream.control)
+        offsets = committed_offsets(*where, snapshot.state, snapshot.heartbeats)
         # Through JSON: partitions are numbers here, and the keys of an XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}
 
@@ -237,8 +236,8 @@ class ReviveStreamOperator(StreamOperator):
         if not isinstance(step, Done):
             return step
         if not did:
-            why = f"{snapshot.holding} holds it, and its driver is alive." if snapshot.holding else ""
-            return Skip(why or f"There is nothing to do. {snapshot.holder_sentence}")
+            lives = f"{snapshot.holding} holds it, and its driver is alive." if snapshot.holding else ""
+            return Skip(lives or f"There is nothing to do. {snapshot.holder_sentence}")
         return Done({"stream": snapshot.stream, "holder": snapshot.holding, "phase": snapshot.state.phase.value})
 
     @override
@@ -303,7 +302,7 @@ class PromoteOperator(HandOverOperator):
         from airflow_stream_provider.planning.verbs import hand_over, promote
 
         reason, known = self.reason or scene.me.by, scene.state.deployments.get(self.deployment)
-        return promote(scene, reason) if known is None else hand_over(scene, known.family, reason)
+        return promote(scene, reason) if known is None else hand_over(scene, known.family, reason, self.approved)
 
 
 class RollBackOperator(_WithdrawingOperator):
@@ -336,12 +335,10 @@ class RollBackOperator(_WithdrawingOperator):
 
     @override
     def begin(self, context: Context) -> None:
-        if self.well:
-            raise AirflowSkipException("It went well: there is nothing to undo.")
+        if self.well or not self.hook.exists():
+            raise AirflowSkipException("It went well, or nothing was begun: there is nothing to undo.")
         if self.fault is None:
             super().begin(context)
-        elif not self.hook.exists():
-            raise AirflowSkipException("This stream has never been deployed.")
 
     @override
     def wish(self, scene: Scene) -> Answer:
@@ -373,12 +370,8 @@ class StartStreamOperator(ReleaseOperator):
     """
 
     WAIT_SECONDS = 1500.0
+    OPERATION = Operation.START
     CHANGES_HOLDER = True
-
-    @override
-    def begin(self, context: Context) -> None:
-        super().begin(context)
-        self.say_first(Operation.START, self.requested)
 
     @override
     def wish(self, scene: Scene) -> Answer:
@@ -396,12 +389,8 @@ class RestartStreamOperator(ReleaseOperator):
     """
 
     WAIT_SECONDS = 1500.0
+    OPERATION = Operation.RESTART
     CHANGES_HOLDER = True
-
-    @override
-    def begin(self, context: Context) -> None:
-        super().begin(context)
-        self.say_first(Operation.RESTART, self.requested)
 
     @override
     def wish(self, scene: Scene) -> Answer:

@@ -160,9 +160,9 @@ def known_to_live(scene: Scene, drivers: Iterable[str]) -> Step | None:
 
 def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     """Another release holds than the one that is to."""
-    why = shut(scene, wish)
-    if why is not None:
-        return GiveUp(why)
+    refused = shut(scene, wish)
+    if refused is not None:
+        return GiveUp(refused)
     if wish.alone:
         return _ask_to_stop(scene, wish, holder)
     standby = _newest(scene, wish)

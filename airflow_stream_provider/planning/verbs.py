@@ -290,7 +290,7 @@ def adopt(
             "There is nothing to adopt: see that the job without a stream has ended.",
         )
     known = family or (state.deployments[state.follower].family if state.follower else "")
-    fields = {"job": job, "confirmed_by": confirmed_by}
+    fields: dict[str, Any] = {"job": job, "confirmed_by": confirmed_by}
     if known and any(not each.ended for each in state.family(known)):
         return _want(scene, Goal.HOLD, reason, family=known, **fields)
     if state.job is None and state.phase not in (StreamPhase.EMPTY, StreamPhase.STOPPED) and not is_adopting(state):

@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.planning.retire import retire
 from airflow_stream_provider.planning.roll_back import roll_back
-from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import stand_by
-from airflow_stream_provider.planning.step_loop import carry_out_try
-from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, Step, TaskIdentity
 from airflow_stream_provider.planning.stop import stop
 from airflow_stream_provider.planning.take_over import take_over
+
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.planning.retire import retire
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.step_loop import carry_out_try
+from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, Step, TaskIdentity
 from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 from devstack.stack_stream import StackStream

@@ -111,11 +111,11 @@ class Member:
         spec, identity = load_spec(self.world.yaml), TaskIdentity("test", version, "submit")
         ran = run_here(SubmitStandbyOperator(task_id="submit", stream=spec, version=version), identity)
         assert ran.code is Exit.DONE, ran.said
-        return str(ran.result["deployment"])
+        return str(ran.result["family"])
 
     def _hand_over(self, version: str) -> None:
-        spec, deployment = load_spec(self.world.yaml), self._submit(version)
-        operator = HandOverOperator(task_id="hand_over", stream=spec, deployment=deployment)
+        spec, family = load_spec(self.world.yaml), self._submit(version)
+        operator = HandOverOperator(task_id="hand_over", stream=spec, family=family, approved="the test")
         assert run_here(operator, TaskIdentity("test", version, "hand_over")).code is Exit.DONE
 
     def victims(self, *, holder: bool) -> list[int]:

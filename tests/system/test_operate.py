@@ -89,7 +89,8 @@ def redeploy(spec: StreamSpec, digits: str, rewind: str = "") -> str:
     )
     up = run_here(submit, TaskIdentity("d", "redeploy", "submit"))
     assert up.code is Exit.DONE, up.said
-    take = HandOverOperator(task_id="hand_over", stream=spec, deployment=str(up.result["deployment"]))
+    family = str(up.result["family"])
+    take = HandOverOperator(task_id="hand_over", stream=spec, family=family, approved="the test")
     over = run_here(take, TaskIdentity("d", "redeploy", "hand_over"))
     assert over.code is Exit.DONE, over.said
     return str(up.result["incarnation"])

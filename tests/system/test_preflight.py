@@ -313,7 +313,7 @@ def test_a_yaml_that_changes_in_mid_run_and_two_upgrades_at_once(stream: Guarded
     stream.write({**second, "version": "3", "application": body["application"]})
     ran = stream.submit("upgrade", checked, changed_checkpoints=places)
     assert ran.code is Exit.DONE, ran.said
-    new = str(ran.result["deployment"])
+    new, family = str(ran.result["deployment"]), str(ran.result["family"])
     assert orders.state.deployments[new].release.hash == checked["hash"]
 
     # A second upgrade meets the hand-over of the first one, which lasts for as long as a batch hangs.
@@ -322,7 +322,7 @@ def test_a_yaml_that_changes_in_mid_run_and_two_upgrades_at_once(stream: Guarded
     wait_for("a batch that hangs", lambda: time.time() - at > 3 and orders.in_flight() > 0)
     ended: list[Ran] = []
     runs = [
-        threading.Thread(target=lambda run=run: ended.append(stream.task(HandOverOperator, run, deployment=new)))
+        threading.Thread(target=lambda run=run: ended.append(stream.task(HandOverOperator, run, family=family)))
         for run in ("upgrade", "another")
     ]
     runs[0].start()

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 
 from airflow_stream_provider.hooks import submit
 from airflow_stream_provider.lifecycle import fold as folding
@@ -28,6 +27,7 @@ from airflow_stream_provider.planning import (
     take_over,
 )
 from airflow_stream_provider.planning import recover as revival
+from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.signs_of_life import Dead, SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait

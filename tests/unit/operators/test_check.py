@@ -16,12 +16,12 @@ from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, op
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
-from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.planning.steps import Declare, Want
+from airflow_stream_provider.planning.steps import Want
 from airflow_stream_provider.spec.requested_release import MAX_SCRIPT_BYTES, RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import checkpoint_trees as trees
+from tests.support.deployed import deploy
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import RUNNING
 from tests.support.story import FOLLOWING, OLD, OLD_DEPLOYMENT, released, requested, wanted, write
@@ -150,16 +150,6 @@ def test_a_control_folder_that_cannot_be_made(spec: StreamSpec, tmp_path: Path) 
     assert "cannot be used now" in refusal(spec.model_copy(update={"control": f"file://{tmp_path}/file/control"}))
 
 
-def deploy(hook: StreamHook, spec: StreamSpec, name: str, by: str) -> Release:
-    """Let somebody wish the YAML's release, and declare a deployment of it."""
-    want = Want({"wish": name, "goal": "stand_by", "reason": "why"}, publish=True)
-    assert hook.wish(want, by, hook.control_log.refresh().seq, RequestedRelease.of(spec))
-    fields = {**hook.control_log.state.wishes[name].record.fields, "family": name}
-    declared = {field: fields[field] for field in ("release", "policy", "family", "reason")}
-    assert hook.declare(Declare(name, declared), by, hook.control_log.refresh().seq)
-    return hook.control_log.state.deployments[name].release
-
-
 def checked(spec: StreamSpec, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Any:
     """Return what the task leaves, or the text with which it fails."""
     monkeypatch.setattr(stream, "open_cluster", lambda connection: cluster)
@@ -251,7 +241,7 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
     hook = StreamHook(spec.name, spec.control, spec.cluster)
     hook.create()
-    stored = deploy(hook, spec, "s-v1-1a2b3c4d", "test")
+    stored = deploy(hook, RequestedRelease.of(spec), "s-v1-1a2b3c4d", "test")
     wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}})
     assert "by a stored release alone" in refusal(spec, rewind=wanted)
     spec.path("apps/a.py").unlink()
@@ -279,7 +269,7 @@ def test_a_rewind_is_of_the_driver_that_held_when_a_person_said_yes_to_it(
     holding(spec, tmp_path / "lines")
     hook = StreamHook(spec.name, spec.control, spec.cluster)
 
-    stored = deploy(hook, spec, "s-v1-1a2b3c4d", "somebody").hash
+    stored = deploy(hook, RequestedRelease.of(spec), "s-v1-1a2b3c4d", "somebody").hash
 
     def begins(held: str) -> Any:
         wanted = json.dumps({"to": 1764000000.0, "queries": {"out": {"orders": {"0": 7}}}, "held": held})

@@ -13,7 +13,6 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.operation import FOR_GOOD
 from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator, upgrade_run
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -82,7 +81,7 @@ def test_a_look_says_what_will_happen_and_touches_nothing(spec: StreamSpec, log:
     assert found["lines"][0].startswith(f"orders is running: driver {OLD} with release 1 (")
     assert (found["parts"], found["reason"], found["deployment"]) == (["stop"], "disk of w3", "")
     assert look(spec, "fence")["deployment"] == OLD_DEPLOYMENT
-    assert look(spec, "retire")["reason"] == f"{FOR_GOOD}disk of w3"
+    assert look(spec, "retire")["reason"] == "disk of w3"
     assert log.refresh().seq == before
 
 
