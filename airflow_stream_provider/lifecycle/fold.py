@@ -152,10 +152,10 @@ class _Draft:
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:
                 self.request(request.id, RequestStage.DONE)
-                if self.wish is not None and self.wish.goal.rest:
-                    self.last_end = HoldEnd.STOPPED
-                elif how is HoldEnd.FINISHED:  # it is to run all the same
+                if how is HoldEnd.FINISHED:  # it is to run all the same
                     self.last_end = HoldEnd.RELEASED
+        if self.wish is not None and self.wish.goal.rest:
+            self.last_end = HoldEnd.STOPPED
 
 
 def _declared(draft: _Draft, r: Record) -> None:
@@ -307,7 +307,7 @@ def _wanted(draft: _Draft, r: Record) -> None:
             draft.job = None  # a person's word: nothing is to follow it any more
             draft.last_end = draft.last_end and HoldEnd.STOPPED
         elif draft.job is not None:
-            draft.job = replace(draft.job, doubt="")  # whoever wishes it anew has seen to that
+            draft.job = replace(draft.job, doubt="")  # a new wish says that it is mended
     draft.wishes[wish.id] = wish
 
 

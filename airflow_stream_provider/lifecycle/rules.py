@@ -16,7 +16,7 @@ from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deplo
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
 from airflow_stream_provider.lifecycle.state import IncarnationState, Request, RequestStage, StreamPhase, StreamState
-from airflow_stream_provider.lifecycle.wish import Goal
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 
 
 class Rule(NamedTuple):
@@ -103,6 +103,19 @@ def is_wanted(state: StreamState, request: Request) -> bool:
     """Whether a request serves what is wished for now; one that names no wish does."""
     known = state.wishes.get(request.wish)
     return known is None or state.is_current(known)
+
+
+def is_so(state: StreamState, wish: Wish) -> bool:
+    """Whether what a wish asks for is so, by the log; drivers that have ended may still be exiting."""
+    if wish.goal.rest:
+        asked = state.candidate.family if state.candidate is not None else ""
+        return state.holder is None and all(
+            d.ended or (asked and d.family == asked) for d in state.deployments.values()
+        )
+    held = state.holding_deployment
+    if wish.goal is Goal.HOLD:
+        return held is not None and held.fulfils(wish)
+    return any(state.deployments[each.deployment].family == wish.family for each in state.standbys())
 
 
 def job_may_write(state: StreamState) -> bool:

@@ -122,7 +122,7 @@ class DeploymentEnd(str, Enum):
 class HoldEnd(str, Enum):
     """How the last hold ended."""
 
-    STOPPED = "stopped"  # on request, for nobody
+    STOPPED = "stopped"  # on request, without a successor
     RELEASED = "released"  # to a standby, or on SIGTERM
     FAILED = "failed"
     FINISHED = "finished"
@@ -263,7 +263,7 @@ class StreamState:
     :param stood: where the queries stood when it came to hold, by query; empty when it is not known.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     :param job: the job without a stream that is followed; None while somebody holds, or no job was ended.
-    :param wish: what governs who holds; None: nobody has wished anything yet.
+    :param wish: what governs who holds; None: there is no wish yet.
     :param candidate: the release that is to stand by beside it; None: none is.
     :param wishes: the last wishes by id, oldest first.
     """

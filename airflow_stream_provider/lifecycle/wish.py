@@ -84,7 +84,7 @@ class Wish:
 
     @property
     def author(self) -> str:
-        """Who wishes it, and why as far as he said so."""
+        """The author and the reason, where there is one."""
         return self.by if self.reason in ("", self.by) else f"{self.by} ({self.reason})"
 
     @property
@@ -99,7 +99,7 @@ class Wish:
 
     @property
     def approved(self) -> str:
-        """By which verdict, or by whom, a release that has never held may take over; empty: nobody has said so."""
+        """The verdict or the person by which a release that has never held may take over; empty: it needs one."""
         return str(self.record.get("approved") or "")
 
     @property

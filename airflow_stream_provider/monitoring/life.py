@@ -131,7 +131,8 @@ class _Reader:
         self._rests = True
         # The wishes by id, what governs who holds, and what is to stand by.
         self._wishes = {name: each.record for name, each in state.wishes.items()}
-        self._wish = self._candidate = None
+        self._wish: Record | None = None
+        self._candidate: Record | None = None
         for each in state.wishes.values():
             if records and each.seq < records[0].seq:
                 self._counts(each.record)
@@ -255,16 +256,15 @@ class _Reader:
             return
         self._holder, self._freed, self._rests = None, r, rests
         request, wish = self._open, self._wish
-        stops = request is not None and request.get("to") is None
+        stop = request if request is not None and request.get("to") is None else None
         rest = wish is not None and Goal(wish["goal"]).rest
-        if not (stops or rest):
+        asked = stop or (wish if rest else None)
+        if asked is None:
             return
-        asked = request if stops else wish
-        assert asked is not None
         why = _reason(asked) if rest or wish is None else f"To start it again. {_reason(asked)}".rstrip()
         yield self._event(r, What.STOPPED, deployment_of(name), by=self._author(asked), reason=why, incarnation=name)
         self._rests = True
-        if stops:
+        if stop is not None:
             self._open, self._pending = None, []
 
     def _counts(self, wish: Record) -> None:

@@ -21,7 +21,7 @@ from airflow_stream_provider.planning.waits import Ended
 ASK_AGAIN_SECONDS = 10.0
 # A declared deployment that was not submitted for so long has lost the task that declared it.
 ORPHANED_SECONDS = 60.0
-# Well below it, as clocks differ: for so long whoever has declared it submits it without asking the cluster first.
+# Well below it, as clocks differ: for so long its author submits it without asking the cluster first.
 FIRST_SECONDS = 10.0
 # Without a holder, a release that keeps failing is started again after 1, 2, 4, 5, 5 … minutes, as often as it takes:
 # an outage may be long. Tries older than WINDOW_SECONDS do not count, nor those up to a holder that has proven itself.

@@ -37,7 +37,7 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
     other = wish.before if sound else _newest_sound(state, wish.family) if never else ""
     if not other or (wish.back and state.held_from < wish.seq):
         return first
-    in_place = f"{_named(state, other)} runs in place of {_named(state, wish.family)}, "
+    in_place = f"Release {_named(state, other)} runs in place of release {_named(state, wish.family)}, "
     if _rewinds(state, wish.family):
         return Family(other, f"{in_place}which reads records again, and can begin only where another one stops.")
     if not never and state.has_run(wish.family):
@@ -98,4 +98,4 @@ def _named(state: StreamState, family: str) -> str:
     known = state.family(family)
     origin = state.wishes.get(family)
     version = known[-1].release.version if known else origin.option("release")["version"] if origin else "before"
-    return f"release {version}" + (f" ({known[-1].id})" if known else "")
+    return version + (f" ({known[-1].id})" if known else "")

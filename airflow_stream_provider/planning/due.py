@@ -27,7 +27,7 @@ def needs(snapshot: Snapshot) -> Needs:
     return Needs(drivers=tuple(name for name in asked if snapshot.submission(name)), job=job_of_interest(state))
 
 
-# After so many seconds without a record nobody is working on a wish any more.
+# After so many seconds without a record the task of a wish counts as lost.
 QUIET_SECONDS = ORPHANED_SECONDS
 _NEEDS_NO_CLUSTER = (Kind.REQUESTED, Kind.ABORTED, Kind.RETIRED)
 
@@ -35,13 +35,13 @@ _NEEDS_NO_CLUSTER = (Kind.REQUESTED, Kind.ABORTED, Kind.RETIRED)
 def is_due(scene: Scene, *, cluster_answers: bool) -> bool:
     """Return whether somebody has to act who has not: the watch starts a run that takes the next steps.
 
-    Not while whoever has wished something works on it. Such a run decides anew, so one too many does no harm.
+    Not while the task of a wish works on it. Such a run decides anew, so one too many does no harm.
 
     :param cluster_answers: whether the stream's cluster answered this look: without it a run would wait in vain.
     """
     step = reconcile(scene)
     if isinstance(step, Wait):
-        # A standby that nobody knows to live has to be looked at more closely.
+        # A standby that may be dead has to be looked at more closely.
         return isinstance(step.condition, SignsOfLife) and scene.state.holder is None and not _is_worked_on(scene)
     if isinstance(step, (Done, Skip, GiveUp, Later, AskPerson)) or _is_worked_on(scene):
         return False

@@ -47,7 +47,7 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
 def crash_loops(snapshot: Snapshot) -> str:
     """Return that the release which holds was started again BROUGHT_BACK times in an hour, as a sentence; else empty.
 
-    What was started before the present wish for it does not count, such as before a roll-back.
+    A start before the present wish for it does not count, such as one before a roll-back.
     """
     state, held = snapshot.state, snapshot.state.holding_deployment
     if held is None:

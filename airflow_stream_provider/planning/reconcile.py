@@ -79,7 +79,7 @@ def _make_safe(scene: Scene) -> Step | None:
 
 
 def _request(scene: Scene, request: Request) -> Step:
-    """The open request goes on to its end, whoever has made it."""
+    """The open request goes on to its end, of any author."""
     state, needed = scene.state, request.to
     if request.stage is RequestStage.RELEASED and not live_standby(state, needed):
         needed = request.source
@@ -221,7 +221,7 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
         return GiveUp(why)
     why = shut(scene, wish)
     if why is not None:
-        # What was to hold before goes on: nothing is against that.
+        # The release that was to hold before goes on: nothing is against that.
         return _bring_back(scene, wish, Family(wish.before, str(why))) if state.has_run(wish.before) else GiveUp(why)
     if wish.alone and not any(each.fulfils(wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
@@ -254,7 +254,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
 
 
 def follows_job(scene: Scene, wish: Wish) -> bool:
-    """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
+    """Return whether a job without a stream is to be followed, and is not confirmed gone."""
     job = scene.state.job
     gone = job is not None and bool(job.gone) and wish.job in ("", job.id)
     return is_adopting(scene.state) and not gone
@@ -299,7 +299,7 @@ def _stand_by(scene: Scene, wish: Wish) -> Step | None:
 
 
 def _leftovers(scene: Scene, wish: Wish) -> list[str]:
-    """What stands by or comes up since before a wish, and is not to hold; with what was ended for this wish."""
+    """Deployments that live since before a wish, and are not to hold; with those that were ended for this wish."""
     state, governs = scene.state, scene.state.wish
     needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
     if governs is not None and not governs.goal.rest and governs is not wish:

@@ -28,7 +28,7 @@ def retire(scene: Scene, deployment: str, reason: str) -> Step | None:
     driver = snapshot.drivers.get(deployment)
     gone = driver is not None and driver.out_of_sight
     gone = gone or (outcome is not None and outcome.about(Ended.REACHED, deployment))
-    # Of one without a submission nothing is known to run. If it starts later, its launcher reads the log and exits.
+    # One without a submission is not known to run. If it starts later, its launcher reads the log and exits.
     if gone or not snapshot.submission(deployment):
         return None
     exits = DriversGone(deployment, snapshot.at + GRACE_SECONDS)

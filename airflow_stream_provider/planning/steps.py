@@ -10,8 +10,9 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import request_id
+from airflow_stream_provider.lifecycle.rules import is_so
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
-from airflow_stream_provider.lifecycle.wish import Goal, Wish
+from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.waits import Condition
 
@@ -252,7 +253,4 @@ def _is_over(state: StreamState, wish: Wish) -> bool:
     failed = (RequestStage.ABORTED, RequestStage.TAKEN_BACK)
     if any(request.wish == wish.id and request.stage in failed for request in state.requests.values()):
         return True
-    held = state.holding_deployment
-    if wish.goal is Goal.HOLD:
-        return held is not None and held.fulfils(wish)
-    return any(state.deployments[each.deployment].family == wish.family for each in state.standbys())
+    return is_so(state, wish)

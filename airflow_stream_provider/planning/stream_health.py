@@ -10,6 +10,7 @@ from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.heartbeat import QueryHealth, QueryProgress, QueryState
 from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
+from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning.choice import tried_instead
@@ -75,7 +76,7 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
     if state.must_fence:
         return RunJudgement(Health.FAIL, f"{state.must_fence[0]} stopped inside a batch and is not confirmed dead.")
     if state.holder is None:
-        if state.resting:
+        if state.resting or _job_untouched(state):
             return RunJudgement(Health.PASS)
         if state.phase in CHANGING or seen_to(state, snapshot.at):
             return RunJudgement(Health.UNKNOWN)
@@ -91,6 +92,11 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
     if silent < silence_limit(snapshot.lease([state.holder])):
         return RunJudgement(Health.UNKNOWN)
     return RunJudgement(Health.FAIL, f"Its driver {state.holder} has given no sign of life for {duration(silent)}.")
+
+
+def _job_untouched(state: StreamState) -> bool:
+    """Whether a job without a stream is to be followed, and its end was not begun."""
+    return is_adopting(state) and state.job is None and state.wish is not None and not state.wish.confirmed_by
 
 
 def seen_to(state: StreamState, now: float) -> bool:

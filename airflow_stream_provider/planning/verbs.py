@@ -149,7 +149,7 @@ def promote(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
 
 
 def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf) -> Answer:
-    """What was to hold before this release is to hold again; the release, which has never held, is not needed.
+    """The release that was to hold before this one is to hold again; this one, which has never held, is not needed.
 
     :param family: that is called off; empty: the newest one.
     :param since: when a person asked for it, in seconds since 1970: one that was asked for later is left alone.
@@ -182,8 +182,7 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
     if wish is None or wish.goal.rest or state.resting:
         return _want(scene, wish.goal if wish is not None and wish.goal.rest else Goal.STOP, reason)
     waits = wish.alone and not state.has_run(wish.family)
-    kept = {"back": wish.back, "approved": wish.approved, "alone": waits}
-    return _want(scene, Goal.HOLD, reason, family=wish.family, **kept)
+    return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved, alone=waits)
 
 
 def newest_that_never_held(state: StreamState) -> str:
@@ -233,7 +232,7 @@ def held_later(snapshot: Snapshot, driver: str, since: float) -> str:
 
 
 def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
-    """What was to be before the wishes of this run is to be again.
+    """The release that was to hold before the wishes of this run is to hold again.
 
     :param fault: what was found wrong with the release that the run has put in charge; empty: nothing was, so it stays.
     """

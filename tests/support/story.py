@@ -50,7 +50,7 @@ def wanted(id: str, goal: str = "hold", *, by: str = "airflow", at: float = 100.
 def declared(deployment: str, family: str = "", **more: Any) -> Record:
     release = {"version": "1", "hash": hash_of(deployment)}
     fields = {"deployment": deployment, "release": release, "policy": {}, "reason": "", **more}
-    return record("declared", **({"family": family} if family else {}), **fields)
+    return record("declared", **{**fields, **({"family": family} if family else {})})
 
 
 def declared_again(

@@ -56,6 +56,7 @@ def test_the_life_of_a_stream_is_a_table_and_json(show: Show, tmp_path: Path) ->
         "free_seconds": 0.0,
         "gap_seconds": {},
         "evidence": {},
+        "replaces": 0,
     }
     assert json.loads(show(json=True, last=2)) == events[-2:]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,12 @@ def test_what_nobody_holds_can_be_stopped_and_started_again(end: Record) -> None
     assert started.phase is Phase.RUNNING
 
 
+@pytest.mark.parametrize("end", [released(OLD, None, None), failed(OLD), fenced(OLD), finished(OLD)])
+def test_a_holder_that_was_to_stop_is_stopped_however_its_hold_ended(end: Record) -> None:
+    state = play([*story.RUNNING, wanted("rest", "stop"), end])
+    assert (state.phase, state.last_end) == (Phase.STOPPED, HoldEnd.STOPPED)
+
+
 def test_a_stop_of_what_never_ran_ends_nothing() -> None:
     state = play([wanted("enough", "stop")])
     assert (state.phase, state.last_end) == (Phase.STOPPED, None)
@@ -131,7 +138,8 @@ def test_the_later_wish_counts(records: list[Record], governs: str, candidate: s
 
 
 def test_a_wish_says_what_its_record_does() -> None:
-    fields = {"alone": True, "back": True, "approved": "by Ann", "job": "driver-1", "confirmed_by": "Ann", "odd": 7}
+    flags: dict[str, Any] = {"alone": True, "back": True, "approved": "by Ann", "odd": 7}
+    fields = {**flags, "job": "driver-1", "confirmed_by": "Ann"}
     wish = there(play([wanted("a", at=7.0, by="person:ann", **fields)]).wish)
     assert (wish.id, wish.goal, wish.family, wish.seq, wish.at) == ("a", Goal.HOLD, "a", 1, 7.0)
     assert (wish.alone, wish.back, wish.approved, wish.job, wish.confirmed_by) == (

@@ -94,7 +94,8 @@ def test_no_decision_goes_by_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -
         assert {i.deployment for i in state.incarnations.values()} <= set(state.deployments)
         gone: dict[str, bool | None] = {**dict.fromkeys(whole.incarnations, False), **dict.fromkeys(live, False)}
         assert (state.wish, state.candidate) == (whole.wish, whole.candidate)
-        for alive in ({}, gone, dict.fromkeys(gone, True)):
+        known: list[dict[str, bool | None]] = [{}, gone, {**dict.fromkeys(gone, True)}]
+        for alive in known:
             assert next_step(state, alive) == next_step(whole, alive)
     assert len(whole.deployments) == 120
     assert len(state.deployments) < 60, "what releases held last is kept beside the last that ended"

@@ -141,7 +141,7 @@ def test_who_is_tried_in_place_of_whom_is_said() -> None:
         return tried_instead(snapshot(*records).state, 200.0)
 
     assert instead() == instead(*STOPPED) == instead(*RUNNING, failed(OLD)) == instead(*HAD, failed(NEW)) == ""
-    old, new = f"release 1 ({OLD_DEPLOYMENT})", f"release 1 ({NEW_DEPLOYMENT})"
+    old, new = f"Release 1 ({OLD_DEPLOYMENT})", f"release 1 ({NEW_DEPLOYMENT})"
     said = f"{old} runs in place of {new}, which has never committed a batch."
     assert instead(*HAD, failed(NEW, committed=False)) == said
     late = [*HAD[:-4], failed(OLD, committed=True), *(r for n in range(TRIES) for r in tried("new", n))]

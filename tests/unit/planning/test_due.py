@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -30,14 +31,15 @@ from tests.support.story import (
 )
 
 DOWN = [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT)]
-BEAT, LOST = {OLD: True, NEW: True}, {OLD: False, NEW: True}
+BEAT: Mapping[str, bool | None] = {OLD: True, NEW: True}
+LOST: Mapping[str, bool | None] = {OLD: False, NEW: True}
 LATER = 100.0 + QUIET_SECONDS + 1
 COMING = [*DOWN, declared("o-3", "old", again=OLD_DEPLOYMENT), submitted("o-3")]
 REST = [*RUNNING, wanted("rest", "stop")]
 JOB = UnmanagedView("driver-1", DriverState.KILLED, "driver driver-1")
 
 # At 110, a few seconds after the last record, and LATER; without the cluster LATER.
-Row = tuple[str, list[Record], dict[str, bool | None], str]
+Row = tuple[str, list[Record], Mapping[str, bool | None], str]
 TABLE: list[Row] = [
     ("nobody has wished anything", [], {}, "no no no"),
     ("it runs", RUNNING, BEAT, "no no no"),
@@ -73,7 +75,7 @@ TABLE: list[Row] = [
 
 
 @pytest.mark.parametrize(("records", "lives", "due"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_somebody_has_to_act(records: list[Record], lives: dict[str, bool | None], due: str) -> None:
+def test_somebody_has_to_act(records: list[Record], lives: Mapping[str, bool | None], due: str) -> None:
     def at(seconds: float, *, answers: bool) -> str:
         return "yes" if is_due(scene(*records, lives=lives, at=seconds), cluster_answers=answers) else "no"
 

@@ -135,7 +135,7 @@ def test_a_stop_that_another_one_has_fulfilled_is_done_too() -> None:
 
 def test_a_standby_is_up_and_says_how_its_rehearsal_was() -> None:
     up_now = [*RUNNING, STAND_BY, *up(NEW, ME.wish)]
-    expected = (NEW_DEPLOYMENT, NEW, {}, ME.wish, OLD_DEPLOYMENT)
+    expected: tuple[Any, ...] = (NEW_DEPLOYMENT, NEW, {}, ME.wish, OLD_DEPLOYMENT)
     names = ("deployment", "incarnation", "rehearsal", "family", "holder")
     assert results(take(*up_now), *names) == expected
     assert results(take(*up_now, lives={OLD: False}), *names) == expected, "the holder is left to others"

@@ -289,8 +289,8 @@ def test_a_driver_that_beats_is_alive_and_a_finding_is_over_once_it_beats_again(
         assert brief(reconcile(found)) == step
     waits = replace(scene(*RUNNING).snapshot, heartbeats={OLD: Heartbeat(counter=5)})
     for before in ({}, {OLD: 5}):
-        step = reconcile(replace(scene(*RUNNING, before=before), snapshot=waits))
-        assert step == Wait(SignsOfLife({OLD: 5}, 30.0))
+        found = replace(scene(*RUNNING, before=before), snapshot=waits)
+        assert reconcile(found) == Wait(SignsOfLife({OLD: 5}, 30.0))
 
 
 def test_the_submission_of_a_driver_that_holds_is_recorded_as_long_as_its_heartbeat_tells_it() -> None:
