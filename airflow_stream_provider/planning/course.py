@@ -190,7 +190,7 @@ class Course:
         self._gone |= {d.id for d in self._now.state.deployments.values() if d.ended}
         up = (d.id for d in coming_up(self._now.state) if d.submission and d.id not in self._gone)
         first = next(up, None)
-        if first is None or self._now.at < self._now.state.at + _COMES_UP:
+        if first is None or self._now.at < max(self._now.state.at, self.first.at) + _COMES_UP:
             return False
         self._come_up(first)
         return True

@@ -18,12 +18,12 @@ from typing import Any
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
-from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning import verbs
 from airflow_stream_provider.planning.asked import YOU, Asked
 from airflow_stream_provider.planning.course import ME
@@ -63,7 +63,7 @@ class Deed:
 
     def __init__(self, seen: Snapshot, rng: random.Random, lost: set[str], deaf: str = "") -> None:
         self.seen, self.rng, self.lost, self.deaf = seen, rng, lost, deaf
-        self.written: list[Record] = []
+        self.first, self.written = seen.at, list[Record]()
         self.running = {seen.state.holder}
         state = seen.state
         self.killed = {i.deployment for i in state.incarnations.values() if i.state.terminal}
@@ -125,7 +125,7 @@ class Deed:
 
     def _time_goes_by(self, seconds: float) -> None:
         self.seen = replace(self.seen, at=self.seen.at + seconds)
-        state, quiet = self.seen.state, self.seen.at - self.seen.state.at
+        state, quiet = self.seen.state, self.seen.at - max(self.seen.state.at, self.first)
         up = [
             each.id
             for each in state.deployments.values()
