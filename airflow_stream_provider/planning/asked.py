@@ -51,7 +51,7 @@ class Asked:
             task = Task(verb, course, fields, self.wanted.hanging, self.job, self._left)
             end = course.follow(task, self._me(number))
             adopted = self.operation is Operation.ADOPT and isinstance(end, Done) and end.result.get("adopted", True)
-            if adopted or isinstance(end, (GiveUp, Skip)):
+            if adopted or not isinstance(end, Done):
                 break
         return Ahead(course, end)
 

@@ -113,11 +113,6 @@ class Course:
         """The records that are written, in order."""
         return [event.what for event in self.events if isinstance(event.what, Record)]
 
-    @property
-    def changes(self) -> bool:
-        """Whether anything is written beside what comes up by itself."""
-        return any(record.kind != Kind.STANDBY for record in self.records)
-
     def follow(self, task: Task, me: TaskIdentity) -> Done | Skip | GiveUp | None:
         """Carry the task out, and return how it ends; None: that is not known."""
         outcome: WaitOutcome | None = None
@@ -184,8 +179,8 @@ class Course:
     def _go_on(self, seconds: float) -> bool:
         """Let time go by; then every driver that lives beats, and takes one turn. Return whether one wrote a record.
 
-        Drivers exit once all is quiet. They come up in the order of their declaration, after long: a task that waits for
-        anything else goes on before.
+        Drivers exit once all is quiet. They come up in the order of their declaration, after long: a task that waits
+        for anything else goes on before.
         """
         self._now, acted = replace(self._now, at=self._now.at + seconds), False
         for name in self._now.state.incarnations:
@@ -195,7 +190,7 @@ class Course:
         self._gone |= {d.id for d in self._now.state.deployments.values() if d.ended}
         up = (d.id for d in coming_up(self._now.state) if d.submission and d.id not in self._gone)
         first = next(up, None)
-        if first is None or self._now.at < self._now.state.at + _COMES_UP:
+        if first is None or self._now.at < max(self._now.state.at, self.first.at) + _COMES_UP:
             return False
         self._come_up(first)
         return True

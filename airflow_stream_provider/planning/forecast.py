@@ -103,21 +103,22 @@ class _Forecast:
         course, end = self.ahead
         if isinstance(end, GiveUp):
             return self.refused(str(end.error))
-        if isinstance(end, Skip) and not course.changes:
+        if isinstance(end, Skip) and not course.records:
             return self.done(end.reason)
-        return self._will(course)
+        return self._will(course, known=end is not None)
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
-    def _will(self, course: Course) -> Foreseen:
+    def _will(self, course: Course, *, known: bool) -> Foreseen:
         records = course.records
         stored = next((r["release"]["hash"] for r in records if r.kind == Kind.DECLARED and r.get("again")), "")
         if self.operation is Operation.REDEPLOY:
             stored = self.wanted.hash
         will = tell(course, _NAMED.get(self.operation, "the YAML's") if self.operation.brings_up else "", self.wanted)
         will = will or [f"The control log says then that this is meant. {self.snapshot.holder_sentence}"]
+        last = _LAST.get(self.operation, _nothing)(self, records) if known else ["How that ends cannot be told."]
         return self._that(
-            [*self._first(), *will, *_LAST.get(self.operation, _nothing)(self, records)],
+            [*self._first(), *will, *last],
             reads_again=self._reads_again(records),
             deployment=self._deployment,
             release=stored,

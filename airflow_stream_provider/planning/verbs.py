@@ -172,8 +172,8 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
             "Nothing was called off. Roll it back, if it shall not stay.",
         )
     if wish is not None and wish.family == family and family:
-        held = state.holding_deployment
-        before = wish.before if held is None or state.has_run(wish.before) else held.family
+        last = state.last_deployment
+        before = wish.before if last is None or state.has_run(wish.before) else last.family
         if before:
             return _want(scene, Goal.HOLD, reason, family=before)
         return _want(scene, Goal.STOP, reason)

@@ -18,12 +18,12 @@ from typing import Any
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
-from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning import verbs
 from airflow_stream_provider.planning.asked import YOU, Asked
 from airflow_stream_provider.planning.course import ME
@@ -63,7 +63,7 @@ class Deed:
 
     def __init__(self, seen: Snapshot, rng: random.Random, lost: set[str], deaf: str = "") -> None:
         self.seen, self.rng, self.lost, self.deaf = seen, rng, lost, deaf
-        self.written: list[Record] = []
+        self.first, self.written = seen.at, list[Record]()
         self.running = {seen.state.holder}
         state = seen.state
         self.killed = {i.deployment for i in state.incarnations.values() if i.state.terminal}
@@ -125,7 +125,7 @@ class Deed:
 
     def _time_goes_by(self, seconds: float) -> None:
         self.seen = replace(self.seen, at=self.seen.at + seconds)
-        state, quiet = self.seen.state, self.seen.at - self.seen.state.at
+        state, quiet = self.seen.state, self.seen.at - max(self.seen.state.at, self.first)
         up = [
             each.id
             for each in state.deployments.values()
@@ -138,7 +138,7 @@ class Deed:
         if up and quiet > self.rng.uniform(100.0, 130.0):
             self._announce(up[0])
         for each in state.deployments.values():
-            if each.ended and quiet > 8.0 and self.rng.random() < 0.4:
+            if each.ended and quiet > 8.0 and self.rng.random() < 0.8:
                 self.exited.add(each.id)
         drivers = list(self.seen.state.incarnations)
         self.rng.shuffle(drivers)
@@ -259,11 +259,11 @@ def _plans(asked: Asked) -> list[Plan]:
 Essence = tuple[list[tuple[str, ...]], list[tuple[str, ...]]]
 
 
-def essence(records: list[Record]) -> Essence:
+def essence(records: list[Record], before: StreamState) -> Essence:
     """Return what the tasks have written, in order, and what the drivers have, without what they say of themselves.
 
     New deployments are told by their number: their ids differ. Drivers that go on with an open request do so while a
-    task does something else.
+    task does something else. That the submission of a driver is noted, of which its heartbeat alone knows, is left out.
     """
     new: dict[str, str] = {}
 
@@ -275,7 +275,8 @@ def essence(records: list[Record]) -> Essence:
     for each in records:
         if each.kind == Kind.DECLARED:
             new[each["deployment"]] = f"new {len(new)}"
-        if each.kind in (Kind.STANDBY, Kind.READY):
+        noted = each.kind == Kind.SUBMITTED and before.of_deployment(each["deployment"])
+        if each.kind in (Kind.STANDBY, Kind.READY) or noted:
             continue
         of = each.get("incarnation") or each.get("deployment") or each.get("goal") or ""
         said = (each.kind, name(of), name(each.get("to") or ""))
@@ -306,7 +307,7 @@ def do(asked: Asked, rng: random.Random, lost: set[str]) -> tuple[Step, Essence]
             break
         if asked.operation is Operation.ADOPT and end.result.get("adopted", True):
             break
-    return end, essence(deed.written)
+    return end, essence(deed.written, asked.snapshot.state)
 
 
 def requests(found: Snapshot, rng: random.Random) -> Iterator[Asked]:
@@ -354,8 +355,9 @@ def _compare(asked: Asked, rng: random.Random, lost: set[str]) -> Tried:
     try:
         end, did = do(asked, rng, lost)
     except Stuck as stuck:
-        end, did = GiveUp(RuleBroken(f"stuck: {stuck}")), ([], [])
-    foretold = essence(ahead.course.records)
+        differs = "" if ahead is not None and ahead.end is None else f"foretold {said}, but nobody ends {stuck}"
+        return Tried(asked, "unknown", differs)
+    foretold = essence(ahead.course.records, asked.snapshot.state)
     word = "refused" if said.refused else "done" if said.done else "will"
     expected = "refused" if isinstance(end, GiveUp) else "done" if isinstance(end, Skip) and not any(did) else "will"
     if word != expected:

@@ -19,7 +19,7 @@ from tests.support.commands import Here
 from tests.support.control_root import new_log, published
 from tests.support.played_drivers import PlayedDrivers
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, fenced, write
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, fenced, write
 
 # Nobody holds, and no driver is left but one that the cluster has to confirm gone.
 DOWN = [*RUNNING, fenced(OLD)]
@@ -59,14 +59,16 @@ def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(here: Here) -> Non
 
 
 def test_a_restart_stops_and_starts_with_one_reason(here: Here) -> None:
-    write(here.log, published(here.log, OLD_DEPLOYMENT), *RUNNING[1:])
+    release = published(here.log, OLD_DEPLOYMENT)["release"]
+    write(here.log, RUNNING[0], declared(OLD_DEPLOYMENT, "old", release=release), *RUNNING[2:])
     with PlayedDrivers(here.control):
         assert here.call("restart") == Exit.DONE
     state = here.log.refresh()
     assert state.holding_deployment is not None
     assert state.holding_deployment.id != OLD_DEPLOYMENT
     by = [record.by.rpartition("/")[2] for record in here.log.records() if record.by.startswith("person:")]
-    assert set(by) == {"restart.stop", "restart.start"}
+    assert set(by) == {"restart"}
+    assert kinds(here.log, len(RUNNING)).count("wanted") == 1
 
 
 def test_a_start_makes_the_control_log_of_a_stream_that_never_ran(here: Here, tmp_path: Path) -> None:
@@ -98,11 +100,13 @@ def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(here: Here) -
 
 def test_a_release_is_called_off_before_it_holds(here: Here) -> None:
     write(here.log, *BOTH)
-    assert here.call("abort") == Exit.DONE
-    assert kinds(here.log, len(BOTH)) == ["retired"]
+    with PlayedDrivers(here.control):
+        assert here.call("abort") == Exit.DONE
+    assert kinds(here.log, len(BOTH)) == ["wanted", "retired"]
     assert f"Called off: disk of w3. Ended: {NEW_DEPLOYMENT}." in here.said().out
     assert here.log.refresh().holder == OLD
-    assert here.call("abort") == Exit.DONE
+    with PlayedDrivers(here.control):
+        assert here.call("abort") == Exit.DONE
     assert "Nothing to do: No new release comes up" in here.said().out
 
 
@@ -148,7 +152,7 @@ def test_what_cannot_be_done_is_refused_and_touches_nothing(
 def test_a_stop_that_misses_its_boundary_has_failed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "ANSWER_SECONDS", 0.0)
     short = {"boundary_seconds": 1.0}
-    write(here.log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
+    write(here.log, RUNNING[0], declared(OLD_DEPLOYMENT, "old", policy=short), *RUNNING[2:])
     with PlayedDrivers(here.control, deaf=True):
         assert here.call("stop") == Exit.FAILED
     said = here.said().err

@@ -146,12 +146,12 @@ TABLE: list[Row] = [
     (hand_over, "to one that was rolled back", ROLLED_BACK, "refused: was replaced by record 17, by airflow"),
     (promote, "a candidate", BOTH, "want hold new"),
     (promote, "one that was asked in vain", [*ASKED, aborted("mine", name=OLD)], "want hold new"),
-    (promote, "one that waits for approval", GATED, "refused: a person has to approve it (`upgrade.approval`)"),
-    (promote, "one that comes up", COMING, "refused: new comes up, and has not rehearsed yet: wait for it."),
-    (promote, "one that has failed", [*BOTH, failed(NEW)], "refused: No new release stands by. old (release 1) holds"),
-    (promote, "what holds", UPGRADED, "refused: No new release stands by. new (release 1) holds"),
-    (promote, "what was rolled back", ROLLED_BACK, "refused: No new release stands by."),
-    (promote, "the follower of a job", JOB_ENDING, "refused: No new release stands by."),
+    (promote, "one that waits for approval, which its gate refuses", GATED, "want hold new"),
+    (promote, "one that comes up", COMING, "refused: new comes up, and has not rehearsed yet."),
+    (promote, "one that has failed", [*BOTH, failed(NEW)], "skip: No new release stands by. old (release 1) holds"),
+    (promote, "what holds", UPGRADED, "skip: No new release stands by. new (release 1) holds"),
+    (promote, "what was rolled back", ROLLED_BACK, "skip: No new release stands by."),
+    (promote, "the follower of a job", JOB_ENDING, "skip: No new release stands by."),
     (abort, "a candidate", BOTH, "want hold old"),
     (abort, "a hand-over", READY, "want hold old"),
     (abort, "one on what was stopped", [*ENDED, wanted("new", "stand_by")], "want stop"),
@@ -161,8 +161,8 @@ TABLE: list[Row] = [
     (abort, "one beside a restart", [*RUNNING, wanted("go", alone=True), wanted("new", "stand_by")],
      "want hold go alone"),
     (abort, "one beside a roll-back", [*BACK_AGAIN, wanted("third", "stand_by")], "want hold old back"),
-    (abort, "what has taken over", UPGRADED, "refused: Release 1 has taken the stream over meanwhile."),
-    (abort, "what is down", [*UPGRADED, fenced(NEW)], "refused: Release 1 has taken the stream over meanwhile."),
+    (abort, "what has taken over", UPGRADED, "skip: No new release comes up or stands by."),
+    (abort, "what is down", [*UPGRADED, fenced(NEW)], "refused: new runs again what held last, as nobody holds."),
     (abort, "nothing", [], "skip: No new release comes up or stands by."),
     (abort, "what rests", ENDED, "skip: No new release comes up or stands by."),
     (roll_back, "what was upgraded", UPGRADED, "want hold old back"),
@@ -186,7 +186,7 @@ TABLE: list[Row] = [
      "skip: was replaced by record 17, by person:anna"),
     (undo, "what another has replaced since", [*TOOK, wanted("go", by="person:anna")],
      "skip: was replaced by record 17, by person:anna"),
-    (undo, "the first of all", [wanted("new", by=MINE), *up(NEW, "new")], "skip: No release ran before"),
+    (undo, "the first of all", [wanted("new", by=MINE), *up(NEW, "new")], "want stop"),
     (undo, "what another run did", UPGRADED, "skip: This run has wished nothing."),
     (adopt, "what never ran", [], "want hold new adopts"),
     (adopt, "what was stopped", ENDED, "want hold new adopts"),
@@ -229,7 +229,7 @@ def test_each_wish_may_be_written(row: Row) -> None:
 
 
 def test_another_version_is_not_started_in_place_of_what_runs() -> None:
-    assert "Upgrade it instead" in said(verbs.start(scene(*RUNNING), "2", "why"))
+    assert "Release 2 was asked for. Upgrade the stream to it" in said(verbs.start(scene(*RUNNING), "2", "why"))
     assert "asks for release 2, and that is an upgrade" in said(verbs.restart(scene(*RUNNING), "2", "why"))
 
 
