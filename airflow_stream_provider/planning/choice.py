@@ -63,14 +63,17 @@ def tried_instead(state: StreamState, now: float) -> str:
 
 
 def _never_commits(state: StreamState, family: str) -> bool:
-    held = [i for i in state.held if state.deployments[i.deployment].family == family]
-    return bool(held) and held[0].proof.never
+    """Whether the release of a family never commits, as its newest holder tells, of whatever family that was."""
+    known = state.family(family)
+    held = (i for i in state.held if known and state.deployments[i.deployment].release.hash == known[-1].release.hash)
+    newest = next(held, None)
+    return newest is not None and newest.proof.never
 
 
 def _newest_sound(state: StreamState, but: str) -> str:
     """The family that held last of those that have committed, or may have; empty: there is none."""
-    sound = (state.deployments[i.deployment].family for i in state.held if not i.proof.never)
-    return next((family for family in sound if family != but), "")
+    families = dict.fromkeys(state.deployments[i.deployment].family for i in state.held)
+    return next((each for each in families if each != but and not _never_commits(state, each)), "")
 
 
 def _rewinds(state: StreamState, family: str) -> bool:

@@ -34,11 +34,11 @@ def pursue(scene: Scene, verb: Callable[[], Answer]) -> Step:
     first = _first_batch(scene, mine) if mine.goal is Goal.HOLD else None
     if first is not None:
         return first
-    if mine.goal is Goal.HOLD and state.phase is StreamPhase.FINISHED:
-        why = f"The script that this task has started has ended by itself. {snapshot.holder_sentence}"
-        return GiveUp(HandOverFailed(why, next_step="Start a new run, if it shall run once more."))
     candidate = state.candidate
     waits = candidate is not None and mine.goal is Goal.STAND_BY and candidate.family == mine.family
+    if not waits and state.phase is StreamPhase.FINISHED:
+        why = f"The script that this task has started has ended by itself. {snapshot.holder_sentence}"
+        return GiveUp(HandOverFailed(why, next_step="Start a new run, if it shall run once more."))
     step = reconcile(scene, candidate if waits else state.wish)
     if isinstance(step, Later) and step.lost:
         return Wait(Pause(step.deployment, step.until))
