@@ -24,7 +24,8 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     """
     if wish.back:
         why = no_way_back_to(scene.snapshot, wish.family)
-        return HandOverFailed(f"{why} {scene.snapshot.holder_sentence}", next_step=WHAT_HELPS) if why else None
+        if why:
+            return HandOverFailed(f"{why} {scene.snapshot.holder_sentence}", next_step=WHAT_HELPS)
     if wish.approved or scene.state.has_run(wish.family):
         return None
     origin = scene.state.wishes.get(wish.family, wish)
