@@ -138,6 +138,20 @@ class Pause(Condition):
 
 
 @dataclass(frozen=True)
+class NextTry(Condition):
+    """The pause is over after a deployment that was lost. `until`: seconds since 1970."""
+
+    deployment: str
+    until: float
+
+    WAITS_FOR: ClassVar[str] = "the next try after {deployment}"
+
+    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
+        """Return REACHED when the time is over."""
+        return WaitOutcome(Ended.REACHED, self.deployment) if snapshot.at >= self.until else None
+
+
+@dataclass(frozen=True)
 class FirstCommits(Condition):
     """Every query of a new holder has committed a batch, or the time is over because no records came in."""
 
@@ -253,6 +267,7 @@ CONDITIONS: tuple[type[Condition], ...] = (
     DriversGone,
     JobGone,
     Pause,
+    NextTry,
     FirstCommits,
     Soaked,
     SignsOfLife,

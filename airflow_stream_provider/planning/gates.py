@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import Incarnation
 from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.planning.choice import unapproved
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -29,7 +30,7 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     if wish.approved or scene.state.has_run(wish.family):
         return None
     origin = scene.state.wishes.get(wish.family, wish)
-    if origin.option("approval"):
+    if unapproved(scene.state, wish):
         return HandOverFailed(
             f"{_named(wish, origin)} has never held the stream, and a person has to approve it (`upgrade.approval`).",
             next_step="Upgrade the stream to it, and answer the question in Airflow; or call it off.",

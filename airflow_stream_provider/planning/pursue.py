@@ -8,7 +8,7 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import Incarnation, RequestStage, StreamPhase
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
-from airflow_stream_provider.planning.conditions import FirstCommits, Pause
+from airflow_stream_provider.planning.conditions import FirstCommits, NextTry
 from airflow_stream_provider.planning.reconcile import fulfils, reconcile
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -41,7 +41,7 @@ def pursue(scene: Scene, verb: Callable[[], Answer]) -> Step:
         return GiveUp(HandOverFailed(why, next_step="Start a new run, if it shall run once more."))
     step = reconcile(scene, candidate if waits else state.wish)
     if isinstance(step, Later) and step.lost:
-        return Wait(Pause(step.deployment, step.until))
+        return Wait(NextTry(step.deployment, step.until))
     if isinstance(step, Later):
         return GiveUp(step.error, log_of=step.log_of)
     if isinstance(step, AskPerson):

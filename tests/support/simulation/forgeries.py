@@ -19,7 +19,9 @@ FORGERIES: dict[str, Callable[[StreamState], Record]] = {
         Kind.FENCED, {"incarnation": state.holder or "nobody", "reason": "because", "evidence": ""}, by=FORGER
     ),
     "a wish that was made already": lambda state: Record(
-        Kind.WANTED, {"wish": next(reversed(state.wishes), "forged"), "goal": "stop" if state.wishes else "?"}, by=FORGER
+        Kind.WANTED,
+        {"wish": next(reversed(state.wishes), "forged"), "goal": "stop" if state.wishes else "?"},
+        by=FORGER,
     ),
     "a wish for nothing that there is": lambda state: Record(
         Kind.WANTED, {"wish": "forged", "goal": "paused", "family": next(iter(state.wishes), "")}, by=FORGER

@@ -94,9 +94,7 @@ def a_gate_is_skipped(patch: pytest.MonkeyPatch) -> None:
 @MUTANTS.found_as("approved-first")
 def a_gate_is_skipped_without_a_holder(patch: pytest.MonkeyPatch) -> None:
     closed = gates.closed
-    patch.setattr(
-        reconcile, "closed", lambda scene, wish, it: closed(scene, wish, it) if scene.state.holder else None
-    )
+    patch.setattr(reconcile, "closed", lambda scene, wish, it: closed(scene, wish, it) if scene.state.holder else None)
 
 
 @MUTANTS.found_as("stop-stays", "as-wished", "current-wish")
@@ -114,9 +112,9 @@ def the_watch_starts_whatever_held_last(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         watching,
         "is_due",
-        lambda scene, *, cluster_answers: cluster_answers
-        and scene.state.holder is None
-        and scene.state.last_deployment is not None,
+        lambda scene, *, cluster_answers: (
+            cluster_answers and scene.state.holder is None and scene.state.last_deployment is not None
+        ),
     )
 
 

@@ -117,8 +117,10 @@ class Oracle:
         state = self.state
         for found, said in ((state.wish, self.wish), (state.candidate, self.candidate)):
             expect((found and found.id) == (said and said["wish"]), "one-wish", record)
-        counts = {family_of(wish) for wish in (self.wish, self.candidate) if wish is not None }
-        late = [w.id for w in state.wishes.values() if not w.goal.rest and state.is_current(w) and w.family not in counts]
+        counts = {family_of(wish) for wish in (self.wish, self.candidate) if wish is not None}
+        late = [
+            w.id for w in state.wishes.values() if not w.goal.rest and state.is_current(w) and w.family not in counts
+        ]
         expect(not late, "one-wish", late)
         down = self.wanted and self.holder is None
         health = judge_run(Snapshot("orders", self.world.now, state), None).health if down else Health.FAIL
