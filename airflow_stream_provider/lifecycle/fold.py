@@ -318,11 +318,12 @@ def _family(draft: _Draft, r: Record) -> str:
 
 
 def _before(draft: _Draft, r: Record) -> str:
-    """The family that was to hold until now; of the wish before, where that is for the same one."""
+    """The family that was to hold until now; of the wish before, where that is for the same one, or never came to."""
     old = draft.wish
     if old is None or Goal(r["goal"]).rest or old.goal.rest:
         return ""
-    return old.before if old.family == _family(draft, r) else old.family
+    ran = any(i.epoch and draft.deployments[i.deployment].family == old.family for i in draft.incarnations.values())
+    return old.family if ran and old.family != _family(draft, r) else old.before
 
 
 _APPLY = {

@@ -185,9 +185,13 @@ def _old_wishes(state: StreamState, families: set[str]) -> list[str]:
 
 def _newest_of_families(state: StreamState) -> set[str]:
     """Return the last deployments that serve what is wished for, and what was before it: they say what to run."""
+    return {state.family(name)[-1].id for name in _families(state) if state.family(name)}
+
+
+def _families(state: StreamState) -> dict[str, None]:
+    """Return the families of what is wished for, and of what was before it."""
     wanted = (state.wish, state.candidate)
-    families = {name for each in wanted if each is not None for name in (each.family, each.before)}
-    return {state.family(name)[-1].id for name in families if state.family(name)}
+    return dict.fromkeys(name for each in wanted if each is not None for name in (each.family, each.before))
 
 
 def _old_deployments(state: StreamState, needed: Iterable[str]) -> dict[str, None]:
@@ -201,7 +205,7 @@ def _needed(state: StreamState) -> list[Incarnation]:
 
     Those that may live or must be fenced; the last holder; the ones that the requests name; and what a recovery goes
     by: the last one whose deployment ended otherwise than by failing, and the last holder of each release that was run
-    lately or is deployed now.
+    lately or is deployed now, and of what is wished for, and was before it.
     """
     live = (IncarnationState.STANDBY, IncarnationState.HOLDER)
     named = {state.last_holder}
@@ -215,12 +219,15 @@ def _needed(state: StreamState) -> list[Incarnation]:
         or (i.state in live and not state.deployments[i.deployment].ended)
     ]
     by_release: dict[str, Incarnation] = {}
+    by_family: dict[str, Incarnation] = {}
     sound: list[Incarnation] = []
     for held in state.held:
         deployment = state.deployments[held.deployment]
         by_release.setdefault(deployment.release.hash, held)
+        by_family.setdefault(deployment.family, held)
         if not sound and deployment.ended not in (None, DeploymentEnd.FAILED):  # one that lives may fail yet
             sound.append(held)
     deployed = {d.release.hash for d in state.deployments.values() if not d.ended}
     late = set(list(by_release)[:DEPLOYMENTS_KEPT])
-    return [*needed, *(by_release[each] for each in by_release if each in deployed | late), *sound]
+    wished = [by_family[each] for each in _families(state) if each in by_family]
+    return [*needed, *(by_release[each] for each in by_release if each in deployed | late), *sound, *wished]

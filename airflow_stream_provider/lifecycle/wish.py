@@ -44,8 +44,8 @@ class Wish:
     :param record: the record itself.
     :param family: id of the wish that brought in the release; the deployments that serve the wish name it. Empty where
         no driver is to hold.
-    :param before: family that was to hold until this wish, where one was; what a release that never commits gives way
-        to, and what withdrawing the wish goes back to.
+    :param before: family that held, and was to, until this wish; empty: none did. A release that never commits gives
+        way to it, and withdrawing the wish goes back to it.
     """
 
     record: Record

@@ -15,7 +15,7 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import count, duration
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, last_queries, queries_of
-from airflow_stream_provider.planning.choice import coming_up
+from airflow_stream_provider.planning.due import needs
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import (
     judge_lag,
@@ -237,7 +237,7 @@ def alive(
     """
     state = snapshot.state
     found = {name: _alive(snapshot, name, before, again.get(name), drivers) for name in needed(snapshot)}
-    return found | {d.id: False for d in coming_up(state) if d.id in drivers and _absent(drivers[d.id])}
+    return found | {name: False for name in needs(snapshot).drivers if name in drivers and _absent(drivers[name])}
 
 
 def _absent(driver: DriverState) -> bool:

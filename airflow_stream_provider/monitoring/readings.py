@@ -23,7 +23,7 @@ from airflow_stream_provider.lag.topic_ids import note as note_topics
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.planning.choice import coming_up
+from airflow_stream_provider.planning.due import needs
 from airflow_stream_provider.planning.retire import settled
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -82,9 +82,9 @@ class Reading:
 
     @property
     def submissions(self) -> dict[str, str]:
-        """The cluster's ids of the drivers that matter, by deployment: of the holder, and of what comes up."""
+        """The cluster's ids of the drivers that matter, by deployment: of the holder, of what comes up, or is to be gone."""
         state = self.snapshot.state
-        wanted = {self.deployment, *(each.id for each in coming_up(state))}
+        wanted = {self.deployment, *needs(self.snapshot).drivers}
         found = {name: self.snapshot.submission(name) for name in wanted if name in state.deployments}
         return {name: submission for name, submission in found.items() if submission}
 

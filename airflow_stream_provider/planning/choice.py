@@ -27,6 +27,7 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
 
     An outage does not bring back an older release. One follows, and takes turns with the wished one after TRIES that
     did not come to hold, when the wished one never commits (`Proof.never`), or has never held and failed TRIES times.
+    It runs alone while a person has not approved the wished one.
     A roll-back does not go back to what it rolls back from before it has come to hold.
 
     :param now: seconds since 1970.
@@ -40,6 +41,8 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
     in_place = f"Release {_named(state, other)} runs in place of release {_named(state, wish.family)}, "
     if _rewinds(state, wish.family):
         return Family(other, f"{in_place}which reads records again, and can begin only where another one stops.")
+    if unapproved(state, wish):
+        return Family(other, f"{in_place}which a person has to approve.")
     if not never and state.has_run(wish.family):
         return first
     why = f"{in_place}which {'has never committed a batch' if never else 'does not come up'}."
@@ -47,6 +50,12 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
         return Family(other, why)
     order = (other, wish.family) if never else (wish.family, other)
     return first if _turn(state, wish, *order) == wish.family else Family(other, why)
+
+
+def unapproved(state: StreamState, wish: Wish) -> bool:
+    """Return whether a person has to approve the release of a wish (`upgrade.approval`), and has not."""
+    origin = state.wishes.get(wish.family, wish)
+    return bool(origin.option("approval")) and not wish.approved and not state.has_run(wish.family)
 
 
 def coming_up(state: StreamState) -> list[Deployment]:
@@ -70,8 +79,8 @@ def never_commits(state: StreamState, family: str) -> bool:
 
 def _newest_sound(state: StreamState, but: str) -> str:
     """The family that held last of those that have committed, or may have; empty: there is none."""
-    sound = (state.deployments[i.deployment].family for i in state.held if not i.proof.never)
-    return next((family for family in sound if family != but), "")
+    families = dict.fromkeys(state.deployments[i.deployment].family for i in state.held)
+    return next((each for each in families if each != but and not _never_commits(state, each)), "")
 
 
 def _rewinds(state: StreamState, family: str) -> bool:

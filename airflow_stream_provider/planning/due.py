@@ -9,7 +9,7 @@ from airflow_stream_provider.planning.choice import coming_up
 from airflow_stream_provider.planning.job import job_of_interest
 from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
-from airflow_stream_provider.planning.signs_of_life import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import DriversGone, SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, AskPerson, Done, GiveUp, Later, Skip, Step, Wait
 from airflow_stream_provider.planning.waits import Needs
@@ -18,10 +18,10 @@ from airflow_stream_provider.planning.waits import Needs
 def needs(snapshot: Snapshot) -> Needs:
     """Return what a decision needs beside log and heartbeats: the cluster's word on what comes up or is to be gone."""
     state, wish = snapshot.state, snapshot.state.wish
-    live = [each.id for each in coming_up(state)]
-    since = min((each.seq for each in (wish, state.candidate) if each is not None), default=state.seq)
+    makes_room = (wish, state.candidate) if wish is not None and (wish.goal.rest or wish.alone) else (state.candidate,)
+    since = min((each.seq for each in makes_room if each is not None), default=state.seq)
     gone = [d.id for d in state.deployments.values() if d.ended is DeploymentEnd.RETIRED and d.ended_seq > since]
-    asked = live if state.holder is not None and state.candidate is None else (*live, *gone)
+    asked = dict.fromkeys((*(each.id for each in coming_up(state)), *gone))
     return Needs(drivers=tuple(name for name in asked if snapshot.submission(name)), job=job_of_interest(state))
 
 
@@ -38,6 +38,8 @@ def is_due(scene: Scene, *, cluster_answers: bool) -> bool:
     :param cluster_answers: whether the stream's cluster answered this look: without it a run would wait in vain.
     """
     step = reconcile(scene)
+    if isinstance(step, Wait) and isinstance(step.condition, DriversGone):
+        return cluster_answers and not _is_worked_on(scene)
     if isinstance(step, Wait):
         # A standby that may be dead has to be looked at more closely.
         return isinstance(step.condition, SignsOfLife) and scene.state.holder is None and not _is_worked_on(scene)

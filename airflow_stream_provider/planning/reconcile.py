@@ -206,14 +206,14 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     why = hindrance(scene, wish)
     if why is not None:
         return GiveUp(why)
-    shut = closed(scene, wish, None)
-    if shut is not None and (wish.back or not state.has_run(wish.before)):
+    family = choose(state, wish, scene.snapshot.at)
+    shut = closed(scene, wish, None) if family.id == wish.family else None
+    if shut is not None:
         return GiveUp(shut)
     if wish.alone and not any(each.fulfils(wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
-    family = choose(state, wish, scene.snapshot.at) if shut is None else Family(wish.before, f"Until then: {shut}")
     return _bring_back(scene, wish, family)
 
 

@@ -30,7 +30,7 @@ def retire(scene: Scene, deployment: str, reason: str) -> Step | None:
             return see_through(scene, request)
         return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
     driver = snapshot.drivers.get(deployment)
-    gone = driver is not None and driver.out_of_sight
+    gone = (driver is not None and driver.out_of_sight) or scene.alive.get(deployment) is False
     gone = gone or (outcome is not None and outcome.about(Ended.REACHED, deployment))
     # One without a submission is not known to run. If it starts later, its launcher reads the log and exits.
     if gone or not snapshot.submission(deployment):

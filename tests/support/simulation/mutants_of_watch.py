@@ -98,7 +98,6 @@ def the_watch_leaves_a_wish_to_its_task_while_a_driver_holds(patch: pytest.Monke
 def the_watch_does_not_ask_for_what_comes_up_beside_the_holder(patch: pytest.MonkeyPatch) -> None:
     coming = choice.coming_up
     everywhere(patch, coming, lambda state: [] if state.holder else coming(state))
-    patch.setattr(watching, "coming_up", lambda state: [] if state.holder else coming(state))
 
 
 @MUTANTS.found_as("as-asked")

@@ -57,6 +57,8 @@ class Oracle:
         self.before: dict[str, str] = {}
         # Families that nobody has approved, of those that a person is to.
         self.unapproved: set[str] = set()
+        # Families of which a driver has held.
+        self.ran: set[str] = set()
         # The legal records.
         self.records: list[Record] = []
         # Number of the record with which the script has ended by itself.
@@ -234,7 +236,7 @@ class Oracle:
             return
         old, self.wish, self.candidate = self.wish, r, None
         was = family_of(old) if old is not None and old["goal"] == "hold" else ""
-        if was and was == family_of(r) and old is not None:
+        if was and old is not None and (was == family_of(r) or was not in self.ran):
             was = self.before[old["wish"]]
         self.before[r["wish"]] = was if r["goal"] == "hold" else ""
 

@@ -14,8 +14,7 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring import health
 from airflow_stream_provider.monitoring.health import sample_of
-from airflow_stream_provider.planning.choice import coming_up
-from airflow_stream_provider.planning.due import due_without_cluster, is_due
+from airflow_stream_provider.planning.due import due_without_cluster, is_due, needs
 from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import Dead
@@ -96,7 +95,7 @@ class Runs(Airflow):
         if self.world.cluster_down or self.cut:
             return None
         state = snapshot.state
-        wanted = {deployment_of(state.last_holder or ""), *(d.id for d in coming_up(state))}
+        wanted = {deployment_of(state.last_holder or ""), *needs(snapshot).drivers}
         known = {name: snapshot.submission(name) for name in sorted(wanted) if name in state.deployments}
         return {name: self.cluster.status(submission) for name, submission in known.items() if submission}
 

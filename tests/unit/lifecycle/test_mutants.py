@@ -14,7 +14,13 @@ from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle import rules
 from airflow_stream_provider.planning import adopt, due
-from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_topic, mutants_of_watch, mutants_of_wishes
+from tests.support.simulation import (
+    mutants_of_drivers,
+    mutants_of_log,
+    mutants_of_topic,
+    mutants_of_watch,
+    mutants_of_wishes,
+)
 from tests.support.simulation.adopting import StreamsAdopting
 from tests.support.simulation.driver_process import Jvm
 from tests.support.simulation.invariants import INVARIANTS
