@@ -8,9 +8,9 @@ from typing import Any
 
 import pyspark
 import pytest
+from airflow_stream_provider.planning.foresee import foresee
 
 from airflow_stream_provider.checkpoint import formats
-from airflow_stream_provider.planning.foresee import foresee
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
