@@ -80,7 +80,7 @@ def never_commits(state: StreamState, family: str) -> bool:
 def _newest_sound(state: StreamState, but: str) -> str:
     """The family that held last of those that have committed, or may have; empty: there is none."""
     families = dict.fromkeys(state.deployments[i.deployment].family for i in state.held)
-    return next((each for each in families if each != but and not _never_commits(state, each)), "")
+    return next((each for each in families if each != but and not never_commits(state, each)), "")
 
 
 def _rewinds(state: StreamState, family: str) -> bool:

@@ -209,7 +209,9 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     family = choose(state, wish, scene.snapshot.at)
     shut = closed(scene, wish, None) if family.id == wish.family else None
     if shut is not None:
-        return GiveUp(shut)
+        if wish.back or not state.has_run(wish.before):
+            return GiveUp(shut)
+        family = Family(wish.before, f"Until then: {shut}")  # nothing is against that
     if wish.alone and not any(each.fulfils(wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
