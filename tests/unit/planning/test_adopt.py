@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.adopt import ENDING_SECONDS
-from airflow_stream_provider.planning.job import gone_now, job_first, job_of_interest, waits_for_person
+from airflow_stream_provider.planning.job import job_first, job_of_interest, waits_for_person, witness
 from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.steps import Append, AskPerson, Declare, Step
@@ -169,15 +170,15 @@ def test_nobody_is_brought_up_beside_a_job_that_may_write(end: Record) -> None:
 
 
 def test_the_end_of_another_job_is_no_evidence() -> None:
-    assert gone_now(look(*SAID, job=GONE).snapshot) == {"job": JOB, "state": "killed"}
-    assert gone_now(look(BY_WORD, *FOLLOWER).snapshot) == {"person": "Ada"}
+    assert _witness(look(*SAID, job=GONE)) == {"job": JOB, "state": "killed"}
+    assert _witness(look(BY_WORD, *FOLLOWER)) == {"person": "Ada"}
     for found in (
         look(*SAID, job=replace(GONE, id="driver-9")),
         look(*SAID, job=CUT_OFF),
         look(*SAID),
         look(*[*ASKED, ready("a", OLD), acquired(OLD, "a", 1)], job=GONE),
     ):
-        assert gone_now(found.snapshot) == {}
+        assert _witness(found) == {}
 
 
 def test_the_cluster_is_asked_about_the_job_that_is_to_be_gone() -> None:
@@ -205,3 +206,9 @@ def test_a_person_is_told_where_only_a_person_can_go_on() -> None:
 def test_a_person_who_is_to_end_the_job_is_told_how_far_it_is() -> None:
     asks = step(BY_HAND, *FOLLOWER, ending(OLD_DEPLOYMENT, ""), lives=LIVES, says="Batch 7,\n 2 s ago.")
     assert asks == AskPerson(OLD_DEPLOYMENT, "Batch 7, 2 s ago.")
+
+
+def _witness(found: Scene) -> Mapping[str, Any]:
+    wish = found.state.wish
+    assert wish is not None
+    return witness(found.snapshot, wish)

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request
 from airflow_stream_provider.planning.conditions import RequestOver
-from airflow_stream_provider.planning.request import ANSWER_SECONDS, STILL_SECONDS, ask, follow
+from airflow_stream_provider.planning.request import ANSWER_SECONDS, STILL_SECONDS, ask, see_through
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -50,7 +50,7 @@ def open_request(found: Snapshot) -> Request:
 
 def next_step(records: list[Record], outcome: WaitOutcome | None = None) -> Any:
     found = snapshot(*records)
-    return follow(found, open_request(found), outcome)
+    return see_through(Scene(found, ME, outcome), open_request(found))
 
 
 RELEASE = {"version": "1", "hash": "0" * 64}
@@ -139,7 +139,7 @@ def test_a_driver_of_it_that_has_beaten_since_is_watched_on() -> None:
         found = replace(snapshot(*READY), heartbeats={OLD: Heartbeat(counter=counter)})
         request = found.state.open_request
         assert request is not None
-        assert isinstance(follow(found, request, silent), kind)
+        assert isinstance(see_through(Scene(found, ME, silent), request), kind)
 
 
 def test_the_silence_of_one_that_has_ended_since_means_nothing() -> None:
