@@ -19,6 +19,7 @@ from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.rewind import at
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.lifecycle.texts import plain
 from airflow_stream_provider.monitoring.delivery import tell_outcome
 from airflow_stream_provider.operators.adopt import AdoptOperator, operator_of
@@ -200,6 +201,10 @@ class _Command:
             if not foreseen.parts and not identity.continued:
                 break
             if isinstance(operator, AdoptOperator):
+                wish = state.wishes.get(identity.wish)
+                if wish is not None and (wish.job, wish.confirmed_by) != (self.job, self.confirmed_by):
+                    # It was to end the job in another way.
+                    identity = command_identity(StreamState(), who, self.operation, part, now)
                 ran = adopt_here(operator, identity, foreseen.reads_again)
             else:
                 ran = run_here(operator, identity)

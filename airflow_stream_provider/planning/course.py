@@ -113,6 +113,11 @@ class Course:
         """The records that are written, in order."""
         return [event.what for event in self.events if isinstance(event.what, Record)]
 
+    @property
+    def changes(self) -> bool:
+        """Whether anything is written beside notes of what is there already."""
+        return any(record.kind not in (Kind.STANDBY, Kind.SUBMITTED) for record in self.records)
+
     def follow(self, task: Task, me: TaskIdentity) -> Done | Skip | GiveUp | None:
         """Carry the task out, and return how it ends; None: that is not known."""
         outcome: WaitOutcome | None = None

@@ -103,7 +103,7 @@ class _Forecast:
         course, end = self.ahead
         if isinstance(end, GiveUp):
             return self.refused(str(end.error))
-        if isinstance(end, Skip) and not course.records:
+        if isinstance(end, Skip) and not course.changes:
             return self.done(end.reason)
         return self._will(course, known=end is not None)
 

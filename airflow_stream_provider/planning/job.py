@@ -23,7 +23,7 @@ def job_of_interest(state: StreamState) -> str:
     job, wished = state.job, state.wish.job if state.wish is not None and state.holder is None else ""
     if job is None:
         return wished
-    return job.id if not job.gone and not job.doubt else wished if wished != job.id else ""
+    return job.id or wished if not job.gone and not job.doubt else wished if wished != job.id else ""
 
 
 def follows_job(state: StreamState, wish: Wish) -> bool:

@@ -354,7 +354,7 @@ def _waiting(state: StreamState) -> Wish | None:
 
 
 def _governs(state: StreamState, held: Deployment) -> bool:
-    return state.wish is not None and state.wish.family == held.family
+    return state.wish is None or state.wish.family == held.family
 
 
 def _held_before(state: StreamState, last: Deployment) -> str:

@@ -139,9 +139,9 @@ def test_a_driver_that_does_not_answer_is_ended(
     yaml.write_text(yaml.read_text() + "upgrade: {boundary_seconds: 1s}\n")
     with PlayedDrivers(here.control, appoints=False):
         assert here.call("adopt", job=job) == Exit.FAILED
-    assert "so somebody else writes it" in here.said().err
+    assert "As a rule somebody else writes the checkpoint" in here.said().err
     kinds = [record.kind for record in here.log.records()]
-    assert kinds[-3:] == ["requested", "aborted", "retired"]
+    assert kinds[-4:] == ["requested", "aborted", "wanted", "retired"]
     assert here.log.refresh().holder is None
 
 
