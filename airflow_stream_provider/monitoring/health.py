@@ -235,7 +235,6 @@ def alive(
         not doubtful, and those whose second read did not answer.
     :param drivers: by deployment, the state of its driver as the cluster says.
     """
-    state = snapshot.state
     found = {name: _alive(snapshot, name, before, again.get(name), drivers) for name in needed(snapshot)}
     return found | {name: False for name in needs(snapshot).drivers if name in drivers and _absent(drivers[name])}
 

@@ -11,7 +11,7 @@ from airflow_stream_provider.planning.choice import TRIES
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, Step, TaskIdentity
 from airflow_stream_provider.planning.waits import WaitOutcome
-from tests.support.simulation.oracle import family_of
+from tests.support.simulation.oracle_of_wishes import family_of
 
 Plan = Callable[[Snapshot, TaskIdentity, WaitOutcome | None], Step]
 
@@ -94,7 +94,7 @@ def _same(wish: Record, other: Record) -> bool:
 
 
 def says_truly(ended: Ended) -> bool:
-    """Whether the task says that its wish was replaced, by which record and by whom, where that is so, and only there."""
+    """Whether the task says that its wish was replaced, by which record and by whom: where it was, and only there."""
     step, now = ended.step, replaced_by(ended)
     says = isinstance(step, GiveUp) and "by" in step.error.fields
     if ended.identity.wish in ended.state.forgotten:
