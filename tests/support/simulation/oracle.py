@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -12,10 +9,9 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.reconcile import COME_UP_SECONDS
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import judge_run
 from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.invariants import Broken, expect
+from tests.support.simulation.oracle_of_wishes import OracleOfWishes, rests
 from tests.support.simulation.world import World
 
 # Whoever writes to the control folder past the rules.
@@ -28,16 +24,14 @@ REVIVE = "orders__revive"
 RESTART = "orders__restart"
 # Between two looks of the watch, with what holds up the second, and the process that acts upon it.
 LATELY_SECONDS = 60.0
-# After so many holders that failed or were fenced without a commit, their release is given up.
-SEVERAL = 3
 ENDS = (Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED)
 
 
-class Oracle:
+class Oracle(OracleOfWishes):
     """Follows the log record by record; `look` after every step."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
+        super().__init__(world)
         self.state = StreamState()
         self.seen = 0
         self._counted = 0
@@ -51,18 +45,8 @@ class Oracle:
         self.over: set[str] = set()
         self.ended: set[str] = set()
         self.lost: set[str] = set()
-        # The wish that governs who holds, and the one for a standby; and the family that was to hold before, by wish.
-        self.wish: Record | None = None
-        self.candidate: Record | None = None
-        self.before: dict[str, str] = {}
-        # Families that nobody has approved, of those that a person is to.
-        self.unapproved: set[str] = set()
-        # Families of which a driver has held.
-        self.ran: set[str] = set()
         # The legal records.
         self.records: list[Record] = []
-        # Number of the record with which the script has ended by itself.
-        self.finished = 0
         # The deployment for which a job without a stream was ended, until somebody holds.
         self.follows = ""
         self.kinds: dict[str, int] = {}
@@ -74,22 +58,10 @@ class Oracle:
         # By family: how often what serves it has failed before it held.
         self.refused: Counter[str] = Counter()
         self.last: str | None = None
-        self.free_since = 0.0
-        self.proven: set[str] = set()
-        # Releases of which a holder has committed a batch, so that somebody can know it.
-        self.sound: set[str] = set()
-        # Those of which a holder has failed, how many of theirs have failed or were fenced, and those with a holder of
-        # which nobody can know whether it had committed.
-        self.failed: set[str] = set()
-        self.in_vain: Counter[str] = Counter()
-        self.unknown: set[str] = set()
         self.to_be_fenced: set[str] = set()
         # Deployments that read records again and have not held yet, and the first driver of the last one that has.
         self.rewinds: set[str] = set()
         self.rewinder: str | None = None
-        # Families that are to read records again, and the last `acquired` of whoever was asked to.
-        self.reads_again: set[str] = set()
-        self.held_from = 0
 
     def look(self) -> None:
         damaged, stored = self.world.damaged, getattr(self.world.store, "stored", {})
@@ -104,7 +76,7 @@ class Oracle:
                 expect(self.state.illegal == before.illegal, "legal", record)
                 self.records.append(record)
                 self._follow(record)
-                self._look_at_the_wish(record)
+                self.look_at_the_wish(record, self.state, self.holder)
             expect((self.state.holder, self.state.epoch) == (self.holder, self.epoch), "legal", record)
             expect(set(self.state.must_fence) == self.torn, "legal", record)
         if len(stored) > self.seen:
@@ -203,49 +175,17 @@ class Oracle:
         deployment = r["deployment"]
         expect(deployment not in self.ended, "ended-stays", r)
         self.hashes[deployment] = r["release"]["hash"]
-        self.families[deployment] = family = r["family"]
+        self.families[deployment] = r["family"]
         if r.get("rewind") is not None:
             self.rewinds.add(deployment)
-        waiting = self.candidate is not None and family_of(self.candidate) == family
-        expect(self.wanted or waiting, "stop-stays", r)
-        wished, before = self._to_hold or ("", "")
-        in_place = self._never(wished) or (family == before and self._may_stand_in(wished))
-        expect(waiting or family == wished or in_place, "as-wished", r)
-
-    @property
-    def wanted(self) -> bool:
-        """Whether a driver is to hold: somebody wishes that, and the script has not ended by itself since."""
-        return self.wish is not None and not _rests(self.wish) and self.wish.seq > self.finished
-
-    @property
-    def _to_hold(self) -> tuple[str, ...]:
-        """The family that is to hold, and the one that may in its place."""
-        if self.wish is None or _rests(self.wish):
-            return ()
-        return (family_of(self.wish), self.before[self.wish["wish"]])
-
-    def _wanted(self, r: Record) -> None:
-        if r.get("rewind") is not None:
-            self.reads_again.add(r["wish"])
-        if r.get("approval"):
-            self.unapproved.add(r["wish"])
-        if r.get("approved"):
-            self.unapproved.discard(family_of(r))
-        if r["goal"] == "stand_by":
-            self.candidate = r
-            return
-        old, self.wish, self.candidate = self.wish, r, None
-        was = family_of(old) if old is not None and old["goal"] == "hold" else ""
-        if was and old is not None and (was == family_of(r) or was not in self.ran):
-            was = self.before[old["wish"]]
-        self.before[r["wish"]] = was if r["goal"] == "hold" else ""
+        self.is_declared_as_wished(r)
 
     def _requested(self, r: Record) -> None:
         expect(r["request"] not in self.asked, "one-request", r)
         expect(set(self.asked) <= self.over, "one-request", r)
         assert self.wish is not None
         if r["to"] is None:
-            expect(_rests(self.wish) or self.wish.get("alone"), "as-wished", r)
+            expect(rests(self.wish) or self.wish.get("alone"), "as-wished", r)
         else:
             expect(self.wanted, "stop-stays", r)
             self._appointed(r)
@@ -267,30 +207,8 @@ class Oracle:
         silent = self.world.now - self.world.drivers[r["to"]].beat_at
         if _by_watch(r):
             expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
-        wished, before = self._to_hold
-        expect(self.families[to] not in self.unapproved, "approved-first", r)
-        if self.families[to] == wished:
-            return
         slow = self.world.now - self.free_since >= COME_UP_SECONDS / 2  # by the clock of another machine
-        before_it = self.families[to] == before and self._may_stand_in(wished)
-        held = bool(self.hashes[to] in self.proven)
-        in_place = self._never(wished) or before_it or slow
-        expect(self.holder is None and held and in_place, "as-wished", f"{to} in place of {wished}")
-        back = self.wish is not None and self.wish.get("back") and self.wish.seq > self.held_from
-        expect(not back, "rolled-back-stays", r)
-
-    def _may_stand_in(self, wished: str) -> bool:
-        """Whether what was to hold before may run in place of this family."""
-        waits = wished in self.reads_again or wished in self.unapproved
-        return waits or self.refused[wished] >= SEVERAL
-
-    def _never(self, family: str) -> bool:
-        """Whether what serves a family never commits."""
-        return any(self._never_commits(self.hashes[n]) for n, f in self.families.items() if f == family)
-
-    def _never_commits(self, release: str) -> bool:
-        """Whether an older release may follow this one: one failure tells, or several that were fenced."""
-        return release not in self.sound and (release in self.failed or self.in_vain[release] >= SEVERAL)
+        self.is_appointed_as_wished(r, to, may_be_any=self.holder is None and slow, free=self.holder is None)
 
     def _ready(self, r: Record) -> None:
         expect(r["request"] not in self.over, "open-request", r)
@@ -398,15 +316,6 @@ class Oracle:
 def _saw_it_lost(record: Record) -> bool:
     evidence = record.get("evidence")
     return isinstance(evidence, dict) and evidence.get("driver") == "lost"
-
-
-def family_of(wish: Record) -> str:
-    """The family of a wish for a release."""
-    return str(wish.get("family") or wish["wish"])
-
-
-def _rests(wish: Record) -> bool:
-    return wish["goal"] in ("stop", "leave")
 
 
 def _by_watch(record: Record) -> bool:

@@ -11,7 +11,7 @@ from airflow_stream_provider.planning.choice import TRIES
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, Step, TaskIdentity
 from airflow_stream_provider.planning.waits import WaitOutcome
-from tests.support.simulation.oracle import family_of
+from tests.support.simulation.oracle_of_wishes import family_of
 
 Plan = Callable[[Snapshot, TaskIdentity, WaitOutcome | None], Step]
 
