@@ -82,7 +82,7 @@ class Reading:
 
     @property
     def submissions(self) -> dict[str, str]:
-        """The cluster's ids of the drivers that matter, by deployment: the holder, what comes up, what is to be gone."""
+        """The cluster's ids of the drivers that matter, by deployment: the holder, what comes up or is to go."""
         state = self.snapshot.state
         wanted = {self.deployment, *needs(self.snapshot).drivers}
         found = {name: self.snapshot.submission(name) for name in wanted if name in state.deployments}

@@ -50,13 +50,6 @@ class Oracle(OracleOfWishes):
         # The deployment for which a job without a stream was ended, until somebody holds.
         self.follows = ""
         self.kinds: dict[str, int] = {}
-        # By deployment: the hash of its release, and the family of wishes that it serves.
-        self.hashes: dict[str, str] = {}
-        self.families: dict[str, str] = {}
-        # Families of which a driver has held: the end of another script says nothing of one that is to hold first.
-        self.ran: set[str] = set()
-        # By family: how often what serves it has failed before it held.
-        self.refused: Counter[str] = Counter()
         self.last: str | None = None
         self.to_be_fenced: set[str] = set()
         # Deployments that read records again and have not held yet, and the first driver of the last one that has.
@@ -85,19 +78,6 @@ class Oracle(OracleOfWishes):
         if self.world.data is not None:
             self.world.data.holder = self.holder
         self._look_at_the_truth()
-
-    def _look_at_the_wish(self, record: Record) -> None:
-        """One wish governs, by the log as by the product; what is to run and does not is never called well."""
-        state = self.state
-        for found, said in ((state.wish, self.wish), (state.candidate, self.candidate)):
-            expect((found and found.id) == (said and said["wish"]), "one-wish", record)
-        counts = {family_of(wish) for wish in (self.wish, self.candidate) if wish is not None}
-        current = (w for w in state.wishes.values() if not w.goal.rest and state.is_current(w))
-        late = [w.id for w in current if w.family not in counts]
-        expect(not late, "one-wish", late)
-        down = self.wanted and self.holder is None
-        health = judge_run(Snapshot("orders", self.world.now, state), None).health if down else Health.FAIL
-        expect(health is not Health.PASS, "told", record)
 
     def _look_at_the_truth(self) -> None:
         world = self.world
@@ -130,8 +110,7 @@ class Oracle(OracleOfWishes):
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             stops = [r for id, r in self.asked.items() if id not in self.over and r.get("to") is None]
             self._note_the_end(record)
-            rests = record.kind == Kind.FINISHED and not stops and self.ran.issuperset(self._to_hold[:1])
-            self.finished = record.seq if rests else 0
+            self.finished = record.seq if record.kind == Kind.FINISHED and not stops else 0
             self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):

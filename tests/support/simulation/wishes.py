@@ -94,7 +94,7 @@ def _same(wish: Record, other: Record) -> bool:
 
 
 def says_truly(ended: Ended) -> bool:
-    """Whether the task says that its wish was replaced, by which record and whom, where that is so, and only there."""
+    """Whether the task says that its wish was replaced, by which record and by whom: where it was, and only there."""
     step, now = ended.step, replaced_by(ended)
     says = isinstance(step, GiveUp) and "by" in step.error.fields
     if ended.identity.wish in ended.state.forgotten:
