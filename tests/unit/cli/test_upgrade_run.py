@@ -24,7 +24,6 @@ from airflow_stream_provider.lifecycle.record import Record
 from tests.support.control_root import log_of
 from tests.support.story import (
     OLD,
-    PREPARED,
     RUNNING,
     acquired,
     declared,
