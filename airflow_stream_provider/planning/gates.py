@@ -23,6 +23,10 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
 
     :param standby: the driver that is to take over from a holder that lives; None: none stands by yet, or none holds.
     """
+    origin = scene.state.wishes.get(wish.family, wish)
+    follows = (origin.option("policy") or {}).get("adopts") and not scene.state.has_run(wish.family)
+    if follows and scene.state.holder is not None:
+        return HandOverFailed(scene.snapshot.holder_sentence, next_step="There is no job to follow any more: start it.")
     if wish.back:
         why = no_way_back_to(scene.snapshot, wish.family)
         return HandOverFailed(f"{why} {scene.snapshot.holder_sentence}", next_step=WHAT_HELPS) if why else None
@@ -34,7 +38,6 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
         )
     if wish.approved or scene.state.has_run(wish.family):
         return None
-    origin = scene.state.wishes.get(wish.family, wish)
     if origin.option("approval") and not _starts_proven(scene.state, origin):
         return HandOverFailed(
             f"{_named(wish, origin)} has never held the stream, and a person has to approve it (`upgrade.approval`).",

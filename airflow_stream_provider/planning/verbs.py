@@ -363,7 +363,7 @@ def _held_before(state: StreamState, last: Deployment) -> str:
     While another release runs in place of the wished one, that: it is what was to hold before.
     """
     wish = state.wish
-    if wish is not None and wish.family != last.family and state.has_run(wish.family):
+    if wish is not None and wish.family != last.family and state.has_run(wish.family) and state.has_run(wish.before):
         return wish.before
     before = (state.deployments.get(each.previous or "") for each in state.family(last.family))
     return next((each.family for each in before if each is not None and each.family != last.family), "")
