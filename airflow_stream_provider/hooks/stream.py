@@ -35,6 +35,7 @@ from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.waits import Needs
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of
+from airflow_stream_provider.spec.watched import renewed
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
@@ -86,13 +87,7 @@ class StreamHook(BaseHook):
 
     @classmethod
     def of(cls, spec: StreamSpec) -> StreamHook:
-        """Return the hook of a stream.
-
-        :raises StreamError: its YAML cannot be used, and it is not known where its control log is. Not a SpecError: a
-            file that is just being written is whole again when a task is retried.
-        """
-        if not spec.control:
-            raise StreamError(spec.problem)
+        """Return the hook of a stream."""
         return cls(spec.name, spec.control, spec.cluster, spec.kafka, spec.storage, spec.storage_connection)
 
     @property
@@ -246,6 +241,8 @@ class StreamHook(BaseHook):
     ) -> bool:
         """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
 
+        How the stream is watched is noted before that, as its YAML says it now.
+
         :param checked: what `releases.publish` has returned of it earlier, which is declared instead, whatever its
             files and its YAML say by now; default: it is published now.
         :param adopts: whether it follows a job without a stream (`Policy.adopts`).
@@ -264,6 +261,10 @@ class StreamHook(BaseHook):
             fields["redeployed"] = True
         if rewind is not None:
             fields["rewind"] = rewind.to_json()
+        known = self.root.noted().get(self.stream)
+        note = renewed(requested.spec, known)
+        if note != known:
+            self.root.note(self.stream, note)
         return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
 
     def _published(self, checked: Release) -> Release:

@@ -11,7 +11,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused, SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused, SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.release import ReleaseOperator
@@ -87,9 +87,6 @@ class SubmitStandbyOperator(ReleaseOperator):
 
     @override
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        if self._release is not None and self.stream.problem:
-            # The policy is in the YAML. Not a SpecError: the file may be mended when this is retried.
-            raise StreamError(self.stream.problem)
         from airflow_stream_provider.planning.rewind import read_rewind
 
         seq = snapshot.state.seq

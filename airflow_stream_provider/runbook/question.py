@@ -13,7 +13,6 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
@@ -161,9 +160,6 @@ class ApproveUpgradeOperator(QuestionOperator):
         if judged.get("verdict") == "pass" and not needed:
             raise AirflowSkipException("No approval is needed: the rehearsal has passed.")
         with failing_without_retry():
-            if self.stream.problem:
-                # The YAML names the approvers. Not a SpecError: the file may be mended when the task is retried.
-                raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
             snapshot = hook.observe()
             if snapshot.holds(self.deployment):

@@ -12,7 +12,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import VERSION
 from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
@@ -66,9 +65,6 @@ class StopFirstOperator(StopStreamOperator):
     def execute(self, context: Context) -> Any:
         if self.strategy != Strategy.RESTART.value:
             raise AirflowSkipException("The old release runs until the new one takes over.")
-        if self.stream.problem:
-            # The new release could not be submitted. Not a SpecError: the file may be mended when this is retried.
-            raise StreamError(self.stream.problem)
         with failing_without_retry():
             self.stream.chosen_strategy(self.strategy)
         return super().execute(context)
