@@ -196,6 +196,7 @@ class FilesRoot:
                 with open_folder(self.folder / WATCHED) as folder:
                     names = [name for name in os.listdir(folder) if NOTE.fullmatch(name)]
             except FileNotFoundError:
+                check_root(self.folder)  # a folder that is not mounted is no root without notes
                 return {}
             return {name: self._note(name) for name in names if not name.startswith(_NEW)}
 

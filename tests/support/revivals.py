@@ -27,7 +27,7 @@ from tests.support.story import (
     submitted,
 )
 
-ME = TaskIdentity("orders__revive", "run", "revive")
+ME = TaskIdentity("streams__revive", "run", "revive")
 DOWN = [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT)]
 AGAIN = ME.deployment("orders", "1")
 
@@ -41,12 +41,12 @@ def take(
 
 
 def again(at: float = 100.0, deployment: str = AGAIN, run: str = "run") -> Record:
-    return declared_again(deployment, OLD_DEPLOYMENT, by=f"airflow:orders__revive/{run}/revive", at=at)
+    return declared_again(deployment, OLD_DEPLOYMENT, by=f"airflow:streams__revive/{run}/revive", at=at)
 
 
 def held(number: int, at: float) -> list[Record]:
     """A try of the watch that came to hold and was killed."""
-    deployment = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
+    deployment = TaskIdentity("streams__revive", f"r{number}", "revive").deployment("orders", "1")
     name, ask = f"{deployment}.0000000a", f"try {number}"
     up = replace(standby(name), fields={**standby(name).fields, "queries": [{"name": "a"}, {"name": "b"}]})
     began = [again(at, deployment, f"r{number}"), submitted(deployment), up, requested(ask, name), ready(ask, name)]

@@ -130,7 +130,7 @@ def test_samples_come_back_newest_first_and_the_oldest_go(root: TopicRoot, monke
 def test_a_kafka_that_does_not_answer_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "CONNECT_MS", 1000)
     root = TopicRoot("kafka://gone/streams", "gone", {"bootstrap.servers": "127.0.0.1:1"}, "streams")
-    for use in (root.check, root.make, lambda: root.exists("orders"), root.seen):
+    for use in (root.check, root.make, lambda: root.exists("orders"), root.noted):
         with pytest.raises(ControlUnavailable, match="connection 'gone'"):
             use()
 

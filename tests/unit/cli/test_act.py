@@ -226,7 +226,7 @@ def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(here: Here
     assert "versoin: there is no such field" in "".join(here.said())
     assert here.call("stop", control=None) == Exit.REFUSED
     assert "Where a stream runs on without a YAML: --control URL." in "".join(here.said())
-    note = {"file": "orders.yaml", "watch": "streams__watch", "stream": {"cluster": "spark_here"}}
+    note = {"file": "orders.yaml", "watch": "streams__watch", "stream": {"cluster": "spark_default"}}
     FilesRoot(here.control).note("orders", json.dumps(note).encode())
     with PlayedDrivers(here.control):
         assert here.call("stop", control=here.control) == Exit.DONE

@@ -39,6 +39,8 @@ def test_no_name_of_a_stream_leads_out_of_the_root(tmp_path: Path) -> None:
 
 def test_a_note_is_replaced_and_removed_and_outlives_its_stream(tmp_path: Path) -> None:
     root = FilesRoot(tmp_path.as_uri())
+    with pytest.raises(ControlUnavailable, match="is not a control root"):
+        root.noted()
     root.make()
     assert root.noted() == {}
     root.forget("orders")

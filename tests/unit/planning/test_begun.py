@@ -58,7 +58,7 @@ from tests.support.story import (
     submitted,
 )
 
-WATCH = TaskIdentity("orders__revive", "run", "revive")
+WATCH = TaskIdentity("streams__revive", "run", "revive")
 RUNS = UnmanagedView("driver-1", DriverState.RUNNING, "driver driver-1", Remains(("It runs.",)))
 GONE = UnmanagedView("driver-1", DriverState.KILLED, "driver driver-1")
 LATER = 86_400.0

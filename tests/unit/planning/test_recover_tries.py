@@ -37,12 +37,12 @@ def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
     assert isinstance(step, GiveUp)
     assert "it broke" in str(step.error)
     assert step.log_of == AGAIN, "its driver has not said why"
-    other = TaskIdentity("orders__revive", "next", "revive")
+    other = TaskIdentity("streams__revive", "next", "revive")
     for at, kind in ((110.0, Skip), (161.0, Append)):
         assert isinstance(recover(snapshot(*tried, at=at), other, None, {}), kind)
     third = other.deployment("orders", "1")
     twice = [*tried, again(161.0, third, "next"), failed(None, third)]
-    last = TaskIdentity("orders__revive", "last", "revive")
+    last = TaskIdentity("streams__revive", "last", "revive")
     for at, kind in ((161.0 + 119.0, Skip), (161.0 + 121.0, Append)):
         assert isinstance(recover(snapshot(*twice, at=at), last, None, {}), kind)
 
@@ -50,7 +50,7 @@ def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
 def test_the_pauses_grow_to_five_minutes_and_no_further() -> None:
     story = list(DOWN)
     for number in range(20):
-        name = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
+        name = TaskIdentity("streams__revive", f"r{number}", "revive").deployment("orders", "1")
         story += [again(200.0 + 300 * number, name, f"r{number}"), failed(None, name)]
     tried = 200.0 + 300 * 19
     for at, kind in ((tried + 299.0, Skip), (tried + 301.0, Append)):
@@ -81,7 +81,7 @@ def test_only_what_follows_a_holder_that_has_committed_counts_as_a_try(
     # It fails from then on: pauses of 1 and 2 minutes, whatever machines have died before.
     failing = [*killed]
     for number, pause in ((3, 60.0), (4, 120.0)):
-        name = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
+        name = TaskIdentity("streams__revive", f"r{number}", "revive").deployment("orders", "1")
         tried = 500.0 + 100.0 * number
         failing += [again(tried, name, f"r{number}"), failed(None, name)]
         for left, then in ((1.0, Skip), (-1.0, Append)):

@@ -54,7 +54,7 @@ def test_room_is_made_of_what_was_there_before_this_run() -> None:
 
 def test_what_the_watch_brings_a_stream_back_with_makes_no_room() -> None:
     """Found by a chaos run: the next upgrade retired it while it came up, and the stream was down for longer."""
-    room, watch = TaskIdentity("dag", "run", "make_room"), "airflow:orders__revive/x/revive"
+    room, watch = TaskIdentity("dag", "run", "make_room"), "airflow:streams__revive/x/revive"
     again = declared_again("orders-1-eeee", OLD_DEPLOYMENT, by=watch)
     down = [*BOTH, fenced(OLD), failed(None, OLD_DEPLOYMENT), again]
     assert leftovers(snapshot(*down), room) == (NEW_DEPLOYMENT,)

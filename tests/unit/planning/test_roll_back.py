@@ -147,7 +147,7 @@ def test_one_that_does_not_hold_any_more_needs_no_other_fault() -> None:
     assert appended(dead, "to") == ("requested", OLD)
 
 
-WATCH = TaskIdentity("orders__revive", "run", "revive")
+WATCH = TaskIdentity("streams__revive", "run", "revive")
 COLD = [*UPGRADED, retired(OLD_DEPLOYMENT), failed(NEW)]
 AGAIN = WATCH.deployment("orders", "1")
 AGAIN_DRIVER = f"{AGAIN}.0000000a"

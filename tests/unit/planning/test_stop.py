@@ -85,7 +85,7 @@ def test_what_is_down_is_stopped_for_good(end: list[Record]) -> None:
     story = [*RUNNING, *end, stopped(STOP.request("stopped"), by=STOP.by)]
     after = snapshot(*story, drivers=GONE)
     assert results(stop(after, STOP, None, "why"), "stopped", "request") == (True, STOP.request("stopped"))
-    watch = TaskIdentity("orders__revive", "run", "revive")
+    watch = TaskIdentity("streams__revive", "run", "revive")
     assert isinstance(recover(after, watch, None, {}), Skip), "the watch leaves it alone"
     started = snapshot(*story, *up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2), failed(NEW))
     assert isinstance(recover(started, watch, None, {}), Append), "until somebody has started it"

@@ -47,7 +47,7 @@ def test_one_dag_brings_all_streams_of_a_folder_back(tmp_path: Path) -> None:
     assert dag.is_paused_upon_creation is False
     task = dag.get_task("revive")
     assert isinstance(task, ReviveStreamOperator)
-    assert (task.stream, task.watch) == (None, "p.streams__watch")
+    assert (task.given, task.watch) == (False, "p.streams__watch")
     assert "params.stream" in task.name
     assert list(dag.params) == ["stream", "control"]
     assert "Paused, it means: bring no stream of this folder back." in str(dag.doc_md)

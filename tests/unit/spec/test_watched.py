@@ -74,7 +74,7 @@ def test_a_broken_file_stands_for_the_stream_that_it_declared_last(folder: Folde
         assert found.streams["orders"].lag.max_records == 7
         assert found.streams["orders"].notify[0].arguments == {"who": ["anna"]}
         assert "orders.yaml" in found.troubles["orders"]
-        assert (set(found.troubles), found.left, found.unknown) == ({"orders"}, frozenset(), ())
+        assert ([*found.troubles], found.left, found.unknown) == (["orders"], frozenset(), ())
     folder.write("orders.yaml", "orders")
     assert folder.look().troubles == {}
 
@@ -84,7 +84,7 @@ def test_a_stream_whose_file_is_gone_is_watched_on(folder: Folder) -> None:
     for _ in range(3):
         found = folder.look()
         assert "orders.yaml is gone, and no other file describes orders. It runs on" in found.troubles["orders"]
-        assert (set(found.streams), found.left) == ({"orders", "payments"}, {"orders"})
+        assert (set(found.streams), found.left) == ({"orders", "payments"}, frozenset({"orders"}))
     folder.write("shop.yaml", "orders", "max_records: 7", "max_records: 8")
     found = folder.look()
     assert (found.streams["orders"].lag.max_records, found.troubles) == (8, {})
@@ -104,7 +104,7 @@ def test_a_stream_whose_control_was_changed_is_watched_where_it_was(folder: Fold
         found = folder.look()
         assert found.streams["orders"].control == ROOT
         assert f"`control` is {OTHER} now" in found.troubles["orders"]
-        assert (found.moved["orders"].control, found.left) == (OTHER, {"orders"})
+        assert (found.moved["orders"].control, found.left) == (OTHER, frozenset({"orders"}))
     del folder.notes[ROOT]["orders"]  # it was stopped there
     found = folder.look()
     assert (found.streams["orders"].control, found.troubles) == (OTHER, {})
