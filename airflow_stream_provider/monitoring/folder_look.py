@@ -270,7 +270,7 @@ class FolderLook:
         kind, name = subject
         state, cause = self.memory.subjects[subject].state, self.causes.found.get(subject)
         if subject == self.watching.files:
-            # Whose stream an unknown file would describe nobody knows; and of the end everybody hears who was told.
+            # An unknown file may be anybody's; and the end is told to everybody who knows of the incident.
             everybody = self.watching.plan.unknown or state.incident is None
             concerned: Iterable[str] = self.folder if everybody else self.memory.down(subject)
         elif cause is not None:
@@ -308,8 +308,8 @@ class FolderLook:
     def _compare(self) -> dict[str, str]:
         """Return the streams whose YAML asks for a release that was not tried yet, as at the look before.
 
-        Files may be saved or synchronized one after the other. What was found of a stream that is not looked at now is
-        kept for the next look at it.
+        Files may be saved or synchronized one after the other. A stream that is not looked at now keeps its wish until
+        the next look at it.
         """
         asking = {
             name: partial(unasked_release, each.hook, each.snapshot.state, each.spec)

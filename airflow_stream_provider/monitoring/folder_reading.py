@@ -55,7 +55,7 @@ class RootReads:
         self.url = url
         # Here, in the thread that may read Airflow's connections.
         self._root: ControlRoot | StreamError = opened(url)
-        # What is noted there, and the streams that are looked at and have it.
+        # Its notes, and those of its streams that are looked at.
         self.notes: Mapping[str, bytes] = {}
         self.specs: Sequence[StreamSpec] = ()
         # Why nothing of the root can be read; empty: it can.

@@ -23,7 +23,7 @@ from airflow_stream_provider.spec.watched import is_due, note_of, watched_folder
 
 
 class Watching:
-    """What one watch looks after in one look; see `FolderLook` for the parameters.
+    """The streams and control roots of one watch in one look; see `FolderLook` for the parameters.
 
     `good` are the streams of the YAML files that can be used, `plan` what is watched, `folder` that without what is not
     to be watched (`watch.schedule`), `memory` that of the looks before.
@@ -98,7 +98,7 @@ class Watching:
         troubles = {name: says for name, says in self.plan.troubles.items() if name in self.folder}
         subject, wrong = self.files, [*self.plan.unknown, *troubles.values()]
         concerned = (*troubles, *self.plan.unknown)
-        # Of a control root that is away it is not known which YAML files its streams had.
+        # A control root that is away does not tell which YAML files its streams had.
         if wrong or (subject in self.memory.subjects and not any(root.problem for root in self.roots.values())):
             worse = bool(set(concerned) - set(self.memory.down(subject)))
             more = f" And {len(wrong) - NAMED} more." if len(wrong) > NAMED else ""
@@ -117,13 +117,13 @@ class Watching:
         last = 0.0 if everything else self.memory.looked
         if not everything:
             self.memory.looked = self.now
-        # Of a stream without a YAML it has to be known whether it rests.
+        # A look has to find out whether a stream without a YAML rests.
         always = self.plan.troubles
         return [name for name, spec in self.folder.items() if name in always or is_due(spec, last, self.now)]
 
 
 def _rests(state: StreamState) -> bool:
-    """Whether nobody runs a stream, nor is about to."""
+    """Return whether a stream has no driver, and none comes up."""
     return state.phase in RESTING and all(each.ended is not None for each in state.deployments.values())
 
 

@@ -15,9 +15,9 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # The beginning of the ids of the runs of NAME__upgrade that a look triggers.
 CHANGE = "change__"
-# What a note has of a YAML. What the stream runs is in its control log.
+# The settings of a YAML that a note has. The control log has the release.
 _FIELDS = {"cluster", "kafka", "lag", "watch", "notify", "storage", "storage_connection"}
-# For fields that a stream must have, and that nobody asks for who only watches it, or brings it back.
+# For fields that every stream has, and that watching and bringing back do not need.
 PLACEHOLDERS = {"application": "none.py", "version": "none"}
 _NOT_STOPPED = "It runs on, and is watched and brought back as before."
 _MOVED = "{0.source.name}: `control` is {0.control} now, and it is not stopped under {1}."
@@ -26,7 +26,7 @@ _GONE = "{0} {1}, and no other file describes {2}."
 
 @dataclass(frozen=True)
 class Declared:
-    """What was declared last.
+    """The last declaration of a stream.
 
     :param spec: with these settings alone.
     :param watch: id of the DAG that watches the stream; empty: none has looked at it yet.
