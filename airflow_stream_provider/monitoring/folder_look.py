@@ -92,6 +92,7 @@ class FolderLook:
         self.began = time.monotonic()
         self.now = clock()
         self.context = context
+        self.everything = everything
         self.watching = Watching(watch, files, roots, left, save, unread=unread, now=self.now)
         self.memory, self.folder = self.watching.memory, self.watching.folder
         due = self.watching.due(everything=everything)
@@ -115,6 +116,8 @@ class FolderLook:
         self.watching.judge_files()
         self.memory.reached(self.watched, self.reading.not_reached, self.now)
         self._tell()
+        if not self.everything:  # and not before: the next look makes up for one that fails
+            self.memory.looked = self.now
         # At once: people have been told by now, and would be told again if this process ended before.
         self.watching.keep()
         self._clean_up()

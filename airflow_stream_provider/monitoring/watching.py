@@ -115,8 +115,6 @@ class Watching:
     def due(self, *, everything: bool) -> list[str]:
         """Return the streams that are to be looked at; `everything`: those that are not due, too."""
         last = 0.0 if everything else self.memory.looked
-        if not everything:
-            self.memory.looked = self.now
         # A look has to find out whether a stream without a YAML rests.
         always = self.plan.troubles
         return [name for name, spec in self.folder.items() if name in always or is_due(spec, last, self.now)]

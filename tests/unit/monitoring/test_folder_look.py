@@ -349,6 +349,18 @@ def test_a_look_that_fails_is_told_to_everybody_once_and_once_that_it_works_agai
     assert folder.told()[1:] == [(WATCH, "watch", False)]
 
 
+def test_a_stream_that_was_due_in_a_look_that_failed_is_due_in_the_next(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.seldom = {"s0000"}
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderLook, "_judge", lambda look: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            folder.look(0.0)
+    assert folder.look(60.0).summary["looked"] == 4
+    assert folder.look(120.0).summary["looked"] == 3
+
+
 def test_what_goes_wrong_in_telling_that_the_watch_fails_hides_nothing_and_is_left_for_the_next_look(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
