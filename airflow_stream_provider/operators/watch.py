@@ -144,13 +144,13 @@ class WatchStreamsOperator(BaseOperator):
     def _read(self) -> tuple[Sequence[StreamFile], str]:
         """Return the YAML files; where the folder is gone or hangs, why."""
         from airflow_stream_provider.control.bounded import call
-        from airflow_stream_provider.lifecycle.errors import StreamError
+        from airflow_stream_provider.lifecycle.errors import StreamError, says
         from airflow_stream_provider.spec.folder import read_folder
 
         try:
             return call(lambda: read_folder(self.streams), READ_SECONDS, f"The folder {self.streams}"), ""
-        except StreamError as error:
-            return (), str(error)
+        except (StreamError, OSError) as error:
+            return (), says(error)
 
     def _revivals(self, look: FolderLook, found: Found, ti: Any) -> list[dict[str, Any]]:
         """Return the arguments of the triggers, and remember the runs: of one stream one is under way at a time."""
