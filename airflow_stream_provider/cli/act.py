@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
 
-from airflow_stream_provider.cli.commands import given_by, given_stream_as_far_as_known, read_connections
+from airflow_stream_provider.cli.commands import declared_stream, given_by, read_connections
 from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, adopt_here, nobody_to_ask, run_here
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.look_ahead import look_ahead
@@ -51,6 +51,8 @@ def act(args: Namespace, operation: str) -> NoReturn:
         command = _Command.of(Operation(operation), args)
     except SpecError as error:
         _end(args, "refused", Exit.REFUSED, str(error), None, {})
+    except StreamError as error:
+        _end(args, "unknown", Exit.UNKNOWN, str(error), None, {})
     try:
         command.run()
     except SpecError as error:
@@ -93,7 +95,7 @@ class _Command:
         job = check_job(getattr(args, "job", None) or "")
         # Once: two hours ago is the same time also when a person thinks about it.
         to = moment(args.to, time.time()) if getattr(args, "to", None) else None
-        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by, job, to)
+        return cls(args, operation, declared_stream(args), reason, confirmed_by, job, to)
 
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""

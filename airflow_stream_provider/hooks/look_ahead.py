@@ -168,14 +168,12 @@ def _wanted(
 def _that_holds(state: StreamState, spec: StreamSpec) -> Wanted:
     """Return the release that holds, which is deployed once more."""
     held = state.holding_deployment
-    if spec.problem or held is None:  # the second is refused later, in its own words
-        return Wanted(problem=spec.problem)
+    if held is None:  # it is refused later, in its own words
+        return Wanted()
     return Wanted(held.release.version, held.release.hash, spec.upgrade.approval)
 
 
 def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str) -> Wanted:
-    if spec.problem:
-        return Wanted(problem=spec.problem)
     try:
         release = stored_release(hook, state, digits)
     except SpecError as error:

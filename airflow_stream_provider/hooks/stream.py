@@ -34,6 +34,7 @@ from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.waits import Needs
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of
+from airflow_stream_provider.spec.watched import renewed
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
@@ -86,13 +87,7 @@ class StreamHook(BaseHook):
 
     @classmethod
     def of(cls, spec: StreamSpec) -> StreamHook:
-        """Return the hook of a stream.
-
-        :raises StreamError: its YAML cannot be used, and it is not known where its control log is. Not a SpecError: a
-            file that is just being written is whole again when a task is retried.
-        """
-        if not spec.control:
-            raise StreamError(spec.problem)
+        """Return the hook of a stream."""
         return cls(spec.name, spec.control, spec.cluster, spec.kafka, spec.storage, spec.storage_connection)
 
     @property
@@ -241,6 +236,8 @@ class StreamHook(BaseHook):
     ) -> bool:
         """Append `wanted`, and publish the release before that, where the wish brings one in.
 
+        How the stream is watched is noted before that, as the YAML of the release says it now.
+
         :param requested: the release that a wish which publishes is for, and the policy of its YAML.
         :param checked: what `releases.publish` has returned of it earlier, which is wished instead, whatever its files
             and its YAML say by now; default: it is published now.
@@ -255,9 +252,17 @@ class StreamHook(BaseHook):
             policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
             policy = replace(policy, adopts=bool(fields.get("adopts")))
             fields |= {"release": release.to_json(), "policy": policy.to_json()}
+            self._note(requested.spec)
             if requested.spec.lag.max_seconds is not None:
                 fields["max_seconds"] = requested.spec.lag.max_seconds
         return self.append(Kind.WANTED, by, seq, **fields)
+
+    def _note(self, spec: StreamSpec) -> None:
+        """Note how the stream is watched, as its YAML says it now."""
+        known = self.root.noted().get(self.stream)
+        note = renewed(spec, known)
+        if note != known:
+            self.root.note(self.stream, note)
 
     def declare(self, step: Declare, by: str, seq: int) -> bool:
         """Declare a deployment; return False when the log no longer ends at `seq`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -97,20 +97,18 @@ class Reading:
         )
 
 
-def read_stream(spec: StreamSpec, root: ControlRoot, seen: frozenset[str]) -> Reading | None:
+def read_stream(spec: StreamSpec, root: ControlRoot, noted: Container[str]) -> Reading | None:
     """Read the log, the heartbeats and the last sample; None for a stream that was never deployed.
 
     :param root: its control root.
-    :param seen: the streams that earlier looks have seen there.
+    :param noted: the streams that were deployed there.
     :raises StreamError: the stream cannot be read now, or its log has gone.
     """
     hook = StreamHook.of(spec)
     if not hook.exists():
-        if spec.name in seen:
+        if spec.name in noted:
             raise _gone(spec.name, root.where(spec.name))
         return None
-    if spec.name not in seen:
-        root.note(spec.name)
     snapshot = hook.observe(history=False)
     return Reading(spec, hook, snapshot, samples.last(hook.samples))
 
@@ -152,9 +150,13 @@ def clean_up_in_turn(reading: Reading) -> None:
     reading.hook.samples.shorten()
 
 
-def _gone(stream: str, where: str) -> ControlUnavailable:
-    return ControlUnavailable(
-        f"The control log of {stream} has gone: an earlier look of the watch has seen it in {where}.",
+class LogGone(ControlUnavailable):
+    """The control log of a stream that was deployed is not there any more."""
+
+
+def _gone(stream: str, where: str) -> LogGone:
+    return LogGone(
+        f"The control log of {stream} has gone: it was in {where}.",
         next_step="Mount or restore it; its drivers wait for it for some minutes. If the stream is to begin anew: "
         "see that no driver of it is left on the cluster, then deploy it. If it is not wanted any more: remove its "
         "YAML.",

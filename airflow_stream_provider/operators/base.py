@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
+# The last events of an alias among which a stream's is looked for: a folder's revivals have one for all streams.
+EVENTS = 100
+
+
 def stream_asset(name: str) -> Asset:
     """Return the asset of a stream, for ``schedule=[stream_asset("orders")]``: ``stream://NAME``.
 
@@ -68,29 +72,31 @@ def event_of(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def announce(context: Context, snapshot: Snapshot, done: Mapping[str, Any]) -> None:
+def announce(context: Context, snapshot: Snapshot, done: Mapping[str, Any], alias: AssetAlias) -> None:
     """Let the task's success be an event of the stream's asset, unless the last event says the same already.
 
     So there is one for each hand-over, also after a task that was killed between hand-over and end, and none when a
     task is cleared that had ended.
+
+    :param alias: what the task has as an outlet.
     """
     outlets: Any = context.get("outlet_events")
-    alias, event = hand_overs(snapshot.stream), event_of(snapshot, done)
+    event = event_of(snapshot, done)
     if outlets is None or not event:
         return
-    if [event["epoch"], event["holder"]] != _last(context, alias):
+    if [event["epoch"], event["holder"]] != _last(context, alias, snapshot.stream):
         outlets[alias].add(stream_asset(snapshot.stream), extra=event)
 
 
-def _last(context: Context, alias: AssetAlias) -> list[Any]:
-    """Return epoch and holder of the last event; empty when there is none, or it cannot be read."""
+def _last(context: Context, alias: AssetAlias, stream: str) -> list[Any]:
+    """Return epoch and holder of a stream's last event; empty when there is none, or it cannot be read."""
     inlets: Any = context.get("inlet_events")
     try:
-        events = list(inlets[alias].ascending(False).limit(1))
+        events = [each.extra for each in inlets[alias].ascending(False).limit(EVENTS)]
     except (AirflowRuntimeError, KeyError):
         # Told twice is better than a hand-over that fails for want of a database.
         return []
-    return [[each.extra.get("epoch"), each.extra.get("holder")] for each in events][-1] if events else []
+    return next(([each.get("epoch"), each.get("holder")] for each in events if each.get("stream") == stream), [])
 
 
 def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +132,8 @@ class StreamOperator(BaseOperator):
     WAIT_SECONDS: ClassVar[float] = 900.0
     OPERATION: ClassVar[Operation | None] = None
     """Its name for people, if it is done by hand, too."""
+    STREAMS: ClassVar[str] = ""
+    """The name of an asset's alias for a task that finds its stream when it runs."""
     CHANGES_HOLDER: ClassVar[bool] = False
     """Whether its success may be an event of the stream's asset (`announce`), and its XCom says how it went."""
 
@@ -139,9 +147,9 @@ class StreamOperator(BaseOperator):
         wait_seconds: float | None = None,
         **kwargs: Any,
     ) -> None:
-        # A YAML that cannot be used does not tell the stream's name now.
-        if self.CHANGES_HOLDER and stream is not None:
-            ours = [hand_overs(stream.name)]
+        self.alias = hand_overs(stream.name if stream is not None else self.STREAMS)
+        if self.CHANGES_HOLDER:
+            ours = [self.alias]
             kwargs = {**kwargs, **{name: [*(kwargs.get(name) or ()), *ours] for name in ("inlets", "outlets")}}
         super().__init__(**kwargs)
         self.stream = stream
@@ -239,7 +247,7 @@ class StreamOperator(BaseOperator):
         self._leave_links(context, identity, snapshot)
         if isinstance(step, Done):
             result = self.result(snapshot, step.result)
-            announce(context, snapshot, result)
+            announce(context, snapshot, result, self.alias)
             return result
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)

@@ -89,8 +89,6 @@ class CheckReleaseOperator(ReleaseOperator):
                 check_reason(self.reason)
             if not self.stored:
                 requested.check()
-            elif self.stream.problem:
-                raise SpecError(self.stream.problem)
             strategy = self.stream.chosen_strategy(self.strategy)
             for each in self.stream.notify:
                 recipient(each.call, each.arguments)

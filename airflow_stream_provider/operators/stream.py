@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.steps import Step, TaskIdentity
     from airflow_stream_provider.planning.verbs import Answer
     from airflow_stream_provider.planning.waits import Needs, WaitOutcome
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class FenceOperator(StreamOperator):
@@ -201,12 +202,48 @@ class ReviveStreamOperator(StreamOperator):
     no driver can fulfil any more, appoints a warm driver or starts one, and goes on where a task died that had wished
     something. A stream that was stopped or has finished is left alone.
 
+    :param stream: the stream; None: that of `name`, as it was declared last, whatever its YAML says by now.
+    :param name: of the stream. (templated)
+    :param control: URL of its control root; empty: the one that has it. (templated)
+    :param watch: id of the DAG that watches it, and knows the control roots: of no other one a stream is brought back.
+
     XCom: `stream`, `holder`, `phase`.
     """
 
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "name", "control")
+
     WAIT_SECONDS = 1500.0
+    STREAMS = "*"
     CHANGES_HOLDER = True
     _before: Mapping[str, int] = {}
+
+    def __init__(
+        self, *, stream: StreamSpec | None = None, name: str = "", control: str = "", watch: str = "", **kwargs: Any
+    ) -> None:
+        self.given = stream is not None
+        super().__init__(stream=cast("StreamSpec", stream), **kwargs)
+        self.name = name
+        self.control = control
+        self.watch = watch
+
+    @override
+    def execute(self, context: Context) -> Any:
+        self._find()
+        return super().execute(context)
+
+    @override
+    def resume(self, context: Context, event: Any = None) -> Any:
+        self._find()
+        return super().resume(context, event)
+
+    def _find(self) -> None:
+        if self.given:
+            return
+        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.operators.watch import KnownRoots
+
+        with failing_without_retry():
+            self.stream = KnownRoots(self.watch).declared(self.name, self.control)
 
     @override
     def begin(self, context: Context) -> None:

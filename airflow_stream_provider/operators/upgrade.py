@@ -11,7 +11,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused, SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused, SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.release import ReleaseOperator
@@ -80,9 +80,6 @@ class _CheckedReleaseOperator(ReleaseOperator):
     def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
         if not step.publish:
             return super().want(step, snapshot, identity)
-        if self._release is not None and self.stream.problem:
-            # The policy is in the YAML. Not a SpecError: the file may be mended when this is retried.
-            raise StreamError(self.stream.problem)
         return self.hook.wish(step, identity.by, snapshot.state.seq, self.requested, self._release)
 
     @property

@@ -13,7 +13,6 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
@@ -184,9 +183,6 @@ class ApproveUpgradeOperator(QuestionOperator):
         if not needed and (alone or judged.get("verdict") == "pass"):
             raise AirflowSkipException(f"No approval is needed: {_why_not(alone=alone)}.")
         with failing_without_retry():
-            if self.stream.problem:
-                # The YAML names the approvers. Not a SpecError: the file may be mended when the task is retried.
-                raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
             snapshot = hook.observe()
             held = snapshot.state.holding_deployment

@@ -203,7 +203,7 @@ WATCH = {
     ),
     "revive": Words(
         "Start the runs that are needed",
-        "Triggers `NAME__revive` for a stream that has lost its driver, and `NAME__upgrade` for one whose YAML has "
+        "Triggers `FOLDER__revive` for a stream that has lost its driver, and `NAME__upgrade` for one whose YAML has "
         "changed, with `upgrade.on_change`. There is one for each.",
     ),
 }

@@ -141,6 +141,11 @@ class Fleet:
     def trigger(self, member: Member, verb: str, **conf: Any) -> None:
         """Trigger one of its DAGs, and remember the run."""
         member.dag = f"{member.name}__{verb}"
+        if verb == "revive":
+            member.dag, conf = "streams__revive", {"stream": member.name, "control": member.world.control}
+            # By a look its control root is known; the YAML says that it is not looked at itself.
+            self.api.wait_for_dag("streams__watch")
+            assert self.api.wait_for_run("streams__watch", self.api.trigger("streams__watch", {})) == "success"
         for dag in {member.dag, f"{member.name}__upgrade"}:  # that is what an operation may start
             self.api.wait_for_dag(dag)
             self.api.unpause(dag)

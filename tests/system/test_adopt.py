@@ -15,19 +15,18 @@ from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
 from airflow_stream_provider.cli.run_here import Exit, adopt_here, run_here
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
+from airflow_stream_provider.monitoring.folder_look import Found
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.stream import ReviveStreamOperator, StopStreamOperator
 from airflow_stream_provider.planning import take_over
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
-from airflow_stream_provider.spec.watched import Watched
 from devstack.commits import written_at
 from devstack.drivers import wait_for
 from devstack.stack_stream import QUERIES, StackStream
 from devstack.unmanaged import end_unmanaged, leave, submit_unmanaged, yaml_of
-from tests.support.watched_folder import RECEIVED
+from tests.support.watched_folder import RECEIVED, look_at
 
 
 @pytest.fixture
@@ -116,7 +115,6 @@ CUT_OFF = """
 import os, signal, sys
 from pathlib import Path
 from airflow_stream_provider.cli.run_here import adopt_here
-from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.stream import ReviveStreamOperator
@@ -145,12 +143,12 @@ def adopt_and_die(spec: StreamSpec, job: str, step: str) -> None:
     assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
 
 
-def look_until(spec: StreamSpec, looks: int) -> FolderLook:
+def look_until(spec: StreamSpec, looks: int) -> Found:
     """Look as the watch does, a minute apart; return the last look."""
-    found = look_at_all([Watched(spec)], {}, {})
+    found = look_at(spec)
     for _ in range(looks - 1):
         time.sleep(61.0)
-        found = look_at_all([Watched(spec)], found.memory, {})
+        found = look_at(spec)
     return found
 
 
@@ -172,11 +170,11 @@ def test_an_adoption_that_is_cut_off_after_the_job_was_ended_is_told_and_brought
     (alert,) = RECEIVED[""]
     assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
     assert f"{job} was to be ended" in str(alert.reasons)
-    assert found.revive == (orders.stream,), "and the watch has a run bring it back"
+    assert [*found.revive] == [orders.stream], "and the watch has a run bring it back"
     failed = (ending.at, time.time())
 
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    assert run_here(revive, TaskIdentity("orders__revive", "run", "revive")).code is Exit.DONE
+    assert run_here(revive, TaskIdentity("streams__revive", "run", "revive")).code is Exit.DONE
     asked = orders.records(Kind.REQUESTED)[-1]
     assert asked["evidence"] == {"job": job, "state": DriverState.KILLED.value}
     assert (asked["to"] == follower) is (dead == "the process")
@@ -197,7 +195,7 @@ def test_an_adoption_that_is_cut_off_before_the_job_was_ended_is_told_and_the_jo
     (alert,) = RECEIVED[""]
     assert f"{job} was to be ended" in str(alert.reasons)
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    ran = run_here(revive, TaskIdentity("orders__revive", "run", "revive"))
+    ran = run_here(revive, TaskIdentity("streams__revive", "run", "revive"))
     assert "nobody has confirmed that it is gone" in ran.said
     assert orders.cluster.status(job) is DriverState.RUNNING
     operator = AdoptOperator(task_id="adopt", stream=spec, reason="go on", job=job, wait_seconds=900)
@@ -251,9 +249,9 @@ def test_a_follower_that_dies_alone_after_the_job_was_ended_is_told_and_another_
     found = look_until(spec, 2)
     (alert,) = RECEIVED[""]
     assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
-    assert found.revive == (orders.stream,), "and the watch has a run bring it back"
+    assert [*found.revive] == [orders.stream], "and the watch has a run bring it back"
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    assert run_here(revive, TaskIdentity("orders__revive", "run", "revive")).code is Exit.DONE
+    assert run_here(revive, TaskIdentity("streams__revive", "run", "revive")).code is Exit.DONE
     orders.settle()
     found_records = orders.audit(failures=((ending_at, time.time()),))
     assert (found_records.lost, found_records.duplicated) == (0, 0)

@@ -92,7 +92,7 @@ def test_the_dag_files_shown_give_their_dags(tmp_path: Path) -> None:
     wanted = {
         "orders__upgrade",
         "streams__watch",
-        "shop.orders__revive",
+        "shop.streams__revive",
         "look",
         "stop",
         "start",

@@ -16,7 +16,7 @@ from airflow_stream_provider.hooks import stream as hooks
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
-from airflow_stream_provider.monitoring.folder_reading import RootReads
+from airflow_stream_provider.monitoring.folder_reading import RootReads, open_roots
 from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.samples import LagSample
@@ -34,6 +34,14 @@ PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
 DEPLOYMENT = "payments-1-aaaa"
 HOLDER = f"{DEPLOYMENT}.00000001"
 DRIVER = "orders-1-aaaaaaaa.00000001"
+
+
+def read_root(url: str, spec: StreamSpec) -> RootReads:
+    """Open a control root, and read a stream there, as a look does."""
+    root = open_roots([url])[url]
+    root.specs = [spec]
+    root.read()
+    return root
 
 
 @pytest.fixture
@@ -88,15 +96,13 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
     seen = StreamHook(**hook.address).observe(Needs())
     assert seen.state.deployments[DEPLOYMENT].submission == cluster.did[0][1]
 
-    reads = RootReads(spec.control, [spec])
-    reads.read()
+    reads = read_root(spec.control, spec)
     assert reads.problem == ""
     reading = reads.found["payments"]
     assert isinstance(reading, Reading)
     keep(reading, LagSample(1.0), None, ())
     clean_up(reading)
-    reads = RootReads(spec.control, [spec])
-    reads.read()
+    reads = read_root(spec.control, spec)
     again = reads.found["payments"]
     assert isinstance(again, Reading)
     assert again.before == LagSample(1.0)
@@ -117,8 +123,7 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
 
 
 def test_a_connection_that_is_missing_is_a_problem_of_its_own_root(spec: StreamSpec) -> None:
-    reads = RootReads("kafka://nowhere/streams", [spec])
-    reads.read()
+    reads = read_root("kafka://nowhere/streams", spec.model_copy(update={"control": "kafka://nowhere/streams"}))
     assert "'nowhere' cannot be read" in reads.problem
     assert list(reads.found) == ["payments"]
 

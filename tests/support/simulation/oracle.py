@@ -19,7 +19,7 @@ FORGER = "somebody"
 # Who says that a driver is dead, and may be wrong.
 PERSON = "on-call"
 # The DAG of the runs that bring the stream back.
-REVIVE = "orders__revive"
+REVIVE = "streams__revive"
 # The DAG of the runs that stop a stream to start it again.
 RESTART = "orders__restart"
 # Between two looks of the watch, with what holds up the second, and the process that acts upon it.

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_stream_provider.cli import act
 from airflow_stream_provider.cli.run_here import Exit
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog, FilesRoot, open_log
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning import request
@@ -219,9 +219,14 @@ def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(here: Here
     yaml.write_text(yaml.read_text() + "versoin: 2\n")
     assert here.call("restart") == Exit.REFUSED
     assert "versoin: there is no such field" in "".join(here.said())
+    assert here.call("stop", control=None) == Exit.REFUSED
+    assert "Where a stream runs on without a YAML: --control URL." in "".join(here.said())
+    note = {"file": "orders.yaml", "watch": "streams__watch", "stream": {"cluster": "spark_default"}}
+    FilesRoot(here.control).note("orders", json.dumps(note).encode())
     with PlayedDrivers(here.control):
-        assert here.call("stop") == Exit.DONE
+        assert here.call("stop", control=here.control) == Exit.DONE
     assert here.log.refresh().holder is None
+    assert here.call("stop", control=f"{here.control}/nowhere") == Exit.UNKNOWN
 
 
 def test_a_standby_is_promoted(here: Here) -> None:

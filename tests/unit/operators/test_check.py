@@ -254,9 +254,6 @@ def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
     assert "does not say who held the stream" in refusal(spec, stored=stored.hash, rewind=wanted)
     assert "fill in nothing by hand" in refusal(spec, stored=stored.hash, rewind="2h")
     assert "no stored release of which the hash begins with 'ffff'" in refusal(spec, stored="ffff")
-    broken = spec.model_copy()
-    broken._problem = "s.yaml, line 3: it cannot be used."
-    assert "line 3" in refusal(broken, stored=stored.hash)
 
 
 def test_a_rewind_is_of_the_driver_that_held_when_a_person_said_yes_to_it(

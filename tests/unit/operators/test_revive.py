@@ -8,21 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.control import ControlLog, make_root
+from airflow_stream_provider.control import ControlLog, FilesRoot, make_root
 from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring.samples import LagSample, append
+from airflow_stream_provider.operators.base import hand_overs
 from airflow_stream_provider.operators.stream import ReviveStreamOperator
+from airflow_stream_provider.operators.watch import KnownRoots
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.watched import note_of
 from devstack.control_folder import folder_of
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import BOTH, RUNNING, STOPPED, WISHED
 from tests.support.story import NEW, OLD, failed, retired, submitted, wanted, write
 from tests.support.tasks import context, run
+from tests.support.watch_task import Variables
 
 
 def revive(spec: StreamSpec) -> Any:
@@ -37,6 +41,27 @@ def test_a_control_folder_that_is_not_mounted_is_an_error(spec: StreamSpec, tmp_
     away = spec.model_copy(update={"control": f"file://{tmp_path}/away"})
     with pytest.raises(ControlUnavailable, match="is not a control root"):
         revive(away)
+
+
+def test_a_stream_is_brought_back_as_it_was_declared_last(
+    spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = Variables()
+    monkeypatch.setattr("airflow_stream_provider.operators.watch.Variable", variables)
+    KnownRoots("streams__watch").add({spec.control})
+    write(log, *RUNNING)
+    beat(log, 2)
+    FilesRoot(spec.control).note("orders", note_of(spec, "streams__watch"))
+    task = ReviveStreamOperator(task_id="t", name="orders", control=spec.control, watch="streams__watch")
+    assert task.outlets == [hand_overs("*")]
+    with pytest.raises(TaskDeferred) as deferred:
+        run(task)
+    assert deferred.value.trigger.serialize()[1]["address"]["cluster"] == spec.cluster
+    assert task.stream.kafka == spec.kafka
+    # A person who names another control root brings nothing back that is there.
+    other = ReviveStreamOperator(task_id="t", name="orders", control="file:///elsewhere", watch="streams__watch")
+    with pytest.raises(AirflowFailException, match="looks after no stream orders in file:///elsewhere"):
+        run(other)
 
 
 def test_a_stream_that_was_never_deployed_is_skipped(spec: StreamSpec) -> None:

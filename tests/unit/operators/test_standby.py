@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
-from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
@@ -101,18 +101,6 @@ def test_what_is_to_be_read_again_is_declared(
     waits(SubmitStandbyOperator(task_id="t", stream=spec, checked=CHECKED, rewind=json.dumps(wanted.to_json())))
     (deployment,) = log.refresh().deployments.values()
     assert deployment.rewind == wanted
-
-
-def test_what_was_checked_waits_for_a_yaml_that_can_be_used(
-    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
-) -> None:
-    """It has the limits of the new release; and it may be mended when the task is retried."""
-    broken = spec.model_copy()
-    broken._problem = "orders.yaml, line 3: it cannot be used."
-    with pytest.raises(StreamError, match="line 3") as caught:
-        run(SubmitStandbyOperator(task_id="t", stream=broken, checked=CHECKED))
-    assert not isinstance(caught.value, SpecError)
-    assert log.records() == []
 
 
 def test_what_was_asked_for_before_a_stop_starts_nothing_after_it(

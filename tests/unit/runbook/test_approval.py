@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
@@ -190,17 +189,6 @@ def test_a_run_asks_if_its_check_or_the_yaml_says_so(spec: StreamSpec, monkeypat
     for left in ("False", ""):  # XCom, which others than those who may edit the YAML may write
         sent, _ = asked(spec, monkeypatch, passed, left)
         assert shown_in(sent)["asked_because"] == ["`upgrade.approval` is on."]
-
-
-def test_with_a_yaml_that_cannot_be_used_nobody_is_asked_by_it(spec: StreamSpec) -> None:
-    """Who may answer is not known. Without a doubt an upgrade that has begun goes on."""
-    broken = unasked(spec)
-    broken._problem = "orders.yaml cannot be used."
-    context: Any = {}
-    with pytest.raises(AirflowSkipException):
-        task(broken, {"verdict": "pass"}).execute(context)
-    with pytest.raises(StreamError, match="cannot be used"):
-        task(broken).execute(context)
 
 
 def answer(spec: StreamSpec, event: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
