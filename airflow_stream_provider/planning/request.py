@@ -80,11 +80,5 @@ def _follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -
         silent = outcome is not None and outcome.about(Ended.SILENT, name) and may_fence(snapshot, name)
         if outcome is not None and silent and not outcome.outdated(name, snapshot.counter(name)):
             return fence(snapshot, name, outcome, f"{outcome.reason} while request {request.id} was open")
-    nobody_left = request.to is not None and not live_standby(snapshot.state, request.to)
-    if request.stage is RequestStage.RELEASED:
-        nobody_left = nobody_left and not live_standby(snapshot.state, request.source)
-    if nobody_left:
-        why = "no driver is left that could take over"
-        return Append(Kind.ABORTED, {"request": request.id, "reason": why})
     watched = tuple(name for name in drivers if may_fence(snapshot, name))
     return Wait(RequestOver(request.id, request.expires, watched, snapshot.lease(drivers)))

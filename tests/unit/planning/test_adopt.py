@@ -152,7 +152,7 @@ def test_a_driver_that_did_not_answer_says_that_somebody_else_writes() -> None:
 def test_the_driver_that_comes_after_a_lost_follower_follows_only_while_the_job_may_run() -> None:
     lost = [*STARTED, fenced(OLD), failed(None, OLD_DEPLOYMENT)]
     anew = [*DOUBT, *lost[-2:], wanted("w", family="adopt")]
-    for records, job, again in ((lost, RUNS, False), (lost, GONE, True), (anew, None, True)):
+    for records, job, again in ((lost, RUNS, False), (lost, GONE, False), (anew, None, True)):
         found = reconcile(look(*records, job=job))
         assert isinstance(found, Declare)
         assert ("again" in found.fields) is again

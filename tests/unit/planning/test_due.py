@@ -44,7 +44,8 @@ TABLE: list[Row] = [
     ("nobody has wished anything", [], {}, "no no no"),
     ("it runs", RUNNING, BEAT, "no no no"),
     ("nobody knows how the holder is", RUNNING, {}, "no no no"),
-    ("it rests", [*STOPPED, retired(OLD_DEPLOYMENT)], {}, "no no no"),
+    ("it rests", [*STOPPED, retired(OLD_DEPLOYMENT)], {OLD_DEPLOYMENT: False}, "no no no"),
+    ("its driver may be exiting still", [*STOPPED, retired(OLD_DEPLOYMENT)], {}, "yes yes no"),
     ("it has finished", [*RUNNING, finished(OLD)], BEAT, "no no no"),
     ("a candidate stands by", BOTH, BEAT, "no no no"),
     ("a hand-over is under way", ASKED, BEAT, "no no no"),
@@ -70,7 +71,7 @@ TABLE: list[Row] = [
     ("and a driver is left", STOPPED, {}, "yes yes yes"),
     ("a request whose wish was replaced", [*ASKED, wanted("rest", "stop")], BEAT, "no yes yes"),
     ("a release that nobody wants", [*BOTH, wanted("no", family="old")], BEAT, "no yes yes"),
-    ("the end of a job was begun", JOB_ENDING, BEAT, "no no no"),
+    ("the end of a job was begun", JOB_ENDING, BEAT, "no yes no"),
 ]  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def test_the_silence_of_one_that_has_ended_since_means_nothing() -> None:
 )
 def test_a_request_that_nobody_can_act_on_any_more_is_aborted(records: list[Record]) -> None:
     request = open_request(snapshot(*records)).id
-    reason = "no driver is left that could take over"
+    reason = "No driver is left that could take over."
     assert next_step(records) == Append("aborted", {"request": request, "reason": reason})
 
 
