@@ -226,7 +226,7 @@ def alive(
     again: Mapping[str, bool],
     drivers: Mapping[str, DriverState],
 ) -> dict[str, bool | None]:
-    """Return what `revival_is_due` asks: True for a driver that lives, False for one that seems to be lost.
+    """Return what `planning.due.is_due` asks: True for a driver that lives, False for one that seems to be lost.
 
     A clock of another machine may be wrong: by it alone no driver that beats is taken for lost.
 
