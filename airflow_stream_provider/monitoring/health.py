@@ -50,8 +50,8 @@ def symptoms(
     :param silent_since: time of the first look that saw the holder's heartbeat counter as it still is; None: no earlier
         look saw it.
     :param for_at_least: seconds for which the lag must be bad: the lag of a healthy stream is a saw-tooth.
-    :param illegal_before: illegal records that the look of the oldest kept sample counted; default 0. They stay in the
-        log for ever: people are told of new ones.
+    :param illegal_before: illegal records of which people are not told any more; default 0. They stay in the log for
+        ever: people are told of those of the last ILLEGAL_SECONDS.
     :param unseen_seconds: since the look before.
     """
     found = {
