@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.texts import holds_secret, plain
 MAX_REASON = 500
 # Length of a person's name.
 MAX_PERSON = 100
-# Before the reason of a stop for good, in the history.
+# Before the reason of a stop for good: no kind of record says so, and the history shall.
 FOR_GOOD = "Retired for good: "
 
 
