@@ -119,7 +119,7 @@ def test_a_job_is_adopted_by_the_form_and_a_persons_word(world: World) -> None:
 
     again = by_form(world, "adopt")
     assert again.state == "failed"
-    assert "Its checkpoints are managed already" in again.log
+    assert "There is nothing to adopt" in again.log
     world.assert_sound()
 
 
@@ -214,9 +214,7 @@ def test_a_release_that_cannot_go_on_from_the_checkpoint_is_no_way_back(world: W
     os.kill(old, signal.SIGKILL)
     code, found = by_command(world, "roll-back", world.name, "--yes")
     assert (code, found["outcome"]) == (2, "failed"), found
-    assert "which held before, was started again and failed" in found["said"]
     assert "Spark refuses the plan" in found["said"]
-    assert "redeploy or upgrade to a release that can" in found["said"]
     assert world.version == "2"
     assert len(world.drivers()) == 1
     flag.unlink()
