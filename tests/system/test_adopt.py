@@ -19,7 +19,7 @@ from airflow_stream_provider.monitoring.folder_look import Found
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.stream import ReviveStreamOperator, StopStreamOperator
-from airflow_stream_provider.planning import take_over
+from airflow_stream_provider.planning import request
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.commits import written_at
@@ -67,8 +67,8 @@ def test_a_job_under_load_is_adopted_and_left_again(
 
     # A person errs: the job runs on. Its logs do too, so nobody takes over, and no driver is left beside it.
     with monkeypatch.context() as hurry:
-        hurry.setattr(take_over, "STILL_SECONDS", 0.0)
-        hurry.setattr(take_over, "ANSWER_SECONDS", 8.0)
+        hurry.setattr(request, "STILL_SECONDS", 0.0)
+        hurry.setattr(request, "ANSWER_SECONDS", 8.0)
         operator = AdoptOperator(task_id="adopt", stream=spec, reason="errs", confirmed_by="Ada", wait_seconds=900)
         operator.hook.create()
         erred = adopt_here(operator, identity("erred"), "")
@@ -199,14 +199,8 @@ def test_an_adoption_that_is_cut_off_before_the_job_was_ended_is_told_and_the_jo
     assert "nobody has confirmed that it is gone" in ran.said
     assert orders.cluster.status(job) is DriverState.RUNNING
     operator = AdoptOperator(task_id="adopt", stream=spec, reason="go on", job=job, wait_seconds=900)
-    operator.deployment = ending_of(orders)
     assert adopt_here(operator, identity("again"), "").code is Exit.DONE
     orders.settle()
-
-
-def ending_of(orders: StackStream) -> str:
-    """The deployment that is to follow."""
-    return str(orders.records(Kind.ENDING)[-1]["deployment"])
 
 
 def test_a_checkpoint_that_the_job_does_not_use_is_refused_before_the_job_is_touched(

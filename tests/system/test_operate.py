@@ -247,7 +247,7 @@ def test_a_holder_that_hangs_is_upgraded_at_once(
 
     thread = threading.Thread(target=let_go)
     thread.start()
-    take = HandOverOperator(task_id="hand_over", stream=spec, deployment="two")
+    take = HandOverOperator(task_id="hand_over", stream=spec, family="two")
     ran = run_here(take, TaskIdentity("d", "upgrade", "hand_over"))
     thread.join()
     assert ran.code is Exit.DONE, ran.said
