@@ -194,7 +194,7 @@ class HandRunStream:
         return str(wait_for(f"{deployment} to be a standby", found))
 
     def request(self, to: str | None, seconds: float = 120.0) -> str:
-        """Wish that `to` holds, or nobody if it is None, unless that is wished, and request it. Return the request's id.
+        """Wish that `to` holds, or nobody if it is None, unless that is wished, and request it.
 
         :param seconds: time until the request expires.
         """
