@@ -202,8 +202,8 @@ TAKES = wanted("take", family="new", by=START.by)
         ([*BOTH, TAKES, requested("r", NEW, wish="take"), ready("r", NEW), released(OLD, "r", NEW),
           acquired(OLD, "r", 2)], False),
     ],
-    ids=["a restart", "has stopped", "did not stop", "comes up", "its driver failed", "is done", "a candidate", "stands by", "a hand-over",
-         "was taken back"],
+    ids=["a restart", "has stopped", "did not stop", "comes up", "failed", "is done", "a candidate", "stands by",
+         "a hand-over", "was taken back"],
 )  # fmt: skip
 def test_a_command_is_gone_on_with_until_it_is_so_or_has_failed(records: list[Record], continued: bool) -> None:
     assert identity(*records, operation=Operation.START).continued is continued
