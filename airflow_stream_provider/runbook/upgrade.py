@@ -86,7 +86,7 @@ _REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
 _WHY_BACK = (
     "{% set who = ti.xcom_pull(task_ids='approve', key='rejected_by') %}"
     "{% if who %}Rejected by {{ who }}.{% else %}"
-    "{{ ti.xcom_pull(task_ids='soak', key='fault') or 'It did not stay.' }}{% endif %}"
+    "{{ ti.xcom_pull(task_ids='soak', key='fault') or 'It did not take over.' }}{% endif %}"
 )
 _DEPLOYMENT = (
     "id of the deployment to end, such as orders-1-5b84d9c5: what comes before the dot where the page Streams names "
