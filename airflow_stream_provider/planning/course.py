@@ -37,7 +37,6 @@ _MOST = 200
 _SOON, _LATER = 1.0, 10.0
 # Seconds without a record after which a driver is up that was submitted.
 _COMES_UP = 100.0
-_EXIT_BY = frozenset({Action.EXIT, Action.HALT})
 
 
 class Event(NamedTuple):
