@@ -20,7 +20,6 @@ from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.connections import storage_connection
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.open_place import address_of, open_place
 from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
@@ -100,9 +99,7 @@ class StackStream(HandRunStream):
         return submit_once(self.log, self.cluster, job, "test", first=first, verify=lambda: self._place.verify(release))
 
     def declare(self, deployment: str, *options: str, conf: Mapping[str, str] | None = None, **policy: object) -> Job:
-        """Publish and declare a release, and return the job that is to be submitted for it.
-
-        A wish of the deployment's name brings it in: the first one is to hold, and each later one to stand by.
+        """Publish and declare a release, and return the job that is to be submitted for it; see `wish_for`.
 
         :param options: more arguments for the application.
         :param policy: fields of the policy, in place of the defaults.
@@ -115,21 +112,10 @@ class StackStream(HandRunStream):
         )
         release = replace(release, storage=self._releases)
         self._place.publish(release, files)
-        settings = Policy.from_json({"rehearse_batches": 3, **policy}).to_json()
-        fields = {"release": release.to_json(), "policy": settings, "reason": "test"}
-        self.append("wanted", wish=deployment, goal="stand_by" if self.state.wish else "hold", **fields)
-        self.append("declared", deployment=deployment, family=deployment, **fields)
+        self.wish_for(deployment, release, Policy.from_json({"rehearse_batches": 3, **policy}))
         where = address_of(release, self.stream, self.folder)
         log = self.log.store.origin()
         return job_of(self.control, self.stream, self.folder, deployment, release, where, log=log)
-
-    def request(self, to: str | None, seconds: float = 120.0) -> str:
-        """Wish that the release of `to` holds, unless it is to already, and request that; see `HandRunStream`."""
-        state = self.state
-        family = state.deployments[deployment_of(to)].family if to else ""
-        if family and (state.wish is None or state.wish.family != family):
-            self.append("wanted", wish=f"{family}-{state.seq}", goal="hold", family=family, reason="test")
-        return super().request(to, seconds)
 
     def beat(self, incarnation: str) -> Heartbeat:
         """Return the heartbeat of an incarnation, an empty one if it never wrote one."""

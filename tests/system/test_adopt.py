@@ -95,7 +95,7 @@ def test_a_job_under_load_is_adopted_and_left_again(
     failed = (acquired, time.time())
 
     # Leaving: stopped at a batch boundary, the marks removed, the script submitted as before.
-    stop = StopStreamOperator(task_id="stop", stream=spec, reason="Retired for good: leaves")
+    stop = StopStreamOperator(task_id="stop", stream=spec, reason="leaves", for_good=True)
     assert run_here(stop, TaskIdentity("test", "leaves", "stop")).code is Exit.DONE
     assert orders.records(Kind.RELEASED)[-1]["boundary"] == "completed"
     leave(orders)
