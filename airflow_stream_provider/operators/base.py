@@ -160,18 +160,11 @@ class StreamOperator(BaseOperator):
 
     @cached_property
     def hook(self) -> StreamHook:
-        """The hook of the stream; where no `cluster` is declared, that of the last submission.
-
-        :raises StreamError: nothing is known of the stream, because its YAML cannot be used now.
-        """
+        """The hook of the stream."""
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        hook = StreamHook.of(self.stream)
-        if not hook.cluster_conn_id and hook.exists():
-            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
-            hook.cluster_conn_id = used[-1] if used else ""
-        return hook
+        return StreamHook.of(self.stream)
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
 
