@@ -121,7 +121,7 @@ class StreamOperator(BaseOperator):
     :param family: of the release to work on, from the XCom of the task that submitted it. (templated)
     :param deployment: deployment to work on, for the operators that name one. (templated)
     :param reason: reason for the control log; default: the task's identity. (templated)
-    :param wait_seconds: seconds after which the task fails. What it wishes for may still come to be; a cleared task
+    :param wait_seconds: seconds after which the task fails. Its wish may still come true; a cleared task
         then finds it in the control log.
     """
 

@@ -1,6 +1,6 @@
 """The course of events: a copy of a stream on which the step loop runs forward, with drivers that decide by `decide`.
 
-What is waited for goes well, as far as that is not known otherwise: drivers come up, rehearse and exit, a job ends. A
+Each wait ends well, as far as that is not known otherwise: drivers come up, rehearse and exit, a job ends. A
 driver that has been silent for longer than `silence_limit` stays silent, and one that hangs does not stop. Pure.
 """
 
