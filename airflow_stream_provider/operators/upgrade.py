@@ -100,9 +100,9 @@ class _CheckedReleaseOperator(ReleaseOperator):
 class SubmitStandbyOperator(_CheckedReleaseOperator):
     """Publish and submit a release, and wait until it is up, rehearsed and warm. The holder is not touched.
 
-    A driver that stood by before makes room for it. Fails when the rehearsal is refused, when the driver never comes up, or when
-    the cluster has no room for it: the message says what is free and what was asked for. Also when somebody else has
-    stopped the stream since the run was triggered, which may have waited for another one.
+    A driver that stood by before makes room for it. Fails when the rehearsal is refused, when the driver never comes
+    up, or when the cluster has no room for it: the message says what is free and what was asked for. Also when somebody
+    else has stopped the stream since the run was triggered, which may have waited for another one.
 
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time;
     under the key `family`, before anything else, what later tasks know the release by.
