@@ -16,7 +16,10 @@ from airflow_stream_provider.lifecycle.texts import count, duration
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, last_queries, queries_of
 from airflow_stream_provider.planning.due import needs
+from airflow_stream_provider.planning.reconcile import reconcile
+from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, GiveUp
 from airflow_stream_provider.planning.stream_health import (
     judge_lag,
     judge_queries,
@@ -80,6 +83,19 @@ def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
         silent_since = max([silent_since, *(record.at for record in snapshot.acquisitions()[-1:])])
     found = judge_run(snapshot, None if silent_since is None else snapshot.at - silent_since)
     return Symptom(found.health, found.reason)
+
+
+def unmet(scene: Scene) -> Symptom:
+    """Return whether what is wished for a stream that runs is not so, and only a person gets it there.
+
+    Such as a hand-over that was given up after its task had died. A stream without a driver is `down`, which says why.
+    """
+    state, said = scene.state, ""
+    for wish in (state.wish, state.candidate):
+        step = Done({}) if wish is None or state.holder is None else reconcile(scene, wish)
+        if isinstance(step, GiveUp):
+            said = f"{wish.author if wish else ''} has asked for what is not so. {step.error}"
+    return Symptom(Health.FAIL if said else Health.PASS, said, TRANSIENT_SECONDS)
 
 
 def _finished(state: StreamState) -> Symptom:

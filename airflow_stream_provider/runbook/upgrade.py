@@ -68,7 +68,7 @@ _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '')
 _CANDIDATE = "{{ ti.xcom_pull(task_ids='submit', key='family') or '' }}"
 # The same, or what `hand_over` has brought in itself, by the strategy `restart`.
 _NEW = "{{ ti.xcom_pull(task_ids='hand_over', key='family') or ti.xcom_pull(task_ids='submit', key='family') or '' }}"
-# Text for people and for the gate of a release that nobody has judged or approved; see `planning.gates`.
+# Text for people and for the gate of a release that is neither judged nor approved; see `planning.gates`.
 _APPROVED = (
     "{% set who = ti.xcom_pull(task_ids='approve', key='approved_by') %}"
     "{% set judged = ti.xcom_pull(task_ids='judge') or {} %}"

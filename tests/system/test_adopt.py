@@ -18,7 +18,8 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.monitoring.folder_look import Found
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.stream import ReviveStreamOperator, StopStreamOperator
+from airflow_stream_provider.operators.stream import StopStreamOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
 from airflow_stream_provider.planning import request
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
@@ -117,7 +118,7 @@ from pathlib import Path
 from airflow_stream_provider.cli.run_here import adopt_here
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.stream import ReviveStreamOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import load_spec
 
