@@ -156,7 +156,7 @@ class FolderLook:
 
     def _brought_back(self, name: str, stream: Reading, scene: Scene, down: Symptom) -> Symptom:
         """Note whether a stream is brought back now; people are told of that in the look that does it."""
-        if not is_due(scene, cluster_answers=self._answers(stream)):
+        if not is_due(scene, cluster_answers=not self.reading.clusters[stream.spec.cluster].problem):
             return down
         self.revive[name] = stream.spec
         if due_without_cluster(reconcile(scene)):
@@ -177,10 +177,6 @@ class FolderLook:
     def _alive(self, stream: Reading) -> dict[str, bool | None]:
         drivers = {name: view.state for name, view in self.reading.views(stream).items()}
         return health.alive(stream.snapshot, stream.before, self.reading.beaten.get(stream.spec.name, {}), drivers)
-
-    def _answers(self, stream: Reading) -> bool:
-        cluster = self.reading.cluster_of(stream)
-        return cluster is not None and not cluster.problem
 
     def _keep(self) -> None:
         """Write the samples; then it is known which streams cannot be watched."""

@@ -121,7 +121,7 @@ class Watching:
 
 def _rests(state: StreamState) -> bool:
     """Return whether a stream has no driver, and none comes up."""
-    return state.resting and all(each.ended is not None for each in state.deployments.values())
+    return state.resting and state.candidate is None and all(each.ended for each in state.deployments.values())
 
 
 def _has_held(spec: StreamSpec) -> bool:

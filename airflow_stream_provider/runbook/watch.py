@@ -14,8 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
-from airflow_stream_provider.operators.stream import ReviveStreamOperator
-from airflow_stream_provider.operators.watch import WatchStreamsOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator, WatchStreamsOperator
 from airflow_stream_provider.runbook.form import DagOptions, optional, required, said
 from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
 from airflow_stream_provider.spec.folder import find_spec

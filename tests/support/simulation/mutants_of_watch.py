@@ -11,7 +11,7 @@ import pytest
 from airflow_stream_provider.hooks import submit
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import Deployment, StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning import bring_up, choice, fence, reconcile, retire
 from airflow_stream_provider.planning.due import is_due
@@ -107,7 +107,7 @@ def a_stop_lets_the_holder_go_on(patch: pytest.MonkeyPatch) -> None:
 
 @MUTANTS.found_as("as-asked")
 def a_restart_is_met_by_what_runs(patch: pytest.MonkeyPatch) -> None:
-    everywhere(patch, reconcile.fulfils, lambda deployment, wish: deployment.family == wish.family)
+    patch.setattr(Deployment, "fulfils", lambda self, wish: self.family == wish.family)
 
 
 @MUTANTS.found_as("as-asked")
@@ -140,8 +140,8 @@ def a_recovery_asks_only_after_those_it_knows_nothing_of(patch: pytest.MonkeyPat
             return Wait(replace(step.condition, counters=unknown))
         return step
 
-    closer = reconcile._known_to_live
-    patch.setattr(reconcile, "_known_to_live", the_unknown)
+    closer = reconcile.known_to_live
+    everywhere(patch, closer, the_unknown)
 
 
 @MUTANTS.found_as("as-asked")

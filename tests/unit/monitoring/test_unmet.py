@@ -14,6 +14,7 @@ LIVES = {OLD: True, NEW: True}
 MISSED = [*ASKED, aborted("mine", at=900.0)]
 for again in ("2", "3"):
     MISSED += [requested(again, NEW, wish="take"), aborted(again, at=900.0)]
+REFUSED = [*RUNNING, wanted("new", "stand_by"), *BOTH[-3:-1], failed(NEW)]
 TABLE: list[tuple[str, list[Record], str]] = [
     ("nothing is wished", [], ""),
     ("it is so", RUNNING, ""),
@@ -24,7 +25,7 @@ TABLE: list[tuple[str, list[Record], str]] = [
     ("a hand-over is under way", WISHED, ""),
     ("it was missed once", MISSED[:-4], ""),
     ("and three times", MISSED, "The hand-over to orders-2-bbbb.00000002 was aborted"),
-    ("its rehearsal was refused", [*RUNNING, wanted("new", "stand_by"), *BOTH[-3:-1], failed(NEW)], "(orders-2-bbbb) failed: it broke"),
+    ("its rehearsal was refused", REFUSED, "(orders-2-bbbb) failed: it broke"),
     ("nobody has approved it", [*RUNNING, wanted("new", approval=True)], "a person has to approve"),
 ]  # fmt: skip
 

@@ -193,6 +193,7 @@ TAKES = wanted("take", family="new", by=START.by)
         ([*RUNNING, GO, requested("s", None, wish="go"), released(OLD, "s", None)], True),
         ([*RUNNING, GO, requested("s", None, wish="go"), aborted("s", name=OLD)], False),
         ([*RUNNING, GO, failed(OLD), *up(NEW, "go")], True),
+        ([*RUNNING, GO, failed(OLD), *up(NEW, "go"), failed(NEW)], False),
         ([*RUNNING, GO, failed(OLD), *up(NEW, "go"), requested("r", NEW), ready("r", NEW), acquired(NEW, "r", 2)],
          False),
         ([*RUNNING, STANDS_BY], True),
@@ -201,8 +202,8 @@ TAKES = wanted("take", family="new", by=START.by)
         ([*BOTH, TAKES, requested("r", NEW, wish="take"), ready("r", NEW), released(OLD, "r", NEW),
           acquired(OLD, "r", 2)], False),
     ],
-    ids=["a restart", "has stopped", "did not stop", "comes up", "is done", "a candidate", "stands by", "a hand-over",
-         "was taken back"],
+    ids=["a restart", "has stopped", "did not stop", "comes up", "failed", "is done", "a candidate", "stands by",
+         "a hand-over", "was taken back"],
 )  # fmt: skip
 def test_a_command_is_gone_on_with_until_it_is_so_or_has_failed(records: list[Record], continued: bool) -> None:
     assert identity(*records, operation=Operation.START).continued is continued
