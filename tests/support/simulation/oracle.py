@@ -47,8 +47,6 @@ class Oracle(OracleOfWishes):
         self.lost: set[str] = set()
         # The legal records.
         self.records: list[Record] = []
-        # The deployment for which a job without a stream was ended, until somebody holds.
-        self.follows = ""
         self.kinds: dict[str, int] = {}
         self.last: str | None = None
         self.to_be_fenced: set[str] = set()
@@ -158,6 +156,9 @@ class Oracle(OracleOfWishes):
         if r.get("rewind") is not None:
             self.rewinds.add(deployment)
         self.is_declared_as_wished(r)
+
+    def _wanted(self, r: Record) -> None:
+        self.is_wished(r, self.holder)
 
     def _requested(self, r: Record) -> None:
         expect(r["request"] not in self.asked, "one-request", r)
