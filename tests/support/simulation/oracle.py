@@ -43,7 +43,6 @@ class Oracle(OracleOfWishes):
         self.answered: dict[str, int] = {}
         self.released_for: dict[str, str] = {}
         self.over: set[str] = set()
-        self.ended: set[str] = set()
         self.lost: set[str] = set()
         # The legal records.
         self.records: list[Record] = []

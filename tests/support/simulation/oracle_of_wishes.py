@@ -39,6 +39,8 @@ class OracleOfWishes:
         # By deployment: the hash of its release, and the family of wishes that it serves.
         self.hashes: dict[str, str] = {}
         self.families: dict[str, str] = {}
+        # Deployments that have ended.
+        self.ended: set[str] = set()
         # By family: how often what serves it has failed before it held.
         self.refused: Counter[str] = Counter()
         self.free_since = 0.0
@@ -71,10 +73,12 @@ class OracleOfWishes:
 
     @property
     def _job_untouched(self) -> bool:
-        """Whether what is to hold follows a job that runs without a stream, and nobody has begun to end that."""
+        """Whether a driver is to follow a job that runs without a stream, and nobody has begun to end that."""
         wish = self.wish
-        untouched = wish is not None and not self.follows and not wish.get("confirmed_by")
-        return untouched and wish is not None and family_of(wish) in self.adopting - self.ran
+        if wish is None or self.follows or wish.get("confirmed_by"):
+            return False
+        live = {family for name, family in self.families.items() if name not in self.ended}
+        return family_of(wish) in live & self.adopting - self.ran
 
     @property
     def wanted(self) -> bool:
