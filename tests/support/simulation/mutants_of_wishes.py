@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle import fold as folding
-from airflow_stream_provider.lifecycle import rules
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import Deployment, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
@@ -120,7 +119,7 @@ def the_watch_starts_whatever_held_last(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@MUTANTS.found_as("stop-stays")
+@MUTANTS.found_as("stop-stays", "as-asked")
 def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
     def goes_on(scene: Scene, wish: Wish) -> Step | None:
         before = [each for each in scene.state.wishes.values() if not each.goal.rest and each.goal.value == "hold"]
@@ -173,11 +172,6 @@ def to_call_off_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
         return found
 
     patch.setattr(verbs, "withdraw", starts)
-
-
-@MUTANTS.found_as("current-wish")
-def a_request_goes_on_though_its_wish_was_replaced(patch: pytest.MonkeyPatch) -> None:
-    everywhere(patch, rules.is_wanted, lambda state, request: True)
 
 
 @MUTANTS.found_as("as-wanted")
