@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.lifecycle.rules import job_may_write
+from airflow_stream_provider.lifecycle.rules import is_adopting, job_may_write
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -58,6 +58,8 @@ def job_first(state: StreamState) -> str:
 def waits_for_person(state: StreamState) -> str:
     """Return why only a person can go on with an adoption, as sentences; empty where others can, too."""
     job = state.job
+    if job is None and is_adopting(state) and not state.follower:
+        return "No driver comes up or stands by to follow the job without a stream: adopt it again, or stop the stream."
     if job is None or (job.gone and not job.doubt):
         return ""
     if job.doubt:

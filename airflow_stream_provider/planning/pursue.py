@@ -68,7 +68,9 @@ def _unless_shut(scene: Scene, want: Want) -> Step:
     """A wish that cannot come true is not made: it would take the place of the one that counts, and change nothing."""
     record = Record(Kind.WANTED, want.fields, by=scene.me.by, at=scene.snapshot.at).numbered(scene.state.seq + 1)
     state = fold([record], scene.state)
-    wish, holder = state.wish, state.holder
+    wish, before, holder = state.wish, scene.state.wish, state.holder
+    if holder is not None and wish is not None and before is not None and wish.family == before.family:
+        return want  # it takes no other one's place, and what was to stand by is called off
     if wish is None or wish.seq != record.seq or wish.goal is not Goal.HOLD or state.phase is StreamPhase.FINISHED:
         return want
     after = replace(scene, snapshot=replace(scene.snapshot, state=state))

@@ -95,8 +95,9 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
 
 
 def _job_untouched(state: StreamState) -> bool:
-    """Whether a job without a stream is to be followed, and its end was not begun."""
-    return is_adopting(state) and state.job is None and state.wish is not None and not state.wish.confirmed_by
+    """Whether a driver comes up or stands by to follow a job without a stream, whose end was not begun."""
+    follows = is_adopting(state) and bool(state.follower)
+    return follows and state.job is None and state.wish is not None and not state.wish.confirmed_by
 
 
 def seen_to(state: StreamState, now: float) -> bool:

@@ -13,7 +13,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
-from airflow_stream_provider.planning.choice import coming_up
+from airflow_stream_provider.planning.choice import coming_up, never_commits
 from airflow_stream_provider.planning.gates import WHAT_HELPS, no_way_back_to
 from airflow_stream_provider.planning.job import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.scene import Scene
@@ -181,6 +181,9 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
         return Skip(f"No new release comes up or stands by. {scene.snapshot.holder_sentence}")
     if wish is None or wish.goal.rest or state.resting:
         return _want(scene, wish.goal if wish is not None and wish.goal.rest else Goal.STOP, reason)
+    held = state.holding_deployment
+    if held is not None and held.family != wish.family and never_commits(state, wish.family):
+        return _want(scene, Goal.HOLD, reason, family=held.family)  # it runs in place of that, which is not tried anew
     waits = wish.alone and not state.has_run(wish.family)
     return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved, alone=waits)
 

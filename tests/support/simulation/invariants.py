@@ -46,6 +46,7 @@ INVARIANTS = {
     "told-truly": "A task whose wish was replaced says so, by which record and by whom; no other task says so.",
     "as-wanted": "After the faults, what is wished for is so within the bound, or a look says why it cannot be.",
     "as-wished": "Only what is wished for is declared, appointed or stopped, or the release before where that is said.",
+    "way-back": "What a wish gives way to, and what a roll-back goes to, has held the stream and was to hold before.",
     "rolled-back-stays": "What a roll-back has put aside is not appointed.",
     "as-asked": "A task that says it is done has reached what it was started for, or somebody has changed that since; "
     "none gives up a start of which a driver was only lost.",

@@ -11,6 +11,7 @@ from airflow_stream_provider.planning.steps import Done, GiveUp, Later, TaskIden
 from tests.support.simulation.bounds import CLOCKS_SECONDS, TAKE_BACK_BOUND
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import Oracle
+from tests.support.simulation.oracle_of_wishes import family_of
 from tests.support.simulation.people import People
 from tests.support.simulation.queries import BAD
 from tests.support.simulation.watching import as_it_is
@@ -52,13 +53,22 @@ class Liveness:
 
     def settled(self) -> bool:
         """Whether what is wished for is so, or whoever looks is told why it cannot be, or not now."""
-        if self.world.damaged:
+        if self.world.damaged or self._left():
             return False
         snapshot = Snapshot("orders", self.world.now, self.oracle.state, tuple(self.oracle.records))
         scene = as_it_is(self.world, snapshot, TaskIdentity("orders__watch", "oracle", "look"))
         # For all, and for whoever waits for one of the two.
         steps = [reconcile(scene, wish) for wish in (None, scene.state.wish, scene.state.candidate)]
         return all(isinstance(step, (Done, GiveUp, Later)) for step in steps)
+
+    def _left(self) -> list[str]:
+        """The deployments that live though no wish that counts is for them; of those that have held, only at rest."""
+        state, oracle = self.oracle.state, self.oracle
+        if state.holder is None and oracle.wanted:
+            return []
+        wanted = {family_of(each) for each in (oracle.wish, oracle.candidate) if each is not None}
+        spare = (d for d in state.deployments.values() if not d.ended and d.family not in wanted)
+        return [d.id for d in spare if state.holder is None or not state.has_held(d.id)]
 
     def waits_by_rule(self, since: float) -> bool:
         """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""
@@ -90,7 +100,7 @@ class Liveness:
     def _waits_for_approval(self) -> bool:
         """Whether nobody has approved what is to run, and nothing has run before it."""
         state = self.oracle.state
-        if state.wish is None or state.holder is not None or state.has_run(state.wish.before):
+        if state.wish is None or state.holder is not None or self.oracle.to_hold[1:] != ("",):
             return False
         return state.wish.family in self.oracle.unapproved
 

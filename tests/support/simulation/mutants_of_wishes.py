@@ -10,11 +10,12 @@ import pytest
 
 from airflow_stream_provider.lifecycle import fold as folding
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.lifecycle.state import Deployment, StreamState
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning import choice, gates, pursue, reconcile, verbs
 from airflow_stream_provider.planning.scene import Scene
-from airflow_stream_provider.planning.steps import Skip, Step
+from airflow_stream_provider.planning.steps import Skip, Step, Want
+from airflow_stream_provider.planning.verbs import Answer
 from tests.support.simulation import watching
 from tests.support.simulation.mutants import Mutants, everywhere
 
@@ -118,7 +119,7 @@ def the_watch_starts_whatever_held_last(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@MUTANTS.found_as("stop-stays")
+@MUTANTS.found_as("stop-stays", "as-asked")
 def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
     def goes_on(scene: Scene, wish: Wish) -> Step | None:
         before = [each for each in scene.state.wishes.values() if not each.goal.rest and each.goal.value == "hold"]
@@ -143,3 +144,55 @@ def a_roll_back_leaves_the_bad_one_its_turn(patch: pytest.MonkeyPatch) -> None:
         return choice.Family(wish.before) if bad and state.held_from < wish.seq else first
 
     everywhere(patch, choose, though_rolled_back)
+
+
+@MUTANTS.found_as("way-back")
+def what_was_to_hold_before_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(folding, "_before", lambda draft, r: "")
+
+
+@MUTANTS.found_as("way-back", "as-wished")
+def a_roll_back_goes_to_what_never_held(patch: pytest.MonkeyPatch) -> None:
+    def newest(state: StreamState, last: Deployment) -> str:
+        others = [each.family for each in state.deployments.values() if each.family != last.family]
+        return others[-1] if others else ""
+
+    patch.setattr(verbs, "_held_before", newest)
+
+
+@MUTANTS.found_as("stop-stays")
+def to_call_off_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
+    """What held last is to hold again, and not what was wished for before."""
+    withdraw = verbs.withdraw
+
+    def starts(scene: Scene, family: str, reason: str) -> Answer:
+        found, last = withdraw(scene, family, reason), scene.state.last_deployment
+        if isinstance(found, Want) and last is not None and scene.state.holder is None:
+            return verbs._want(scene, Goal.HOLD, reason, family=last.family)
+        return found
+
+    patch.setattr(verbs, "withdraw", starts)
+
+
+@MUTANTS.found_as("as-wanted")
+def what_was_to_stand_by_outlives_its_wish(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reconcile, "_retire_spare", lambda scene: None)
+
+
+@MUTANTS.found_as("told-truly", "as-wished", "stop-stays")
+def a_replaced_release_comes_up_to_stand_by(patch: pytest.MonkeyPatch) -> None:
+    """By the task itself, which goes on as if it were the last one."""
+    whole = pursue.pursue
+
+    def mine_counts(scene: Scene, verb: Any) -> Step:
+        mine, state = scene.state.wishes.get(scene.me.wish), scene.state
+        if mine is None or mine.goal is not Goal.STAND_BY:
+            return whole(scene, verb)
+        return whole(replace(scene, snapshot=replace(scene.snapshot, state=replace(state, candidate=mine))), verb)
+
+    patch.setattr("tests.support.simulation.airflow.pursue", mine_counts)
+
+
+@MUTANTS.found_as("as-wished")
+def another_release_stands_in_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reconcile, "_is_late", lambda scene, deployment: True)

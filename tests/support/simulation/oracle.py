@@ -43,12 +43,9 @@ class Oracle(OracleOfWishes):
         self.answered: dict[str, int] = {}
         self.released_for: dict[str, str] = {}
         self.over: set[str] = set()
-        self.ended: set[str] = set()
         self.lost: set[str] = set()
         # The legal records.
         self.records: list[Record] = []
-        # The deployment for which a job without a stream was ended, until somebody holds.
-        self.follows = ""
         self.kinds: dict[str, int] = {}
         self.last: str | None = None
         self.to_be_fenced: set[str] = set()
@@ -158,6 +155,9 @@ class Oracle(OracleOfWishes):
         if r.get("rewind") is not None:
             self.rewinds.add(deployment)
         self.is_declared_as_wished(r)
+
+    def _wanted(self, r: Record) -> None:
+        self.is_wished(r, self.holder)
 
     def _requested(self, r: Record) -> None:
         expect(r["request"] not in self.asked, "one-request", r)

@@ -12,6 +12,8 @@ from airflow_stream_provider.planning.stream_health import judge_run
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.world import World
 
+# The tasks that call something off, or roll back.
+_START_NOTHING = ("/abort", "/roll_back")
 # After so many holders that failed or were fenced without a commit, their release is given up.
 SEVERAL = 3
 
@@ -27,6 +29,9 @@ class OracleOfWishes:
         self.before: dict[str, str] = {}
         # Families that nobody has approved, of those that a person is to.
         self.unapproved: set[str] = set()
+        # Families that follow a job without a stream, and the deployment for which it was ended, until somebody holds.
+        self.adopting: set[str] = set()
+        self.follows = ""
         # Families of which a driver has held.
         self.ran: set[str] = set()
         # Number of the record with which the script has ended by itself.
@@ -34,6 +39,8 @@ class OracleOfWishes:
         # By deployment: the hash of its release, and the family of wishes that it serves.
         self.hashes: dict[str, str] = {}
         self.families: dict[str, str] = {}
+        # Deployments that have ended.
+        self.ended: set[str] = set()
         # By family: how often what serves it has failed before it held.
         self.refused: Counter[str] = Counter()
         self.free_since = 0.0
@@ -53,14 +60,25 @@ class OracleOfWishes:
         """One wish governs, by the log as by the product; what is to run and does not is never called well."""
         for found, said in ((state.wish, self.wish), (state.candidate, self.candidate)):
             expect((found and found.id) == (said and said["wish"]), "one-wish", record)
+        before = self.before[self.wish["wish"]] if self.wish is not None else ""
+        expect((state.wish.before if state.wish else "") == before, "way-back", f"{state.wish} instead of {before}")
         counts = {family_of(wish) for wish in (self.wish, self.candidate) if wish is not None}
         late = [
             w.id for w in state.wishes.values() if not w.goal.rest and state.is_current(w) and w.family not in counts
         ]
         expect(not late, "one-wish", late)
-        down = self.wanted and holder is None
+        down = self.wanted and holder is None and not self._job_untouched
         health = judge_run(Snapshot("orders", self.world.now, state), None).health if down else Health.FAIL
         expect(health is not Health.PASS, "told", record)
+
+    @property
+    def _job_untouched(self) -> bool:
+        """Whether a driver is to follow a job that runs without a stream, and nobody has begun to end that."""
+        wish = self.wish
+        if wish is None or self.follows or wish.get("confirmed_by"):
+            return False
+        live = {family for name, family in self.families.items() if name not in self.ended}
+        return family_of(wish) in live & self.adopting - self.ran
 
     @property
     def wanted(self) -> bool:
@@ -74,9 +92,12 @@ class OracleOfWishes:
             return ()
         return (family_of(self.wish), self.before[self.wish["wish"]])
 
-    def _wanted(self, r: Record) -> None:
+    def is_wished(self, r: Record, holder: str | None) -> None:
+        """Follow a wish, and expect that it starts and brings back only what it may."""
         if r.get("rewind") is not None:
             self.reads_again.add(r["wish"])
+        if r.get("adopts"):
+            self.adopting.add(r["wish"])
         if r.get("approval"):
             self.unapproved.add(r["wish"])
         if r.get("approved"):
@@ -84,7 +105,10 @@ class OracleOfWishes:
         if r["goal"] == "stand_by":
             self.candidate = r
             return
+        expect(not r.get("back") or r["family"] in self.ran, "way-back", r)
         old, self.wish, self.candidate = self.wish, r, None
+        stopped = old is not None and rests(old) and not holder
+        expect(not stopped or rests(r) or not r.by.endswith(_START_NOTHING), "stop-stays", r)
         was = family_of(old) if old is not None and old["goal"] == "hold" else ""
         if was and old is not None and (was == family_of(r) or was not in self.ran):
             was = self.before[old["wish"]]

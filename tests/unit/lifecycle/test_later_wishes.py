@@ -102,6 +102,15 @@ def test_the_later_wish_counts_and_the_earlier_task_says_so(sim: Upgrade, act: s
         assert not told[0].by.startswith(f"airflow:{by}/{earlier}/")
 
 
+@pytest.mark.parametrize("phase", ["requested", "answered"])
+@pytest.mark.parametrize("act", ["a stop", "a roll-back"])
+def test_a_request_is_aborted_when_its_wish_is_replaced(sim: Upgrade, act: str, phase: str) -> None:
+    sim.to(phase)
+    befall(sim, act)
+    sim.reach(lambda: sim.idle and sim.oracle.state.open_request is None)
+    assert not sim.oracle.state.has_run(sim.new)
+
+
 def test_a_release_that_never_comes_up_does_not_keep_the_watch_from_a_dead_holder(sim: Upgrade) -> None:
     sim.to("submitted")
     state, new = sim.oracle.state, list(sim.world.drivers.values())[-1]

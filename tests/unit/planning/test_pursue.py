@@ -10,6 +10,7 @@ import pytest
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning import verbs
 from airflow_stream_provider.planning.conditions import FirstCommits, NextTry
 from airflow_stream_provider.planning.pursue import pursue
 from airflow_stream_provider.planning.snapshot import DriverFacts
@@ -179,6 +180,13 @@ def test_what_is_so_already_is_looked_at_before_it_is_said() -> None:
     assert take(*RUNNING, fenced(OLD), verb=lambda: skip) == skip
     in_vain = [*RUNNING, REPLACED, requested("s", None, wish="more"), aborted("s", name=OLD)]
     assert take(*in_vain, verb=lambda: skip) == skip, "what another one wishes in vain is no error of this task"
+
+
+def test_what_stands_by_is_called_off_though_the_release_that_is_to_hold_waits_for_approval() -> None:
+    records = [*RUNNING, wanted("new", approval=True), wanted("third", "stand_by")]
+    found = take(*records, verb=lambda: verbs.withdraw(scene(*records), "", "why"))
+    assert isinstance(found, Want)
+    assert found.fields["family"] == "new"
 
 
 def test_a_refusal_is_handed_on() -> None:

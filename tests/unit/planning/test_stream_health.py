@@ -68,6 +68,7 @@ def of(records: list[Record], at: float) -> tuple[Health, str]:
         ([*RUNNING, wanted("rest", "stop"), fenced(OLD)], Health.PASS, ""),
         ([*RUNNING, finished(OLD)], Health.PASS, ""),
         (FOLLOWING, Health.PASS, ""),
+        ([*FOLLOWING, retired(OLD_DEPLOYMENT)], Health.UNKNOWN, "adopt it again, or stop the stream"),
         ([wanted("adopt", policy={"adopts": True}, confirmed_by="Ada"), *FOLLOWING[1:]], Health.UNKNOWN, "down"),
         (JOB_ENDING, Health.UNKNOWN, f"driver-1 was to be ended, for {OLD_DEPLOYMENT} to follow it"),
         ([*JOB_ENDING, fenced(OLD)], Health.UNKNOWN, "nobody has confirmed that it is gone"),

@@ -263,6 +263,12 @@ def test_what_was_approved_stays_so_when_it_is_promoted_or_kept() -> None:
     assert (kept.fields["family"], kept.fields["approved"]) == ("new", "Ann")
 
 
+def test_to_call_something_off_does_not_try_anew_what_never_commits() -> None:
+    step = verbs.withdraw(scene(*INSTEAD, wanted("third", "stand_by")), "", "why")
+    assert isinstance(step, Want)
+    assert step.fields["family"] == "old"
+
+
 def test_the_wish_is_the_tasks_own_and_says_why() -> None:
     step = verbs.stand_by(scene(*RUNNING), "why", 99.0, approval=True, redeployed=False)
     fields = {"wish": ME.wish, "goal": "stand_by", "reason": "why", "approval": True}
