@@ -250,11 +250,11 @@ def _is_over(state: StreamState, wish: Wish) -> bool:
     """Whether a wish has been fulfilled, or its driver or a change of holder for it has failed; drivers may still have
     to stop.
     """
+    failed = (RequestStage.ABORTED, RequestStage.TAKEN_BACK)
+    if any(request.wish == wish.id and request.stage in failed for request in state.requests.values()):
+        return True
     if wish.goal.rest:
         return False
     if any(each.ended is DeploymentEnd.FAILED and each.ended_seq > wish.seq for each in state.family(wish.family)[-1:]):
-        return True
-    failed = (RequestStage.ABORTED, RequestStage.TAKEN_BACK)
-    if any(request.wish == wish.id and request.stage in failed for request in state.requests.values()):
         return True
     return is_so(state, wish)

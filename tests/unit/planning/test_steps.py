@@ -168,8 +168,13 @@ def test_a_stop_that_was_cut_off_is_gone_on_with(records: list[Record]) -> None:
 
 @pytest.mark.parametrize(
     "records",
-    [[*STOPPING, wanted("go")], [*RUNNING, REST, wanted("more", "stop")], STOPPED],
-    ids=["started since", "stopped since", "another's"],
+    [
+        [*STOPPING, wanted("go")],
+        [*RUNNING, REST, wanted("more", "stop")],
+        STOPPED,
+        [*STOPPING, aborted("r", at=900.0)],
+    ],
+    ids=["started since", "stopped since", "another's", "no boundary came, and it is asked for again"],
 )
 def test_one_that_was_replaced_is_not(records: list[Record]) -> None:
     assert not identity(*records).continued
