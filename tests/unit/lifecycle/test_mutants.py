@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from airflow_stream_provider.clusters import UnmanagedView
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle import rules
-from airflow_stream_provider.planning import adopt, due
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.planning import adopt, due, job
 from tests.support.simulation import (
     mutants_of_drivers,
     mutants_of_log,
@@ -25,7 +25,7 @@ from tests.support.simulation.adopting import StreamsAdopting
 from tests.support.simulation.driver_process import Jvm
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine_variants import StreamsPutBack
-from tests.support.simulation.mutants import Patch, everywhere
+from tests.support.simulation.mutants import Patch, everywhere, without_rule
 from tests.support.simulation.one_seed import FILE, TOPIC, simulate
 
 # What `make test` looks for, one of each kind; `make test-system` looks for all.
@@ -163,7 +163,7 @@ def test_the_model_check_finds_an_appointment_before_the_cluster_has_confirmed_t
 
 def test_the_model_check_finds_a_job_that_is_ended_before_anybody_has_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adopt, "_ending", lambda *rest: None)
-    model_check_says(StreamsAdopting, "intent-first")
+    model_check_says(StreamsAdopting, "intent-first|it stands still")  # nor is a person told who was asked to end it
 
 
 @pytest.mark.system
@@ -175,5 +175,6 @@ def test_the_model_check_finds_a_watch_that_does_not_ask_for_the_job(monkeypatch
 def test_the_model_check_finds_a_driver_that_is_appointed_before_the_job_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    everywhere(monkeypatch, rules.job_may_write, lambda state: False)
+    without_rule(monkeypatch, Kind.REQUESTED, "job-gone-first")
+    everywhere(monkeypatch, job.job_first, lambda state: "")
     model_check_says(StreamsAdopting, "after-the-job")
