@@ -127,6 +127,7 @@ def test_the_watch_goes_on_without_the_task_when_the_release_that_is_to_hold_has
     befall(sim, "the end of Airflow")
     dead, driver = list(sim.world.drivers.items())[-1]
     driver.kill()
+    sim.world.drivers[sim.oracle.state.holder or ""].terminate()
     sim.reach(lambda: sim.holds(NEW) and sim.commits)
     assert all(request.to != dead for request in sim.oracle.state.requests.values())
 
