@@ -35,7 +35,7 @@ INVARIANTS = {
     "good-end": "A run that has ended well does not end with the code of a failure.",
     "no-surprise": "Agent, task and watch raise no error that is not theirs.",
     "take-back": "A releaser takes the stream back, without Airflow, when the appointed driver does not come.",
-    "appoints-the-living": "The watch appoints only a driver that has given a sign of life lately.",
+    "appoints-the-living": "Where nobody holds, the watch appoints only a driver that has given a sign of life lately.",
     "stop-stays": "Nothing is started that a person has stopped, or that has finished, before another wish.",
     "rewinds-once": "A deployment sets its stream back once at most, and only while its driver holds.",
     "rewinds-or-tells": "What a person asked to be read again is read again before the next batch, or it is told.",

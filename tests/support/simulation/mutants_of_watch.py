@@ -94,12 +94,6 @@ def the_watch_leaves_a_wish_to_its_task_while_a_driver_holds(patch: pytest.Monke
     patch.setattr(watching, "is_due", lambda scene, **more: scene.state.holder is None and is_due(scene, **more))
 
 
-@MUTANTS.found_as("as-wanted")
-def the_watch_does_not_ask_for_what_comes_up_beside_the_holder(patch: pytest.MonkeyPatch) -> None:
-    coming = choice.coming_up
-    everywhere(patch, coming, lambda state: [] if state.holder else coming(state))
-
-
 @MUTANTS.found_as("as-asked")
 def a_stop_lets_the_holder_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reconcile, "_ask_to_stop", lambda scene, wish, holder: Done({}))

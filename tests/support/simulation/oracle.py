@@ -184,7 +184,7 @@ class Oracle(OracleOfWishes):
     def _appointed(self, r: Record) -> None:
         to = deployment_of(r["to"])
         silent = self.world.now - self.world.drivers[r["to"]].beat_at
-        if _by_watch(r):
+        if _by_watch(r) and self.holder is None:
             expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
         slow = self.world.now - self.free_since >= COME_UP_SECONDS / 2  # by the clock of another machine
         self.is_appointed_as_wished(r, to, may_be_any=self.holder is None and slow, free=self.holder is None)

@@ -82,8 +82,12 @@ class OracleOfWishes:
 
     @property
     def wanted(self) -> bool:
-        """Whether a driver is to hold: somebody wishes that, and the script has not ended by itself since."""
-        return self.wish is not None and not rests(self.wish) and self.wish.seq > self.finished
+        """Whether a driver is to hold: somebody wishes that, and the script has not ended by itself since.
+
+        That the script of another release has ended does not count.
+        """
+        wish = self.wish
+        return wish is not None and not rests(wish) and (wish.seq > self.finished or family_of(wish) not in self.ran)
 
     @property
     def to_hold(self) -> tuple[str, ...]:
@@ -108,6 +112,7 @@ class OracleOfWishes:
         expect(not r.get("back") or r["family"] in self.ran, "way-back", r)
         old, self.wish, self.candidate = self.wish, r, None
         stopped = old is not None and rests(old) and not holder
+        self.follows = "" if rests(r) and not holder else self.follows  # nothing is to follow it any more
         expect(not stopped or rests(r) or not r.by.endswith(_START_NOTHING), "stop-stays", r)
         was = family_of(old) if old is not None and old["goal"] == "hold" else ""
         if was and old is not None and (was == family_of(r) or was not in self.ran):

@@ -120,3 +120,21 @@ def test_a_release_that_never_comes_up_does_not_keep_the_watch_from_a_dead_holde
     assert state.holder is not None
     sim.world.drivers[state.holder].kill()
     sim.reach(lambda: sim.holds(SECOND) and sim.commits and sim.oracle.state.holder != state.holder)
+
+
+def test_the_watch_goes_on_without_the_task_when_the_release_that_is_to_hold_has_died(sim: Upgrade) -> None:
+    sim.to("wished")
+    befall(sim, "the end of Airflow")
+    dead, driver = list(sim.world.drivers.items())[-1]
+    driver.kill()
+    sim.world.drivers[sim.oracle.state.holder or ""].terminate()
+    sim.reach(lambda: sim.holds(NEW) and sim.commits)
+    assert all(request.to != dead for request in sim.oracle.state.requests.values())
+
+
+def test_the_watch_finds_without_the_task_that_what_comes_up_beside_the_holder_has_died(sim: Upgrade) -> None:
+    sim.to("submitted")
+    befall(sim, "the end of Airflow")
+    list(sim.world.drivers.values())[-1].kill()
+    sim.reach(lambda: sim.idle and bool(sim.oracle.state.family(sim.new)[-1].ended))
+    assert sim.holds(SECOND)
