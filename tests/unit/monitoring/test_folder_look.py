@@ -116,7 +116,10 @@ def test_a_broken_yaml_changes_nothing_and_is_told_of_once(folder: Folder) -> No
     assert folder.sample(0).at == pytest.approx(folder.began + 180, abs=30)
     assert folder.last_look.folder["s0000"].lag.max_records == 7
     assert folder.told() == [(*FILES, True)]
-    assert "line 3: version is missing. It runs on, and is watched and brought back as before." in RECEIVED[""][0].text
+    assert (
+        "line 3: version is missing. It runs on, and is watched and brought back as before. A run of its upgrade"
+        in RECEIVED[""][0].text
+    )
     folder.dead = {"s0000"}
     assert [*folder.look(300.0).revive] == ["s0000"]
     folder.dead, folder.problems = set(), {}
