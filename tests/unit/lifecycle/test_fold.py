@@ -18,7 +18,7 @@ from airflow_stream_provider.lifecycle.state import (
     StreamPhase,
 )
 from airflow_stream_provider.lifecycle.wish import Goal
-from tests.support import story
+from tests.support import snapshots, story
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -112,15 +112,17 @@ def test_a_stop_of_what_never_ran_ends_nothing() -> None:
     assert (state.phase, state.last_end) == (Phase.STOPPED, None)
 
 
-# What governs, what is to stand by, and what was to hold before.
+# What governs, what is to stand by, and what has held and was to until then.
 WISHES: list[tuple[list[Record], str, str, str]] = [
     ([], "", "", ""),
     ([wanted("a")], "a", "", ""),
     ([wanted("a"), wanted("b", "stand_by")], "a", "b", ""),
     ([wanted("a"), wanted("b", "stand_by"), wanted("c", "stand_by")], "a", "c", ""),
-    ([wanted("a"), wanted("b", "stand_by"), wanted("take", family="b")], "take", "", "a"),
-    ([wanted("a"), wanted("b"), wanted("more", family="b")], "more", "", "a"),
-    ([wanted("a"), wanted("b"), wanted("back", family="a", back=True)], "back", "", "b"),
+    ([wanted("a"), wanted("b", "stand_by"), wanted("take", family="b")], "take", "", ""),
+    ([*snapshots.RUNNING, wanted("b", "stand_by"), wanted("take", family="b")], "take", "", "old"),
+    ([*snapshots.RUNNING, wanted("b"), wanted("more", family="b")], "more", "", "old"),
+    ([*snapshots.RUNNING, wanted("b"), wanted("c")], "c", "", "old"),
+    ([*snapshots.UPGRADED, wanted("back", family="old", back=True)], "back", "", "new"),
     ([wanted("a"), wanted("b"), wanted("rest", "stop")], "rest", "", ""),
     ([wanted("a"), wanted("rest", "leave"), wanted("b")], "b", "", ""),
     ([wanted("a"), wanted("rest", "stop"), wanted("b", "stand_by")], "rest", "b", ""),
@@ -133,7 +135,7 @@ def test_the_later_wish_counts(records: list[Record], governs: str, candidate: s
     state = play(records)
     assert (state.wish.id if state.wish else "", state.candidate.id if state.candidate else "") == (governs, candidate)
     assert (state.wish.before if state.wish else "") == before
-    assert list(state.wishes) == [one["wish"] for one in records]
+    assert list(state.wishes) == [one["wish"] for one in records if one.kind == "wanted"]
     assert state.wish is None or not state.wish.goal.rest or not state.wish.family
 
 
