@@ -158,11 +158,12 @@ class Deed:
             self.append(Kind.READY, f"driver:{name}", 0, request=request.id, incarnation=name)
         elif request is not None and action is Action.RELEASE and name != self.deaf:
             self.running.discard(name)
-            said = {"incarnation": name, "request": request.id, "to": request.to, "boundary": "completed", "ends": {}}
+            said: dict[str, Any] = {"incarnation": name, "request": request.id}
+            said |= {"to": request.to, "boundary": "completed", "ends": {}}
             self.append(Kind.RELEASED, f"driver:{name}", 0, **said)
         elif request is not None and action is Action.ACQUIRE:
-            said = {"incarnation": name, "request": request.id, "epoch": state.epoch + 1}
-            self.append(Kind.ACQUIRED, f"driver:{name}", 0, **said)
+            epoch = state.epoch + 1
+            self.append(Kind.ACQUIRED, f"driver:{name}", 0, incarnation=name, request=request.id, epoch=epoch)
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def _plans(asked: Asked) -> list[Plan]:
     family = replace(ME, task_id=f"{asked.operation.value}-0").wish
     approved = YOU if wanted.approval else "its rehearsal"
     one = wanted.restart and state.holder is not None
-    by_id = {"job": asked.job, "confirmed_by": asked.confirmed_by, "approval": wanted.approval}
+    by_id: dict[str, Any] = {"job": asked.job, "confirmed_by": asked.confirmed_by, "approval": wanted.approval}
     found: dict[Operation, list[Plan]] = {
         Operation.STOP: [_pursues(lambda s: verbs.stop(s, ""))],
         Operation.RETIRE: [_pursues(lambda s: verbs.stop(s, "", for_good=True))],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 from hypothesis import strategies as st
@@ -62,7 +63,7 @@ class StreamsPruned(Streams):
     """The same with next to nothing kept of what has ended."""
 
     def new_store(self) -> Store:
-        kept = {"DEPLOYMENTS_KEPT": 1, "INCARNATIONS_KEPT": 1, "REQUESTS_KEPT": 1, "WISHES_KEPT": 1}
+        kept: dict[str, Any] = {"DEPLOYMENTS_KEPT": 1, "INCARNATIONS_KEPT": 1, "REQUESTS_KEPT": 1, "WISHES_KEPT": 1}
         self.within.enter_context(patch.multiple(saved_state, PRUNE_EVERY=1, **kept))
         return super().new_store()
 

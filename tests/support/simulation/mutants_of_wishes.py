@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle import fold as folding
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import Deployment, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
@@ -84,7 +85,7 @@ def the_wish_of_a_replaced_task_is_obeyed(patch: pytest.MonkeyPatch) -> None:
 
 @MUTANTS.found_as("told-truly", "as-asked")
 def a_replaced_task_says_that_it_is_done(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pursue, "replaced", lambda snapshot, wish: verbs.HandOverFailed("It is over.", next_step="Go on."))
+    patch.setattr(pursue, "replaced", lambda snapshot, wish: HandOverFailed("It is over.", next_step="Go on."))
 
 
 @MUTANTS.found_as("approved-first")

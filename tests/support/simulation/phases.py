@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.lifecycle.state import Deployment, RequestStage
 from airflow_stream_provider.planning.steps import TaskIdentity
 from tests.support.simulation.airflow import Task, hand_over, stand_by
 from tests.support.simulation.people import SCHEDULER_SECONDS, Run
@@ -104,7 +104,7 @@ class Upgrade(Simulation):
     def stands_by(self) -> bool:
         return any(self.oracle.state.of_deployment(each.id) for each in self._of(self.new))
 
-    def _of(self, family: str) -> tuple[object, ...]:
+    def _of(self, family: str) -> tuple[Deployment, ...]:
         return self.oracle.state.family(family)
 
     def holds(self, release: str) -> bool:
