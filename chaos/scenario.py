@@ -48,7 +48,7 @@ RUN_SECONDS = 600.0
 WRONG = ("--totals-by", "customer", "country")  # another state: its rehearsal is refused
 SLOW = ("--score",)
 # The tasks of the form that do something.
-TASKS_BY_HAND = (STOP, ROLL_BACK, ABORT, FENCE, START, "upgrade")
+TASKS_BY_HAND = (STOP, ROLL_BACK, ABORT, FENCE, START, RESTART, "upgrade")
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from chaos.holds import Hold
-from chaos.plan import BAD, FENCE, FILES, REFUSED, ROLL_BACK, START, STOP, STORAGE, log_target
+from chaos.plan import BAD, FENCE, FILES, REFUSED, RESTART, ROLL_BACK, START, STOP, STORAGE, log_target
 from chaos.stillness import stops_commits
 from devstack.airflow_api import FINAL
 from devstack.places import Pair
@@ -77,8 +77,8 @@ def untrue_successes(journal: Journal, records: Records, held: Sequence[Hold]) -
 def untrue_operations(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
     """Return a sentence for each task of `NAME__operate` that says it did what the log does not show.
 
-    A start has made a deployment hold, a roll-back another one than before. When a stop ends nobody holds, unless a
-    start came after it in the same run. A fence has left its record.
+    A start and a restart have made a deployment hold, a roll-back another one than before, unless it wished that the
+    holder stays, as another release was to take over. When a stop ends nobody holds. A fence has left its record.
 
     :param held: all holds by the log.
     """
@@ -91,8 +91,9 @@ def untrue_operations(journal: Journal, records: Records, held: Sequence[Hold]) 
         fenced = any(record.kind == Kind.FENCED and began <= at <= line["at"] for record, at in records)
         untrue = {
             START: not came,
-            ROLL_BACK: not came - {line["holder"]},
-            STOP: START not in did and any(hold.since <= line["at"] < hold.until for hold in held),
+            RESTART: not came,
+            ROLL_BACK: not came - {line["holder"]} and not _stays(line, records),
+            STOP: any(hold.since <= line["at"] < hold.until for hold in held),
             FENCE: not fenced,
         }
         found += [
@@ -132,6 +133,14 @@ def _declared(line: Mapping[str, Any], records: Records) -> set[str]:
         if record.kind == Kind.WANTED and record.get("release") and f"/{line['run']}/" in record.by
     }
     return {r["deployment"] for r, _ in records if r.kind == Kind.DECLARED and r.get("family") in wished}
+
+
+def _stays(line: Mapping[str, Any], records: Records) -> bool:
+    """Whether the run of a roll-back has wished that the holder goes on."""
+    declared = (r for r, _ in records if r.kind == Kind.DECLARED and r["deployment"] == line["holder"])
+    family = next((record.get("family") for record in declared), None)
+    mine = (r for r, _ in records if r.kind == Kind.WANTED and f"/{line['run']}/" in r.by)
+    return any(record.get("back") and record.get("family") == family for record in mine)
 
 
 def _faults(journal: Journal) -> list[tuple[float, float, str]]:

@@ -263,7 +263,7 @@ class _Command:
             part,
             task_id=part.value,
             stream=self.spec,
-            reason=self.operation.for_history(self.reason),
+            reason=self.reason,
             deployment=deployment,
             confirmed_by=self.confirmed_by,
             job=self.job,

@@ -91,7 +91,9 @@ _FIELDS: dict[str, dict[str, Check]] = {
         Kind.RETIRED: {},
         Kind.WANTED: {
             **dict.fromkeys(("wish", "goal", "family", "approved", "job", "confirmed_by"), _text),
-            **dict.fromkeys(("alone", "back", "redeployed", "approval"), _flag),
+            **dict.fromkeys(("alone", "back", "redeployed", "approval", "adopts"), _flag),
+            "max_seconds": _number,
+            "rewind": _mapping,
             "release": _release,
             "policy": _policy,
         },

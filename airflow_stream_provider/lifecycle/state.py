@@ -213,8 +213,7 @@ class Request:
     """A request for another holder, or for none.
 
     :param to: incarnation that shall hold; None asks for a stop.
-    :param source: incarnation that held when the request was made, or that had left the stream down which is stopped by
-        it; None when there was none.
+    :param source: incarnation that held when the request was made; None when none did.
     :param expires: seconds since 1970 by the requester's clock.
     :param by: author of the `requested` record.
     :param ends: where the queries stopped, by query, from the `released` record; empty before it.

@@ -329,12 +329,12 @@ class LookCauses:
     def explained(self, stream: Reading) -> frozenset[IncidentKind]:
         """Return the kinds of incidents that something explains which the stream needs."""
         reading, spec = self._reading, stream.spec
-        root, cluster = reading.roots[spec.control], reading.cluster_of(stream)
+        root = reading.roots[spec.control]
         problems = {
             IncidentKind.CONTROL: root.problem,
             IncidentKind.KAFKA: reading.kafkas[spec.kafka].problem if spec.kafka else "",
             IncidentKind.CHECKPOINTS: root.checkpoint_problem or "",
-            IncidentKind.CLUSTER: cluster.problem if cluster else "",
+            IncidentKind.CLUSTER: reading.clusters[spec.cluster].problem,
         }
         failed = queries_failed(stream.snapshot.state)
         ill = judge_queries(stream.snapshot).ill
@@ -347,13 +347,12 @@ class LookCauses:
 
     def _needs(self, name: str) -> Iterator[Subject]:
         """Yield what a stream of the folder needs."""
-        spec, stream = self._folder[name], self._reading.streams.get(name)
+        spec = self._folder[name]
         yield IncidentKind.CONTROL, spec.control
         if spec.kafka:
             yield IncidentKind.KAFKA, spec.kafka
             yield IncidentKind.CHECKPOINTS, spec.control
-        if cluster := stream.cluster if stream else spec.cluster:
-            yield IncidentKind.CLUSTER, cluster
+        yield IncidentKind.CLUSTER, spec.cluster
 
     def _follow(self, subject: Subject, problem: str, down: Collection[str] = ()) -> None:
         kind, name = subject

@@ -142,7 +142,9 @@ class FolderLook:
                     emit(name, lag.report)
                 limits, for_at_least = stream.spec.lag.limits, stream.spec.watch.for_at_least
                 symptoms = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
-                symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, symptoms[IncidentKind.DOWN])
+                scene = Scene(stream.snapshot, TaskIdentity(self.watching.watch, "", ""), lives=self._alive(stream))
+                symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, scene, symptoms[IncidentKind.DOWN])
+                symptoms[IncidentKind.WISH] = health.unmet(scene)
                 found[name] = symptoms
         down = {name for name, each in found.items() if self._is_down_untold(name, each[IncidentKind.DOWN])}
         self.causes.judge(down)
@@ -152,17 +154,16 @@ class FolderLook:
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream)
                 self.samples[name] = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
 
-    def _brought_back(self, name: str, stream: Reading, down: Symptom) -> Symptom:
+    def _brought_back(self, name: str, stream: Reading, scene: Scene, down: Symptom) -> Symptom:
         """Note whether a stream is brought back now; people are told of that in the look that does it."""
-        snapshot, alive = stream.snapshot, self._alive(stream)
-        scene = Scene(snapshot, TaskIdentity(self.watching.watch, "", ""), lives=alive)
-        if not is_due(scene, cluster_answers=self._answers(stream)):
+        if not is_due(scene, cluster_answers=not self.reading.clusters[stream.spec.cluster].problem):
             return down
         self.revive[name] = stream.spec
         if due_without_cluster(reconcile(scene)):
             self.beside.append(name)
-        holder = snapshot.state.holder or ""
-        if down.health is not Health.FAIL and (alive.get(holder) is not False or holder not in snapshot.heartbeats):
+        holder = scene.state.holder or ""
+        unseen = scene.alive.get(holder) is not False or holder not in stream.snapshot.heartbeats
+        if down.health is not Health.FAIL and unseen:
             return down
         why = down.description or f"Its driver {holder} is lost."
         return Symptom(Health.FAIL, f"{why} The revive DAG brings it back.")
@@ -176,10 +177,6 @@ class FolderLook:
     def _alive(self, stream: Reading) -> dict[str, bool | None]:
         drivers = {name: view.state for name, view in self.reading.views(stream).items()}
         return health.alive(stream.snapshot, stream.before, self.reading.beaten.get(stream.spec.name, {}), drivers)
-
-    def _answers(self, stream: Reading) -> bool:
-        cluster = self.reading.cluster_of(stream)
-        return cluster is not None and not cluster.problem
 
     def _keep(self) -> None:
         """Write the samples; then it is known which streams cannot be watched."""

@@ -235,8 +235,7 @@ class FolderReading:
             elif each is not None:
                 self.failed[name] = says(each)
                 self.gone |= {name} if isinstance(each, LogGone) else set()
-        # Only now, as the log alone tells the cluster of a stream whose YAML does not.
-        clusters = sorted({each.cluster for each in self.streams.values()} - {""})
+        clusters = sorted({each.spec.cluster for each in self.streams.values()})
         self.clusters = {each: ClusterLook(each, _tried(cluster_connection, each)) for each in clusters}
 
     def measure(self) -> None:
@@ -283,14 +282,9 @@ class FolderReading:
             return LagLook.of(replace(found, at=found.at + self._ahead))
         return LagLook(at, None, says(found))
 
-    def cluster_of(self, reading: Reading) -> ClusterLook | None:
-        """Return the cluster of a stream; None where neither its YAML nor its log names one."""
-        return self.clusters.get(reading.cluster)
-
     def views(self, reading: Reading) -> dict[str, DriverView]:
         """Return what the cluster says of a stream's drivers, by deployment."""
-        cluster = self.cluster_of(reading)
-        known = cluster.drivers if cluster else {}
+        known = self.clusters[reading.spec.cluster].drivers
         return {name: known[each] for name, each in reading.submissions.items() if each in known}
 
     def links(self, reading: Reading) -> dict[str, str]:
@@ -311,7 +305,7 @@ class FolderReading:
         kafka.measure(offsets, {name: self.specs[name].lag.limits.moments for name in offsets})
 
     def _ask(self, cluster: ClusterLook) -> None:
-        mine = (each for each in self.streams.values() if each.cluster == cluster.conn_id)
+        mine = (each for each in self.streams.values() if each.spec.cluster == cluster.conn_id)
         cluster.ask({submission for each in mine for submission in each.submissions.values()})
 
     def _look_again(self) -> None:

@@ -45,7 +45,7 @@ def clean_up_stream(hook: StreamHook) -> None:
         logger.info("Not needed any more: %d heartbeats, releases %s.", len(gone.heartbeats), [*gone.releases])
     try:
         over = settled(hook.control_log.refresh())
-        if over and hook.cluster_conn_id:
+        if over:
             hook.cluster.forget([hook.whose(each) for each in over])
     except StreamError as error:
         logger.warning("What the cluster keeps of %s cannot be cleaned up now: %s", hook.stream, error)
@@ -65,14 +65,6 @@ class Reading:
     hook: StreamHook
     snapshot: Snapshot
     before: LagSample | None
-
-    @property
-    def cluster(self) -> str:
-        """The connection of its cluster; where none is declared, that of the last submission."""
-        if self.spec.cluster:
-            return self.spec.cluster
-        used = [each.cluster for each in self.snapshot.state.deployments.values() if each.cluster]
-        return used[-1] if used else ""
 
     @property
     def deployment(self) -> str:

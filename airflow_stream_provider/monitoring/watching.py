@@ -16,7 +16,6 @@ from airflow_stream_provider.lifecycle.texts import count
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, NAMED, FolderMemory, Subject
 from airflow_stream_provider.monitoring.folder_reading import EACH_SECONDS, READ_SECONDS, FolderReading, open_roots
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.planning.stream_health import RESTING
 from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import is_due, note_of, watched_folder
@@ -122,7 +121,7 @@ class Watching:
 
 def _rests(state: StreamState) -> bool:
     """Return whether a stream has no driver, and none comes up."""
-    return state.phase in RESTING and all(each.ended is not None for each in state.deployments.values())
+    return state.resting and state.candidate is None and all(each.ended for each in state.deployments.values())
 
 
 def _has_held(spec: StreamSpec) -> bool:

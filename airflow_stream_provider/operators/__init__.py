@@ -30,9 +30,6 @@ if TYPE_CHECKING:
         RetireOperator as RetireOperator,
     )
     from airflow_stream_provider.operators.stream import (
-        ReviveStreamOperator as ReviveStreamOperator,
-    )
-    from airflow_stream_provider.operators.stream import (
         RollBackOperator as RollBackOperator,
     )
     from airflow_stream_provider.operators.stream import (
@@ -53,7 +50,12 @@ if TYPE_CHECKING:
     from airflow_stream_provider.operators.upgrade import (
         TakeOverOperator as TakeOverOperator,
     )
-    from airflow_stream_provider.operators.watch import WatchStreamsOperator as WatchStreamsOperator
+    from airflow_stream_provider.operators.watch import (
+        ReviveStreamOperator as ReviveStreamOperator,
+    )
+    from airflow_stream_provider.operators.watch import (
+        WatchStreamsOperator as WatchStreamsOperator,
+    )
 
 # A DAG file imports what it uses and no more.
 __getattr__ = lazily(
@@ -64,8 +66,8 @@ __getattr__ = lazily(
         "check": "CheckReleaseOperator",
         "lag": "KafkaLagOperator",
         "stream": "AbortOperator FenceOperator HandOverOperator PromoteOperator RestartStreamOperator RetireOperator "
-        "ReviveStreamOperator RollBackOperator StartStreamOperator StopStreamOperator",
+        "RollBackOperator StartStreamOperator StopStreamOperator",
         "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator TakeOverOperator",
-        "watch": "WatchStreamsOperator",
+        "watch": "ReviveStreamOperator WatchStreamsOperator",
     },
 )

@@ -121,7 +121,7 @@ class StreamOperator(BaseOperator):
     :param family: of the release to work on, from the XCom of the task that submitted it. (templated)
     :param deployment: deployment to work on, for the operators that name one. (templated)
     :param reason: reason for the control log; default: the task's identity. (templated)
-    :param wait_seconds: seconds after which the task fails. What it wishes for may still come to be; a cleared task
+    :param wait_seconds: seconds after which the task fails. Its wish may still come true; a cleared task
         then finds it in the control log.
     """
 
@@ -160,18 +160,11 @@ class StreamOperator(BaseOperator):
 
     @cached_property
     def hook(self) -> StreamHook:
-        """The hook of the stream; where no `cluster` is declared, that of the last submission.
-
-        :raises StreamError: nothing is known of the stream, because its YAML cannot be used now.
-        """
+        """The hook of the stream."""
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        hook = StreamHook.of(self.stream)
-        if not hook.cluster_conn_id and hook.exists():
-            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
-            hook.cluster_conn_id = used[-1] if used else ""
-        return hook
+        return StreamHook.of(self.stream)
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
 

@@ -1,12 +1,11 @@
-"""The operators of a whole stream: start, restart, stop, hand over, roll back, call off, revive, fence, retire."""
+"""The operators of a whole stream: start, restart, stop, hand over, roll back, call off, fence, retire."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.steps import Step, TaskIdentity
     from airflow_stream_provider.planning.verbs import Answer
     from airflow_stream_provider.planning.waits import Needs, WaitOutcome
-    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class FenceOperator(StreamOperator):
@@ -190,100 +188,6 @@ class StopStreamOperator(WishOperator):
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}
 
 
-# A heartbeat that has grown since an older sample of the watch may have stood still again for most of the time. So
-# whatever the watch's schedule: without a sample a sign of life is waited for, which takes seconds.
-SAMPLE_SECONDS = 180.0
-
-
-class ReviveStreamOperator(StreamOperator):
-    """Take the steps that are left towards what is wished for; skipped, with the reason, when there are none now.
-
-    It wishes nothing itself. So it fences a dead driver (killed, and confirmed gone by the cluster), ends requests that
-    no driver can fulfil any more, appoints a warm driver or starts one, and goes on where a task died that had wished
-    something. A stream that was stopped or has finished is left alone.
-
-    :param stream: the stream; None: that of `name`, as it was declared last, whatever its YAML says by now.
-    :param name: of the stream. (templated)
-    :param control: URL of its control root; empty: the one that has it. (templated)
-    :param watch: id of the DAG that watches it, and knows the control roots: of no other one a stream is brought back.
-
-    XCom: `stream`, `holder`, `phase`.
-    """
-
-    template_fields: Sequence[str] = (*StreamOperator.template_fields, "name", "control")
-
-    WAIT_SECONDS = 1500.0
-    STREAMS = "*"
-    CHANGES_HOLDER = True
-    _before: Mapping[str, int] = {}
-
-    def __init__(
-        self, *, stream: StreamSpec | None = None, name: str = "", control: str = "", watch: str = "", **kwargs: Any
-    ) -> None:
-        self.given = stream is not None
-        super().__init__(stream=cast("StreamSpec", stream), **kwargs)
-        self.name = name
-        self.control = control
-        self.watch = watch
-
-    @override
-    def execute(self, context: Context) -> Any:
-        self._find()
-        return super().execute(context)
-
-    @override
-    def resume(self, context: Context, event: Any = None) -> Any:
-        self._find()
-        return super().resume(context, event)
-
-    def _find(self) -> None:
-        if self.given:
-            return
-        from airflow_stream_provider.hooks.failing import failing_without_retry
-        from airflow_stream_provider.operators.watch import KnownRoots
-
-        with failing_without_retry():
-            self.stream = KnownRoots(self.watch).declared(self.name, self.control)
-
-    @override
-    def begin(self, context: Context) -> None:
-        # Imported here: parsing a DAG file needs no samples.
-        from airflow_stream_provider.monitoring.samples import last
-
-        if not self.hook.exists():
-            raise AirflowSkipException("This stream has never been deployed.")
-        sample = last(self.hook.samples)
-        # Either way: the clock of the machine that wrote it may be wrong.
-        lately = sample is not None and abs(time.time() - sample.at) <= SAMPLE_SECONDS
-        self._before = sample.counters if sample is not None and lately else {}
-
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.reconcile import reconcile
-        from airflow_stream_provider.planning.scene import Scene
-        from airflow_stream_provider.planning.steps import Done, GiveUp, Later, Skip
-
-        step = reconcile(Scene(snapshot, identity, outcome, before=self._before))
-        did = any(record.by == identity.by for record in snapshot.records)
-        if isinstance(step, Later):
-            tried = snapshot.state.deployments.get(step.deployment)
-            did = tried is not None and tried.declared.by == identity.by
-        if isinstance(step, (GiveUp, Later)) and not did:
-            return Skip(step.error.message)
-        if not isinstance(step, Done):
-            return step
-        if not did:
-            lives = f"{snapshot.holding} holds it, and its driver is alive." if snapshot.holding else ""
-            return Skip(lives or f"There is nothing to do. {snapshot.holder_sentence}")
-        return Done({"stream": snapshot.stream, "holder": snapshot.holding, "phase": snapshot.state.phase.value})
-
-    @override
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        from airflow_stream_provider.planning.due import needs
-
-        return needs(snapshot)
-
-
 class HandOverOperator(WishOperator):
     """Make a release that stands by the holder: by a hand-over at a batch boundary or, without a holder, at once.
 
@@ -291,7 +195,7 @@ class HandOverOperator(WishOperator):
     killed and confirmed gone; so is one that hangs (`planning.hanging`), which is not asked. Fails when the old holder
     kept the stream or took it back; the stream then runs, and the message says which deployment holds it.
 
-    :param approved: by which verdict or by whom it was approved, a text for people; empty: nobody has. Then a release
+    :param approved: by which verdict or by whom it was approved, a text for people; empty: by none. Then a release
         that needs an approval does not take over. (templated)
 
     XCom: `deployment`, `version`, `previous` (deployment), `holder`, `epoch`, `request`, `family`, `boundary`
@@ -346,8 +250,8 @@ class RollBackOperator(_WithdrawingOperator):
     """Give the stream back to the release that was to hold before.
 
     While that is warm this is a hand-over; else it is submitted again. A holder that does not release in time is
-    fenced. In a run that has wished something, with `fault`: what was to be before that is to be again, and whatever
-    the run has brought up and nobody needs is ended.
+    fenced. In a run that has wished something, with `fault`: the state that was wished for before that is wished for
+    again, and every deployment of the run that is not needed is ended.
 
     :param deployment: by hand: the one to roll back from; skipped when its release does not hold, and did not hold
         last. Default: whatever does. (templated)

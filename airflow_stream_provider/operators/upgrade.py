@@ -66,7 +66,7 @@ class _CheckedReleaseOperator(ReleaseOperator):
 
     @property
     def _fields(self) -> dict[str, Any]:
-        """What the wish says besides of the release that it brings in."""
+        """The other fields of the wish, about the release that it brings in."""
         from airflow_stream_provider.planning.rewind import read_rewind
 
         rewind = read_rewind(self.rewind)
@@ -100,9 +100,9 @@ class _CheckedReleaseOperator(ReleaseOperator):
 class SubmitStandbyOperator(_CheckedReleaseOperator):
     """Publish and submit a release, and wait until it is up, rehearsed and warm. The holder is not touched.
 
-    What stood by before makes room for it. Fails when the rehearsal is refused, when the driver never comes up, or when
-    the cluster has no room for it: the message says what is free and what was asked for. Also when somebody else has
-    stopped the stream since the run was triggered, which may have waited for another one.
+    A driver that stood by before makes room for it. Fails when the rehearsal is refused, when the driver never comes
+    up, or when the cluster has no room for it: the message says what is free and what was asked for. Also when somebody
+    else has stopped the stream since the run was triggered, which may have waited for another one.
 
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time;
     under the key `family`, before anything else, what later tasks know the release by.
@@ -137,8 +137,8 @@ class TakeOverOperator(HandOverOperator, _CheckedReleaseOperator):
 
     @property
     def _alone(self) -> bool:
-        # Without the answer of `check` the old release runs on. And whoever may write XCom stops nothing with it that
-        # the YAML does not stop.
+        # Without the answer of `check` the old release runs on. And a forged XCom stops nothing that the YAML does
+        # not stop.
         restart = self.strategy == Strategy.RESTART.value
         return restart and self.stream.chosen_strategy(self.strategy) is Strategy.RESTART
 

@@ -1,21 +1,26 @@
-"""Watch all streams of a folder: one look at each, and the streams that have to be brought back."""
+"""Watch all streams of a folder, and bring one back: a look says which of them need that."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import BaseOperator, Context, Variable
 from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from typing_extensions import override
 
+from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.spec.watched import CHANGE
 
 if TYPE_CHECKING:
     from airflow_stream_provider.monitoring.folder_look import FolderLook, Found
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step, TaskIdentity
+    from airflow_stream_provider.planning.waits import Needs, WaitOutcome
     from airflow_stream_provider.spec.folder import StreamFile
     from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -183,3 +188,96 @@ def _has_room(count: Callable[..., int], *, beside: bool) -> bool:
     """Whether no run that was triggered for a stream is under way; or one that runs, beside which another is needed."""
     runs = count(states=["queued", "running"])
     return not runs or (beside and runs == 1 and not count(states=["queued"]))
+
+
+# A heartbeat that has grown since an older sample of the watch may have stood still again for most of the time. So
+# whatever the watch's schedule: without a sample a sign of life is waited for, which takes seconds.
+SAMPLE_SECONDS = 180.0
+
+
+class ReviveStreamOperator(StreamOperator):
+    """Take the steps that are left towards what is wished for; skipped, with the reason, when there are none now.
+
+    It wishes nothing itself. So it fences a dead driver (killed, and confirmed gone by the cluster), ends requests that
+    no driver can fulfil any more, appoints a warm driver or starts one, and goes on where a task died that had wished
+    something. A stream that was stopped or has finished is left alone.
+
+    :param stream: the stream; None: that of `name`, as it was declared last, whatever its YAML says by now.
+    :param name: of the stream. (templated)
+    :param control: URL of its control root; empty: the one that has it. (templated)
+    :param watch: id of the DAG that watches it, and knows the control roots: of no other one a stream is brought back.
+
+    XCom: `stream`, `holder`, `phase`.
+    """
+
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "name", "control")
+
+    WAIT_SECONDS = 1500.0
+    STREAMS = "*"
+    CHANGES_HOLDER = True
+    _before: Mapping[str, int] = {}
+
+    def __init__(
+        self, *, stream: StreamSpec | None = None, name: str = "", control: str = "", watch: str = "", **kwargs: Any
+    ) -> None:
+        self.given = stream is not None
+        super().__init__(stream=cast("StreamSpec", stream), **kwargs)
+        self.name = name
+        self.control = control
+        self.watch = watch
+
+    @override
+    def execute(self, context: Context) -> Any:
+        self._find()
+        return super().execute(context)
+
+    @override
+    def resume(self, context: Context, event: Any = None) -> Any:
+        self._find()
+        return super().resume(context, event)
+
+    def _find(self) -> None:
+        if self.given:
+            return
+        from airflow_stream_provider.hooks.failing import failing_without_retry
+
+        with failing_without_retry():
+            self.stream = KnownRoots(self.watch).declared(self.name, self.control)
+
+    @override
+    def begin(self, context: Context) -> None:
+        # Imported here: parsing a DAG file needs no samples.
+        from airflow_stream_provider.monitoring.samples import last
+
+        if not self.hook.exists():
+            raise AirflowSkipException("This stream has never been deployed.")
+        sample = last(self.hook.samples)
+        # Either way: the clock of the machine that wrote it may be wrong.
+        lately = sample is not None and abs(time.time() - sample.at) <= SAMPLE_SECONDS
+        self._before = sample.counters if sample is not None and lately else {}
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.reconcile import reconcile
+        from airflow_stream_provider.planning.scene import Scene
+        from airflow_stream_provider.planning.steps import Done, GiveUp, Later, Skip
+
+        step = reconcile(Scene(snapshot, identity, outcome, before=self._before))
+        did = any(record.by == identity.by for record in snapshot.records)
+        if isinstance(step, Later):
+            tried = snapshot.state.deployments.get(step.deployment)
+            did = tried is not None and tried.declared.by == identity.by
+        if isinstance(step, (GiveUp, Later)) and not did:
+            return Skip(step.error.message)
+        if not isinstance(step, Done):
+            return step
+        if not did:
+            lives = f"{snapshot.holding} holds it, and its driver is alive." if snapshot.holding else ""
+            return Skip(lives or f"There is nothing to do. {snapshot.holder_sentence}")
+        return Done({"stream": snapshot.stream, "holder": snapshot.holding, "phase": snapshot.state.phase.value})
+
+    @override
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        from airflow_stream_provider.planning.due import needs
+
+        return needs(snapshot)

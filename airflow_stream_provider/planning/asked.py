@@ -23,7 +23,7 @@ YOU = "you"
 
 
 class Ahead(NamedTuple):
-    """What happens when an operation is carried out, and how its last task ends; None: that is not known."""
+    """The course of an operation that is carried out, and how its last task ends; None: that is not known."""
 
     course: Course
     end: Done | Skip | GiveUp | None
@@ -59,7 +59,7 @@ class Asked:
         return replace(ME, task_id=f"{self.operation.value}-{number}")
 
     def _verbs(self) -> Sequence[Callable[[Scene], Answer]]:
-        """What the tasks of the operation wish, one after the other."""
+        """The wishes of the operation's tasks, one after the other."""
         wanted, since = self.wanted, self.since
         of_yaml: dict[str, Any] = {"approval": wanted.approval, "hash": wanted.hash}
         match self.operation:

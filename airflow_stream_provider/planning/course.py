@@ -1,6 +1,6 @@
 """The course of events: a copy of a stream on which the step loop runs forward, with drivers that decide by `decide`.
 
-What is waited for goes well, as far as that is not known otherwise: drivers come up, rehearse and exit, a job ends. A
+Each wait ends well, as far as that is not known otherwise: drivers come up, rehearse and exit, a job ends. A
 driver that has been silent for longer than `silence_limit` stays silent, and one that hangs does not stop. Pure.
 """
 
@@ -37,7 +37,6 @@ _MOST = 200
 _SOON, _LATER = 1.0, 10.0
 # Seconds without a record after which a driver is up that was submitted.
 _COMES_UP = 100.0
-_EXIT_BY = frozenset({Action.EXIT, Action.HALT})
 
 
 class Event(NamedTuple):

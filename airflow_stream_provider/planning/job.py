@@ -27,7 +27,7 @@ def job_of_interest(state: StreamState) -> str:
 
 
 def follows_job(state: StreamState, wish: Wish) -> bool:
-    """Return whether a job without a stream is to be followed, and nobody has confirmed that it is gone."""
+    """Return whether a job without a stream is to be followed, and is not confirmed gone."""
     origin = state.wishes.get(wish.family)
     adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
     gone = state.job is not None and bool(state.job.gone) and wish.job in ("", state.job.id)

@@ -47,7 +47,7 @@ def ask(scene: Scene, wish: Wish, to: str | None, reason: str = "") -> Append:
 
 
 def see_through(scene: Scene, request: Request) -> Step:
-    """Return the next step of the open request, whoever has made it: it goes on to its end, or is aborted."""
+    """Return the next step of the open request, by any author: it goes on to its end, or is aborted."""
     state, needed = scene.state, request.to
     first = fence_first(scene.snapshot, scene.outcome)
     if first is not None:

@@ -60,7 +60,7 @@ def retire_all(scene: Scene, deployments: Iterable[str], reason: str) -> Step | 
 
 
 def unneeded(scene: Scene, families: Iterable[str]) -> tuple[str, ...]:
-    """Return the deployments of these families that nobody needs: that live, or that were retired for what is wished.
+    """Return the deployments of these families that are not needed: that live, or that were retired for what is wished.
 
     Needed is what is to hold or to stand by, and what it took over from, for a way back.
     """

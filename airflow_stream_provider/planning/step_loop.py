@@ -1,4 +1,4 @@
-"""The one loop that carries out the steps of a plan; the operators and the model check both run it."""
+"""The one loop that carries steps out: operators, command line, forecast and simulation run it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.rules import is_so
-from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage, StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.waits import Condition
@@ -247,10 +247,14 @@ def _unfinished(state: StreamState, who: str, task: str) -> str:
 
 
 def _is_over(state: StreamState, wish: Wish) -> bool:
-    """Whether a wish has been fulfilled, or a change of holder for it has failed; drivers may still have to stop."""
-    if wish.goal.rest:
-        return False
+    """Whether a wish has been fulfilled, or its driver or a change of holder for it has failed; drivers may still have
+    to stop.
+    """
     failed = (RequestStage.ABORTED, RequestStage.TAKEN_BACK)
     if any(request.wish == wish.id and request.stage in failed for request in state.requests.values()):
+        return True
+    if wish.goal.rest:
+        return False
+    if any(each.ended is DeploymentEnd.FAILED and each.ended_seq > wish.seq for each in state.family(wish.family)[-1:]):
         return True
     return is_so(state, wish)

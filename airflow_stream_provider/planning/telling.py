@@ -96,7 +96,7 @@ class _Telling:
 
     def _of_record(self, record: Record, before: Snapshot) -> str:
         if record.kind == Kind.RELEASED and record["to"] is None:
-            return f"{_boundary(before)} If that is missed, it goes on, and nothing has changed."
+            return f"{_boundary(before)} If that is missed, it goes on: ask again."
         if record.kind == Kind.ACQUIRED:
             return self._takes_over(record, before)
         if record.kind == Kind.FENCED:

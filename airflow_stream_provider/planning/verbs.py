@@ -149,7 +149,7 @@ def promote(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
 
 
 def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf) -> Answer:
-    """What was to hold before this release is to hold again; the release, which has never held, is not needed.
+    """The release that was to hold before this one is to hold again; this one, which has never held, is not needed.
 
     :param family: that is called off; empty: the newest one.
     :param since: when a person asked for it, in seconds since 1970: one that was asked for later is left alone.
@@ -282,7 +282,7 @@ def adopt(
     :param family: of the deployment that stands by for it already; empty: a new one comes up.
     :param job: the cluster's id of the job, which the cluster ends.
     :param confirmed_by: the person who made sure that the job neither runs nor can come back.
-    :param approval: whether a new release needs a person's approval: nobody is asked for that in an adoption.
+    :param approval: whether a new release needs a person's approval: an adoption does not ask for it.
     """
     state = scene.state
     if job and confirmed_by:

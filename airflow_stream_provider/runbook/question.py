@@ -250,7 +250,7 @@ class ApproveUpgradeOperator(QuestionOperator):
 
 
 def _reads_again(rewind: WantedRewind | None, snapshot: Snapshot) -> dict[str, Any]:
-    """What sets such an upgrade apart from others, so it is shown first."""
+    """The part that sets such an upgrade apart from others, so it is shown first."""
     from airflow_stream_provider.planning.rewind import read_again
 
     return {} if rewind is None else {"reads_records_again": read_again(rewind, snapshot.holder_heartbeat)}

@@ -68,7 +68,7 @@ _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '')
 _CANDIDATE = "{{ ti.xcom_pull(task_ids='submit', key='family') or '' }}"
 # The same, or what `hand_over` has brought in itself, by the strategy `restart`.
 _NEW = "{{ ti.xcom_pull(task_ids='hand_over', key='family') or ti.xcom_pull(task_ids='submit', key='family') or '' }}"
-# Text for people and for the gate of a release that nobody has judged or approved; see `planning.gates`.
+# Text for people and for the gate of a release that is neither judged nor approved; see `planning.gates`.
 _APPROVED = (
     "{% set who = ti.xcom_pull(task_ids='approve', key='approved_by') %}"
     "{% set judged = ti.xcom_pull(task_ids='judge') or {} %}"
@@ -86,7 +86,7 @@ _REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
 _WHY_BACK = (
     "{% set who = ti.xcom_pull(task_ids='approve', key='rejected_by') %}"
     "{% if who %}Rejected by {{ who }}.{% else %}"
-    "{{ ti.xcom_pull(task_ids='soak', key='fault') or 'It did not stay.' }}{% endif %}"
+    "{{ ti.xcom_pull(task_ids='soak', key='fault') or 'It did not take over.' }}{% endif %}"
 )
 _DEPLOYMENT = (
     "id of the deployment to end, such as orders-1-5b84d9c5: what comes before the dot where the page Streams names "

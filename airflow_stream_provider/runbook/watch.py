@@ -14,8 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
-from airflow_stream_provider.operators.stream import ReviveStreamOperator
-from airflow_stream_provider.operators.watch import WatchStreamsOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator, WatchStreamsOperator
 from airflow_stream_provider.runbook.form import DagOptions, optional, required, said
 from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
 from airflow_stream_provider.spec.folder import find_spec
@@ -30,13 +29,13 @@ LOOK_SECONDS = 300.0
 # start of a run: one that waits in the queue of a paused DAG is not ended.
 WATCH_RUN_SECONDS = 3 * LOOK_SECONDS
 REVIVE_RUN_SECONDS = ReviveStreamOperator.WAIT_SECONDS + TRIGGER_GRACE_SECONDS + 600.0
-# Each stream has one run at a time, or two (see `due_beside_another`), and all may be down. Each step is safe beside
-# others.
+# Each stream has one run at a time, or two (see `planning.due.due_without_cluster`), and all may be down. Each step is
+# safe beside others.
 REVIVE_RUNS = 2000
 _ABOUT_WATCH = """\
 Looks after all streams of the folder {name}: measures lag and health, tells people of incidents, and triggers
-`{name}__revive` for a stream that has lost its driver. It never puts a new release in charge, and leaves alone a stream
-that a person stopped.
+`{name}__revive` for a stream that has lost its driver, or for which a task died that had wished something. It wishes
+nothing itself, and leaves alone a stream that a person stopped.
 
 Paused, it looks at **no** stream of the folder. To leave one stream alone, stop it, or write
 `watch: {{schedule: null}}` in its YAML.

@@ -189,8 +189,8 @@ RETIRE = {
 REVIVE = {
     "revive": Words(
         "Bring the stream back, if it has lost its driver",
-        "Fences the dead driver, then appoints a warm one or starts the last release again. Skipped, with the reason, "
-        "when there is nothing to do. If it fails, the cluster could not confirm that the dead driver is gone: "
+        "Fences the dead driver, then appoints a warm one of the wished release, or starts that. Skipped, with the "
+        "reason, when there is nothing to do. If it fails, the cluster could not confirm that the dead driver is gone: "
         "look at it, then clear this task, or use **fence** in `NAME__operate`.",
     )
 }

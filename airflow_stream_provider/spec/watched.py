@@ -19,7 +19,10 @@ CHANGE = "change__"
 _FIELDS = {"cluster", "kafka", "lag", "watch", "notify", "storage", "storage_connection"}
 # For fields that every stream has, and that watching and bringing back do not need.
 PLACEHOLDERS = {"application": "none.py", "version": "none"}
-_NOT_STOPPED = "It runs on, and is watched and brought back as before."
+_NOT_STOPPED = (
+    "It runs on, and is watched and brought back as before. A run of its upgrade waits for the file: until then "
+    "nothing is judged or rolled back, but by you (`airflow streams roll-back NAME --control URL`)."
+)
 _MOVED = "{0.source.name}: `control` is {0.control} now, and it is not stopped under {1}."
 _GONE = "{0} {1}, and no other file describes {2}."
 

@@ -158,9 +158,8 @@ class Deed:
             self.append(Kind.READY, f"driver:{name}", 0, request=request.id, incarnation=name)
         elif request is not None and action is Action.RELEASE and name != self.deaf:
             self.running.discard(name)
-            said: dict[str, Any] = {"incarnation": name, "request": request.id}
-            said |= {"to": request.to, "boundary": "completed", "ends": {}}
-            self.append(Kind.RELEASED, f"driver:{name}", 0, **said)
+            said: dict[str, Any] = {"request": request.id, "to": request.to, "boundary": "completed", "ends": {}}
+            self.append(Kind.RELEASED, f"driver:{name}", 0, incarnation=name, **said)
         elif request is not None and action is Action.ACQUIRE:
             epoch = state.epoch + 1
             self.append(Kind.ACQUIRED, f"driver:{name}", 0, incarnation=name, request=request.id, epoch=epoch)

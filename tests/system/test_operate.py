@@ -218,7 +218,7 @@ def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_reco
     assert not orders.state.holder
     # The fenced one, too, unless its time after SIGTERM was over before its batch was.
     assert {record["boundary"] for record in orders.records("released")} == {"completed"}
-    assert [record["reason"] for record in orders.records("requested")][-1] == "Retired for good: to retire"
+    assert [record["reason"] for record in orders.records("requested")][-1] == "to retire"
 
 
 def test_a_holder_that_hangs_is_upgraded_at_once(
@@ -247,7 +247,7 @@ def test_a_holder_that_hangs_is_upgraded_at_once(
 
     thread = threading.Thread(target=let_go)
     thread.start()
-    take = HandOverOperator(task_id="hand_over", stream=spec, deployment="two")
+    take = HandOverOperator(task_id="hand_over", stream=spec, family="two")
     ran = run_here(take, TaskIdentity("d", "upgrade", "hand_over"))
     thread.join()
     assert ran.code is Exit.DONE, ran.said

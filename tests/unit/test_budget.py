@@ -32,15 +32,15 @@ control 3200
 hooks 2000
 kafka 2800
 lag 2500
-lifecycle 2900
+lifecycle 3200
 links 100
 monitoring 3300
 notifications 300
-operators 1900
-planning 6100
+operators 2000
+planning 6300
 plugin 600
 releases 1000
-runbook 2000
+runbook 2100
 runtime 8700
 sensors 400
 spec 1500
@@ -55,7 +55,6 @@ clusters/detach.py unmerged
 clusters/until.py unmerged
 get_provider_info.py public
 hooks/preflight.py unmerged
-lifecycle/driver_decision.py unmerged
 lifecycle/fields.py unmerged
 operators/lag.py public
 plugin/entry.py public

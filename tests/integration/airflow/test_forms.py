@@ -132,6 +132,6 @@ def test_every_form_is_submitted_with_the_mouse(world: World, airflow: Airflow) 
         assert world.version == "1"
 
         states, _ = operate("retire", "confirm")
-        assert states["stop"] == "success"
+        assert states["retire"] == "success"
         assert not world.drivers()
     world.assert_sound()

@@ -26,6 +26,7 @@ from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from tests.support import story
+from tests.support.deployed import deploy
 from tests.support.noting_cluster import NotingCluster
 from tests.support.one_broker import kafka, root_of
 
@@ -84,7 +85,7 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
     hook.create()
     assert hook.exists()
     requested = RequestedRelease.of(spec, None, None, None, [])
-    assert hook.declare(requested, DEPLOYMENT, "why", "me", 0)
+    deploy(hook, requested, DEPLOYMENT, goal="hold")
     assert hook.submit(DEPLOYMENT, "me", first=True)
     (job,) = cluster.jobs
     assert job.arguments[:4] == ("--control", spec.control, "--brokers", kafka.servers)
@@ -112,7 +113,7 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
     asked = {"name": "payments", "folder": str(spec.source.parent), "json": True, "last": 30, "verbose": False}
     history(Namespace(**asked))
     events = json.loads(capsys.readouterr().out.splitlines()[-1])  # behind what Kafka's client has logged
-    assert [each["what"] for each in events] == ["deployed", "stood_by", "started"]
+    assert [each["what"] for each in events] == ["wanted", "deployed", "stood_by", "started"]
     for script, code in (("x = 1\n", 0), ("x = 2\n", 1)):
         (tmp_path / "apps" / "orders.py").write_text(script)
         with pytest.raises(SystemExit) as found:

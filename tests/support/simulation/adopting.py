@@ -75,7 +75,7 @@ def adopt(*, job: str = "", person: str = "") -> Wish:
 class StreamsAdopting(Streams):
     """Nobody has held the stream, and a job without one runs; what comes up is to follow it.
 
-    That two are not begun side by side is for `check` and `foresee`: here they are, and do no harm either. Upgrades
+    That two are not begun side by side is for `check` and the forecast: here they are, and do no harm either. Upgrades
     that follow no job go on beside them: the log refuses the appointment of their drivers.
     """
 

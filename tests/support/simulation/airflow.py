@@ -280,7 +280,7 @@ def withdraw() -> Plan:
 
 def newest(state: StreamState) -> str:
     """The deployment that was declared last; empty: there is none."""
-    return next(reversed(list(state.deployments)), "")
+    return next(reversed([*state.deployments]), "")
 
 
 def retire(deployment: Callable[[StreamState], str]) -> Plan:

@@ -12,11 +12,7 @@ from tests.support.simulation.oracle import FORGER
 FORGERIES: dict[str, Callable[[StreamState], Record]] = {
     "acquired": lambda state: Record(
         Kind.ACQUIRED,
-        {
-            "incarnation": next(reversed(list(state.incarnations)), "nobody"),
-            "request": "forged",
-            "epoch": state.epoch + 1,
-        },
+        {"incarnation": next(reversed([*state.incarnations]), "nobody"), "request": "forged", "epoch": state.epoch + 1},
         by=FORGER,
     ),
     "fenced": lambda state: Record(
@@ -24,7 +20,7 @@ FORGERIES: dict[str, Callable[[StreamState], Record]] = {
     ),
     "a wish that was made already": lambda state: Record(
         Kind.WANTED,
-        {"wish": ["forged", *state.wishes][-1], "goal": "stop" if state.wishes else "?"},
+        {"wish": next(reversed([*state.wishes]), "forged"), "goal": "stop" if state.wishes else "?"},
         by=FORGER,
     ),
     "a wish for nothing that there is": lambda state: Record(

@@ -1,4 +1,4 @@
-"""The invariants by name: what oracle, data and quiet phases check. docs/reliability.md shows this table."""
+"""The invariants by name: what oracle, data and quiet phases check."""
 
 from __future__ import annotations
 

@@ -63,8 +63,8 @@ class StreamsPruned(Streams):
     """The same with next to nothing kept of what has ended."""
 
     def new_store(self) -> Store:
-        kept: dict[str, Any] = {"DEPLOYMENTS_KEPT": 1, "INCARNATIONS_KEPT": 1, "REQUESTS_KEPT": 1, "WISHES_KEPT": 1}
-        self.within.enter_context(patch.multiple(saved_state, PRUNE_EVERY=1, **kept))
+        for name in ("PRUNE_EVERY", "DEPLOYMENTS_KEPT", "INCARNATIONS_KEPT", "REQUESTS_KEPT", "WISHES_KEPT"):
+            self.within.enter_context(patch.object(saved_state, name, 1))
         return super().new_store()
 
 

@@ -48,7 +48,7 @@ class Revive(Task):
 
 
 class Runs(Airflow):
-    """The watch as its DAG makes it: a look after the other, and a run of NAME__revive when something is due."""
+    """The watch as its DAG makes it: a look after the other, and a run of FOLDER__revive when something is due."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, "airflow:streams__watch/look")

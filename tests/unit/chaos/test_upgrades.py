@@ -85,7 +85,10 @@ def test_a_task_by_hand_that_succeeds_has_done_what_it_says() -> None:
     assert untrue(operation("start")) == 0
     assert untrue(operation("start", seconds=10.0)) == 1
     assert untrue(operation("stop")) == 1
-    assert untrue(operation("stop", "start")) == 0
+    assert untrue(operation("restart")) == 0
+    assert untrue(operation("restart", seconds=10.0)) == 1
+    stays = later(RECORDS, (wanted("stays", family="new", back=True, by="airflow:o/run-3/roll-back"), 119.0))
+    assert untrue(operation("roll-back", holder=NEW_DEPLOYMENT), stays) == 0
     assert untrue(operation("fence")) == 1
     over = later(RECORDS, (fenced(NEW), 119.0))
     assert untrue(operation("fence"), over) == 0

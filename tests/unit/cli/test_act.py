@@ -121,8 +121,8 @@ def test_a_retired_stream_is_stopped_for_good(here: Here) -> None:
     write(here.log, *RUNNING)
     with PlayedDrivers(here.control):
         assert here.call("retire") == Exit.DONE
-    asked = next(record for record in here.log.records()[len(RUNNING) :] if record.kind == "requested")
-    assert asked["reason"] == "Retired for good: disk of w3"
+    wish = here.log.records()[len(RUNNING)]
+    assert (wish["goal"], wish["reason"]) == ("leave", "disk of w3")
     assert "Retired for good: disk of w3." in here.said().out
 
 

@@ -43,7 +43,7 @@ class PlayedRun:
     def carry_out(self, hook: StreamHook, conf: dict[str, str], say: Callable[..., None]) -> Ran:
         self.conf = conf
         assert hook.append(
-            "retired", "airflow:orders__upgrade/r/make_room", hook.observe().state.seq, deployment=NEW_DEPLOYMENT
+            "retired", "airflow:orders__upgrade/r/submit", hook.observe().state.seq, deployment=NEW_DEPLOYMENT
         )
         return dataclasses.replace(self.ran, snapshot=hook.observe())
 

@@ -25,6 +25,7 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.saved_state import load
+from airflow_stream_provider.planning.steps import Want
 from airflow_stream_provider.planning.waits import Needs
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
@@ -34,7 +35,6 @@ from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
     NEW,
-    NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
@@ -244,8 +244,9 @@ def test_a_deployment_notes_how_its_stream_is_watched_and_leaves_it_to_the_same_
     running.root.note("orders", note_of(spec, "streams__watch"))
     yaml.write_text(yaml.read_text() + "watch: {schedule: 5m}\n")
     seq = running.control_log.refresh().seq
-    assert not running.declare(RequestedRelease.of(load_spec(yaml)), NEW_DEPLOYMENT, "why", "me", seq - 1)
-    # What the YAML says of watching counts, whatever becomes of the deployment.
+    step = Want({"wish": "wish-2", "goal": "hold", "reason": "why"}, publish=True)
+    assert not running.wish(step, "me", seq - 1, RequestedRelease.of(load_spec(yaml)))
+    # What the YAML says of watching counts, whatever becomes of the wish.
     declared = Declared.read("orders", running.control, running.root.noted()["orders"])
     assert declared is not None
     assert (declared.watch, declared.spec.watch.schedule, declared.spec.source.name) == (

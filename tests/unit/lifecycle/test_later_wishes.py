@@ -86,7 +86,7 @@ def test_the_later_wish_counts_and_the_earlier_task_says_so(sim: Upgrade, act: s
     new = None if candidate is None else state.family(candidate.family)[-1]
     stands_by = "" if new is None else new.release.version
     assert ("" if held is None else held.release.version, stands_by) == holds_at_last(act, phase)
-    assert new is None or any(i.deployment == new.id for i in state.standbys())
+    assert candidate is None or any(i.deployment == state.family(candidate.family)[-1].id for i in state.standbys())
 
     last = [task for task in sim.tasks_of(earlier) if task.ended is not None or act == "the end of Airflow"][-1]
     if not isinstance(last.ended, GiveUp):  # it had ended before; cleared, it looks again

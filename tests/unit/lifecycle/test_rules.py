@@ -160,6 +160,9 @@ LEGAL = [
 REFUSED = [
     ("wanted", "complete", [], record("wanted", wish="w")),
     ("wanted", "sound-fields", [], wanted("w", alone="yes")),
+    ("wanted", "sound-fields", [], wanted("w", adopts="yes")),
+    ("wanted", "sound-fields", [], wanted("w", max_seconds="x")),
+    ("wanted", "sound-fields", [], wanted("w", rewind="all")),
     ("wanted", "sound-fields", [], wanted("w", release={"version": "1", "hash": "../.."})),
     ("wanted", "known-goal", [], wanted("w", "dance")),
     ("wanted", "wish-once", [wanted("w")], wanted("w", "stop")),

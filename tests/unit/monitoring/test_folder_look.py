@@ -20,11 +20,28 @@ from airflow_stream_provider.spec.watched import Declared, note_of
 from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
 from tests.support.control_root import new_log
-from tests.support.story import acquired, declared, ready, released, requested, retired, standby, submitted, write
+from tests.support.story import (
+    acquired,
+    declared,
+    ready,
+    released,
+    requested,
+    retired,
+    standby,
+    submitted,
+    wanted,
+    write,
+)
 from tests.support.watched_folder import HERE, OVER, RECEIVED, WATCH, Folder, home
 
 pytestmark = pytest.mark.usefixtures("spark_here")
 EACH_SECONDS, WRITE_SECONDS = folder_reading.EACH_SECONDS, folder_reading.WRITE_SECONDS  # not those of the fixture
+
+
+def stop(stream: StoredStream) -> None:
+    asked = requested("stop", None, expires=9e9, wish="rest")
+    left = (retired(each.id) for each in stream.log.refresh().deployments.values() if not each.ended)
+    write(stream.log, wanted("rest", "stop"), asked, released(stream.holder, "stop", None), *left)
 
 
 def test_every_stream_gets_a_sample_and_nobody_is_told_of_what_is_well(folder: Folder) -> None:
@@ -54,8 +71,7 @@ def test_a_stream_whose_driver_is_silent_is_told_of_and_brought_back(folder: Fol
 
 
 def test_a_stream_that_was_stopped_or_never_deployed_is_not_brought_back(folder: Folder, tmp_path: Path) -> None:
-    log, holder = folder.streams[0].log, folder.streams[0].holder
-    write(log, requested("stop", None, expires=9e9), released(holder, "stop", None))
+    stop(folder.streams[0])
     folder.streams.append(StoredStream(tmp_path, "s9999", ""))
     folder.dead = {"s0000", "s9999"}
     for after in (0.0, 60.0, 300.0):
@@ -100,7 +116,10 @@ def test_a_broken_yaml_changes_nothing_and_is_told_of_once(folder: Folder) -> No
     assert folder.sample(0).at == pytest.approx(folder.began + 180, abs=30)
     assert folder.last_look.folder["s0000"].lag.max_records == 7
     assert folder.told() == [(*FILES, True)]
-    assert "line 3: version is missing. It runs on, and is watched and brought back as before." in RECEIVED[""][0].text
+    assert (
+        "line 3: version is missing. It runs on, and is watched and brought back as before. A run of its upgrade"
+        in RECEIVED[""][0].text
+    )
     folder.dead = {"s0000"}
     assert [*folder.look(300.0).revive] == ["s0000"]
     folder.dead, folder.problems = set(), {}
@@ -157,7 +176,7 @@ def test_streams_are_watched_and_brought_back_when_all_their_files_are_gone(fold
 
 def test_streams_are_watched_while_their_folder_cannot_be_read(folder: Folder) -> None:
     folder.look(0.0)
-    write(folder.streams[0].log, requested("s", None, expires=9e9), released(folder.streams[0].holder, "s", None))
+    stop(folder.streams[0])
     folder.unread = "The folder streams has not answered for 60 s."
     for after in (60.0, 120.0):
         found = folder.look(after)
@@ -180,8 +199,7 @@ def test_a_stream_whose_yaml_is_gone_is_watched_until_it_rests_or_its_log_has_go
     assert (("s0000", "watch", True) in folder.told()) is (log == "gone")
     assert (*FILES, True) in folder.told()
     if log == "stopped":
-        ends = [retired(each) for each in stream.log.refresh().deployments]
-        write(stream.log, requested("s", None, expires=9e9), released(stream.holder, "s", None), *ends)
+        stop(stream)
     told = len(folder.told())
     folder.look(180.0)
     folder.look(240.0)

@@ -14,11 +14,11 @@ from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import announce, event_of, hand_overs, stream_asset
 from airflow_stream_provider.operators.stream import (
     HandOverOperator,
-    ReviveStreamOperator,
     RollBackOperator,
     StartStreamOperator,
 )
 from airflow_stream_provider.operators.upgrade import JudgeRehearsalOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT

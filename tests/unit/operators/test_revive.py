@@ -17,14 +17,13 @@ from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlU
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring.samples import LagSample, append
 from airflow_stream_provider.operators.base import hand_overs
-from airflow_stream_provider.operators.stream import ReviveStreamOperator
-from airflow_stream_provider.operators.watch import KnownRoots
+from airflow_stream_provider.operators.watch import KnownRoots, ReviveStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import note_of
 from devstack.control_folder import folder_of
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import BOTH, RUNNING, STOPPED, WISHED
-from tests.support.story import NEW, OLD, failed, retired, submitted, wanted, write
+from tests.support.story import NEW, OLD, failed, retired, wanted, write
 from tests.support.tasks import context, run
 from tests.support.watch_task import Variables
 
@@ -127,13 +126,6 @@ def test_nothing_is_done_on_an_older_copy_of_the_log(spec: StreamSpec, log: Cont
     with pytest.raises(ControlLogDamaged):
         revive(spec)
     assert log.store.read(len(RUNNING)) is None
-
-
-def test_without_a_cluster_it_is_that_of_the_last_submission(spec: StreamSpec, log: ControlLog) -> None:
-    nowhere = spec.model_copy(update={"cluster": ""})
-    write(log, *RUNNING)
-    assert submitted("x").fields["cluster"] == "spark_default"
-    assert ReviveStreamOperator(task_id="t", stream=nowhere).hook.address["cluster"] == "spark_default"
 
 
 def test_nothing_is_done_for_a_stream_that_rests(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:

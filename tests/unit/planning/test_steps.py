@@ -168,8 +168,13 @@ def test_a_stop_that_was_cut_off_is_gone_on_with(records: list[Record]) -> None:
 
 @pytest.mark.parametrize(
     "records",
-    [[*STOPPING, wanted("go")], [*RUNNING, REST, wanted("more", "stop")], STOPPED],
-    ids=["started since", "stopped since", "another's"],
+    [
+        [*STOPPING, wanted("go")],
+        [*RUNNING, REST, wanted("more", "stop")],
+        STOPPED,
+        [*STOPPING, aborted("r", at=900.0)],
+    ],
+    ids=["started since", "stopped since", "another's", "no boundary came, and it is asked for again"],
 )
 def test_one_that_was_replaced_is_not(records: list[Record]) -> None:
     assert not identity(*records).continued
@@ -193,6 +198,7 @@ TAKES = wanted("take", family="new", by=START.by)
         ([*RUNNING, GO, requested("s", None, wish="go"), released(OLD, "s", None)], True),
         ([*RUNNING, GO, requested("s", None, wish="go"), aborted("s", name=OLD)], False),
         ([*RUNNING, GO, failed(OLD), *up(NEW, "go")], True),
+        ([*RUNNING, GO, failed(OLD), *up(NEW, "go"), failed(NEW)], False),
         ([*RUNNING, GO, failed(OLD), *up(NEW, "go"), requested("r", NEW), ready("r", NEW), acquired(NEW, "r", 2)],
          False),
         ([*RUNNING, STANDS_BY], True),
@@ -201,8 +207,8 @@ TAKES = wanted("take", family="new", by=START.by)
         ([*BOTH, TAKES, requested("r", NEW, wish="take"), ready("r", NEW), released(OLD, "r", NEW),
           acquired(OLD, "r", 2)], False),
     ],
-    ids=["a restart", "has stopped", "did not stop", "comes up", "is done", "a candidate", "stands by", "a hand-over",
-         "was taken back"],
+    ids=["a restart", "has stopped", "did not stop", "comes up", "failed", "is done", "a candidate", "stands by",
+         "a hand-over", "was taken back"],
 )  # fmt: skip
 def test_a_command_is_gone_on_with_until_it_is_so_or_has_failed(records: list[Record], continued: bool) -> None:
     assert identity(*records, operation=Operation.START).continued is continued

@@ -13,7 +13,6 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.operators.upgrade import TakeOverOperator
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 from tests.support.control_root import log_of
@@ -92,14 +91,3 @@ def test_with_an_approval_only_the_yaml_stops_the_old_release_without_a_rehearsa
         with pytest.raises(expected):
             run(task)
         assert (log.refresh().open_request is None) is (declared == "handover")
-
-
-def test_without_a_yaml_that_can_be_used_nothing_is_stopped(
-    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
-) -> None:
-    """The new release could not be submitted."""
-    broken = spec.model_copy()
-    broken._problem = "orders.yaml, line 3: it cannot be used."
-    with pytest.raises(StreamError, match="line 3"):
-        run(take_over(broken))
-    assert len(log.records()) == len(RUNNING)

@@ -207,7 +207,7 @@ def test_only_a_fault_is_rolled_back_and_the_report_tells_either(streams: Path, 
         each.render_template_fields(context, dag.get_template_env())
     assert report.fault == why
     assert (back.fault, back.well) == (why if key == "fault" else "", "")
-    assert back.reason == (why if key == "fault" else "It did not stay.")
+    assert back.reason == (why if key == "fault" else "It did not take over.")
 
 
 def test_after_a_soak_that_ended_well_nothing_is_undone(streams: Path) -> None:

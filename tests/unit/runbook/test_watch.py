@@ -11,7 +11,7 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_stream_provider.operators.stream import ReviveStreamOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
 from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.watch import TriggerStreamRunOperator, revive_dag, watch_dag
 from tests.support.spec_text import SPEC
