@@ -8,6 +8,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.choice import never_commits
+from airflow_stream_provider.planning.job import has_run_since
 from airflow_stream_provider.planning.judgement import broken, judge_rehearsal
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -25,7 +26,7 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     """
     origin = scene.state.wishes.get(wish.family, wish)
     follows = (origin.option("policy") or {}).get("adopts") and not scene.state.has_run(wish.family)
-    if follows and scene.state.holder is not None:
+    if follows and has_run_since(scene.state, wish):
         return HandOverFailed(scene.snapshot.holder_sentence, next_step="There is no job to follow any more: start it.")
     if wish.back:
         why = no_way_back_to(scene.snapshot, wish.family)

@@ -31,7 +31,12 @@ def follows_job(state: StreamState, wish: Wish) -> bool:
     origin = state.wishes.get(wish.family)
     adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
     gone = state.job is not None and bool(state.job.gone) and wish.job in ("", state.job.id)
-    return adopts and not gone and not state.has_run(wish.family)
+    return adopts and not gone and not state.has_run(wish.family) and not has_run_since(state, wish)
+
+
+def has_run_since(state: StreamState, wish: Wish) -> bool:
+    """Return whether the stream has run since a wish that it follows a job: its checkpoints are the stream's now."""
+    return state.holder is not None or (state.job is None and wish.seq < state.held_to)
 
 
 def witness(snapshot: Snapshot, wish: Wish) -> Mapping[str, Any]:

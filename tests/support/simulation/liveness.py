@@ -78,7 +78,7 @@ class Liveness:
         worked_on = any(each.seq > max(state.held_from, state.held_to) for each in wished)
         beats = {name: self.oracle.beat(name) for name in state.incarnations}
         snapshot = Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats)
-        families = {name for each in wished for name in (each.family, each.before)}
+        families = {each.family for each in wished} | {state.deployments[each.deployment].family for each in state.held}
         return unsubmitted or worked_on or any(pause(snapshot, name)[1] > 0.0 for name in families)
 
     def expect_taken_back(self) -> None:

@@ -83,7 +83,8 @@ def test_the_later_wish_counts_and_the_earlier_task_says_so(sim: Upgrade, act: s
 
     state = sim.oracle.state
     held, candidate = state.holding_deployment, state.candidate
-    stands_by = "" if candidate is None else state.family(candidate.family)[-1].release.version
+    new = None if candidate is None else state.family(candidate.family)[-1]
+    stands_by = "" if new is None else new.release.version
     assert ("" if held is None else held.release.version, stands_by) == holds_at_last(act, phase)
     assert candidate is None or any(i.deployment == state.family(candidate.family)[-1].id for i in state.standbys())
 

@@ -17,7 +17,7 @@ from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.steps import Append, AskPerson, Declare, Step
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import brief, given_up, scene, snapshot
+from tests.support.snapshots import brief, given_up, scene, snapshot, up
 from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
@@ -188,6 +188,14 @@ def test_the_cluster_is_asked_about_the_job_that_is_to_be_gone() -> None:
         ([*ASKED, ready("a", OLD), acquired(OLD, "a", 1)], ""),
     ):  # fmt: skip
         assert job_of_interest(snapshot(*records).state) == job
+
+
+def test_nothing_follows_a_job_once_another_driver_has_held() -> None:
+    asked = [requested("a", OLD, wish="old"), ready("a", OLD), wanted("again", family="adopt", job=JOB)]
+    records = [ADOPT, wanted("old"), *up(OLD, "old"), *asked, acquired(OLD, "a", 1)]
+    for held in (records, [*records, fenced(OLD)]):
+        assert not snapshot(*held).state.illegal
+        assert "There is no job to follow any more" in given_up(step(*held, job=RUNS, lives=LIVES))
 
 
 def test_a_person_is_told_where_only_a_person_can_go_on() -> None:
