@@ -73,14 +73,15 @@ import airflow.sdk.execution_time.task_runner
 import psutil
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.monitoring import folder_reading, health
-from airflow_stream_provider.monitoring.folder_look import look_at_all
+from airflow_stream_provider.monitoring.folder_look import FolderLook
+from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import Watched
 health.FRESH_SECONDS = math.inf
 folder_reading.STAGE_SECONDS = folder_reading.EACH_SECONDS = 3600.0
 folder_reading.READ_SECONDS = folder_reading.WRITE_SECONDS = 3600.0
 spec, size, broker = json.loads(sys.argv[1]), int(sys.argv[2]), psutil.Process(int(sys.argv[3]))
-watched = [Watched(StreamSpec.model_validate({**spec, "name": f"s{number:04d}"})) for number in range(size)]
+specs = [StreamSpec.model_validate({**spec, "name": f"s{number:04d}"}) for number in range(size)]
+files = [StreamFile(each.source, each) for each in specs]
 received, read = [], KafkaClient.read
 
 def counted(*arguments, **options):
@@ -91,11 +92,11 @@ def counted(*arguments, **options):
 
 KafkaClient.read = counted
 start, began, before = cpu(), time.perf_counter(), broker.cpu_times()
-look = look_at_all(watched, {}, {})
+look = FolderLook("streams__watch", files, (), None, {}, print, everything=True).go()
 seconds, after = time.perf_counter() - began, broker.cpu_times()
 used = after.user + after.system - before.user - before.system
 print(json.dumps({"start": start, "look": cpu() - start, "seconds": seconds, "broker": used, "bytes": sum(received),
-                  "summary": look.summary, "revive": look.revive}))
+                  "summary": look.summary, "revive": [*look.revive]}))
 """
 
 

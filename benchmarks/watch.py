@@ -52,19 +52,19 @@ def cpu():
 
 import airflow.sdk.execution_time.task_runner
 from pathlib import Path
-from airflow_stream_provider.monitoring.folder_look import look_at_all
-from airflow_stream_provider.spec.stream import load_spec
-from airflow_stream_provider.spec.watched import Watched
+from airflow_stream_provider.monitoring.folder_look import FolderLook
+from airflow_stream_provider.spec.folder import read_folder
 start = cpu()
-watched = [Watched(load_spec(path)) for path in sorted(Path(sys.argv[1]).glob("*.yaml"))[:int(sys.argv[2])]]
+files = read_folder(sys.argv[1])[:int(sys.argv[2])]
 read = cpu()
-memory = Path(sys.argv[3])
 began = time.perf_counter()
-look = look_at_all(watched, json.loads(memory.read_text()) if memory.exists() else {}, {})
+look = FolderLook(f"w{sys.argv[2]}__watch", files, (), None, {}, print, everything=True)
+found = look.go()
+look.watching.keep()
 seconds = time.perf_counter() - began
-memory.write_text(json.dumps(look.memory))
 print(json.dumps({"start": start, "read": read - start, "look": cpu() - read, "seconds": seconds,
-                  "summary": look.summary, "revive": look.revive, "memory": len(memory.read_text())}))
+                  "summary": found.summary, "revive": [*found.revive],
+                  "memory": len(json.dumps(look.memory.to_json(look.now)))}))
 """
 PARSE = """
 import json, sys, time
@@ -127,8 +127,7 @@ def run(program: str, *arguments: object, **environment: str) -> Any:
 
 def looks(yaml: Path, count: int, rounds: int, connections: Mapping[str, str]) -> list[dict[str, Any]]:
     """Look at so many streams, and return what each look but the first cost; every one must find all lags."""
-    memory = yaml.parent.parent / f"memory-{count}.json"
-    found = [run(LOOK, yaml, count, memory, **connections) for _ in range(rounds + 1)]
+    found = [run(LOOK, yaml, count, **connections) for _ in range(rounds + 1)]
     for look in found:
         summary = look["summary"]
         if summary["looked"] != count or summary["unanswered"] or summary["incidents"] or look["revive"]:
@@ -153,7 +152,7 @@ def parsing(yaml: Path, count: int, rounds: int) -> tuple[list[float], list[floa
         streams.mkdir(parents=True)
         for path in sorted(yaml.glob("*.yaml"))[:count]:
             (streams / path.name).symlink_to(path)
-        one = {"_AIRFLOW_PARSING_CONTEXT_DAG_ID": "s0000__upgrade", "_AIRFLOW_PARSING_CONTEXT_TASK_ID": "prepare"}
+        one = {"_AIRFLOW_PARSING_CONTEXT_DAG_ID": "s0000__upgrade", "_AIRFLOW_PARSING_CONTEXT_TASK_ID": "check"}
         parse = [run(PARSE, streams) for _ in range(rounds)]
         task = [run(PARSE, streams, **one) for _ in range(rounds)]
     if parse[0][1] < count:

@@ -48,7 +48,7 @@ RUN_SECONDS = 600.0
 WRONG = ("--totals-by", "customer", "country")  # another state: its rehearsal is refused
 SLOW = ("--score",)
 # The tasks of the form that do something.
-TASKS_BY_HAND = (STOP, ROLL_BACK, ABORT, FENCE, START, "upgrade")
+TASKS_BY_HAND = (STOP, ROLL_BACK, ABORT, FENCE, START, RESTART, "upgrade")
 
 
 @dataclass
@@ -250,10 +250,10 @@ class Person:
             state = events.state
         if state.phase is not StreamPhase.STOPPED:
             return False
-        stop = next(request for request in reversed(state.requests.values()) if request.to is None)
-        if not any(stop.by.startswith(f"airflow:{OPERATE_DAG}/{run}/") for run in self._stops):
+        by = state.wish.by if state.wish is not None else "nobody"
+        if not any(by.startswith(f"airflow:{OPERATE_DAG}/{run}/") for run in self._stops):
             # A restart, or an upgrade, that is cut off leaves the stream down, and the watch brings it back.
-            self._journal.problem(f"The stream rests though nobody has asked for that: it was stopped by {stop.by}.")
+            self._journal.problem(f"The stream rests though nobody has asked for that: it was stopped by {by}.")
         with contextlib.suppress(StackError, requests.RequestException):  # it is asked for again
             self._operate(START)
             self._awaited.append(self._upgrades[-1])

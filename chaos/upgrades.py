@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.planning.descent import family
 from chaos.holds import Hold
-from chaos.plan import BAD, FENCE, FILES, REFUSED, ROLL_BACK, START, STOP, STORAGE, log_target
+from chaos.plan import BAD, FENCE, FILES, REFUSED, RESTART, ROLL_BACK, START, STOP, STORAGE, log_target
 from chaos.stillness import stops_commits
 from devstack.airflow_api import FINAL
 from devstack.places import Pair
@@ -31,7 +29,7 @@ def wrong_holders(journal: Journal, records: Records, held: Sequence[Hold], pair
     A bad one may stay where the task that judges it may have been struck, by a fault of Airflow, of the control log, or
     of the storage that it reads releases from: it takes back only what it found to be bad.
 
-    :param records: the control log; its `declared` records name the run that an upgrade is.
+    :param records: the control log; its `wanted` records name the run that an upgrade is.
     :param held: all holds by the log.
     :param pair: where the stream keeps its control log and its files.
     """
@@ -58,18 +56,17 @@ def wrong_holders(journal: Journal, records: Records, held: Sequence[Hold], pair
 def untrue_successes(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
     """Return a sentence for each run that ended as success and changed nothing, whatever faults there were.
 
-    An upgrade has made a deployment hold that it declared, or that the watch declared of that again.
+    An upgrade has made a deployment hold that serves its wish, whoever has declared that.
 
     :param held: all holds by the log.
     """
-    state = fold(record for record, _ in records)
     found = []
     for line in journal:
         if line["what"] != "upgrade" or line["ended"] != "success" or line["kind"] in (REFUSED, BAD):
             continue
         began = line["at"] - line["seconds"]
         holders = {deployment_of(hold.incarnation) for hold in held if began <= hold.since <= line["at"]}
-        if not holders & {name for each in _declared(line, records) for name in family(state, each)}:
+        if not holders & _declared(line, records):
             found.append(
                 f"The run {line['run']} ({line['kind']}) ended as success, and no deployment of it acquired. "
                 "Read the logs of its tasks."
@@ -80,8 +77,8 @@ def untrue_successes(journal: Journal, records: Records, held: Sequence[Hold]) -
 def untrue_operations(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
     """Return a sentence for each task of `NAME__operate` that says it did what the log does not show.
 
-    A start has made a deployment hold, a roll-back another one than before. When a stop ends nobody holds, unless a
-    start came after it in the same run. A fence has left its record.
+    A start and a restart have made a deployment hold, a roll-back another one than before, unless it wished that the
+    holder stays, as another release was to take over. When a stop ends nobody holds. A fence has left its record.
 
     :param held: all holds by the log.
     """
@@ -94,8 +91,9 @@ def untrue_operations(journal: Journal, records: Records, held: Sequence[Hold]) 
         fenced = any(record.kind == Kind.FENCED and began <= at <= line["at"] for record, at in records)
         untrue = {
             START: not came,
-            ROLL_BACK: not came - {line["holder"]},
-            STOP: START not in did and any(hold.since <= line["at"] < hold.until for hold in held),
+            RESTART: not came,
+            ROLL_BACK: not came - {line["holder"]} and not _stays(line, records),
+            STOP: any(hold.since <= line["at"] < hold.until for hold in held),
             FENCE: not fenced,
         }
         found += [
@@ -128,12 +126,21 @@ def _ended(journal: Journal, *kinds: str) -> Iterable[Mapping[str, Any]]:
 
 
 def _declared(line: Mapping[str, Any], records: Records) -> set[str]:
-    """Return the deployments that the run of an upgrade has declared."""
-    return {record["deployment"] for record, _ in records if _is_of(record, line["run"])}
+    """Return the deployments that serve a release which the run of an upgrade has brought in."""
+    wished = {
+        record["wish"]
+        for record, _ in records
+        if record.kind == Kind.WANTED and record.get("release") and f"/{line['run']}/" in record.by
+    }
+    return {r["deployment"] for r, _ in records if r.kind == Kind.DECLARED and r.get("family") in wished}
 
 
-def _is_of(record: Record, run: str) -> bool:
-    return record.kind == Kind.DECLARED and f"/{run}/" in record.by
+def _stays(line: Mapping[str, Any], records: Records) -> bool:
+    """Whether the run of a roll-back has wished that the holder goes on."""
+    declared = (r for r, _ in records if r.kind == Kind.DECLARED and r["deployment"] == line["holder"])
+    family = next((record.get("family") for record in declared), None)
+    mine = (r for r, _ in records if r.kind == Kind.WANTED and f"/{line['run']}/" in r.by)
+    return any(record.get("back") and record.get("family") == family for record in mine)
 
 
 def _faults(journal: Journal) -> list[tuple[float, float, str]]:

@@ -20,9 +20,10 @@ from airflow_stream_provider.control import ControlLog, FilesRoot
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.control.store import ControlRoot
-from airflow_stream_provider.lifecycle.ids import request_id
+from airflow_stream_provider.lifecycle.ids import deployment_of, request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
 from devstack.control_folder import publish
@@ -133,10 +134,18 @@ class HandRunStream:
         # A busy machine is no reason to doubt a release.
         settings = {"rehearse_batches": 1, "rehearse_seconds": 400.0, "lease_seconds": 30.0, **policy}
         release = publish(self.folder, version=deployment, application=script, arguments=arguments)
-        fields = Policy.from_json(settings).to_json()
         more = {} if rewind is None else {"rewind": rewind.to_json()}
-        self.append("declared", deployment=deployment, release=release.to_json(), policy=fields, **more)
+        self.wish_for(deployment, release, Policy.from_json(settings), **more)
         return self.launch(deployment, script.name, *arguments)
+
+    def wish_for(self, deployment: str, release: Release, policy: Policy, **more: object) -> None:
+        """Declare a release, once a wish of the deployment's name has brought it in.
+
+        The first one is to hold, and each later one to stand by.
+        """
+        fields = {"release": release.to_json(), "policy": policy.to_json(), "reason": "test", **more}
+        self.append("wanted", wish=deployment, goal="stand_by" if self.state.wish else "hold", **fields)
+        self.append("declared", deployment=deployment, family=deployment, **fields)
 
     def launch(self, deployment: str, script: str, *arguments: str) -> SubmittedDriver:
         """Start another driver of a declared deployment."""
@@ -185,12 +194,16 @@ class HandRunStream:
         return str(wait_for(f"{deployment} to be a standby", found))
 
     def request(self, to: str | None, seconds: float = 120.0) -> str:
-        """Request that `to` becomes the holder, or a stop if it is None. Return the id of the request.
+        """Wish that `to` holds, or nobody if it is None, unless that is wished, and request it.
 
         :param seconds: time until the request expires.
         """
         self._requests += 1
-        name = request_id("test", self._requests)
+        name, state = request_id("test", self._requests), self.state
+        family = state.deployments[deployment_of(to)].family if to else ""
+        if (family or to is None) and (state.wish is None or state.wish.family != family):
+            goal = {"goal": "hold", "family": family} if family else {"goal": "stop"}
+            self.append("wanted", wish=f"wish-{name}", reason="test", **goal)
         self.append("requested", request=name, to=to, expires=time.time() + seconds, reason="test")
         return name
 

@@ -158,10 +158,16 @@ class StoredStream:
                 "arguments": ["--checkpoint", str(self.checkpoint(""))],
                 "conf": {f"spark.executor.setting{n}": str(n) for n in range(10)},
             }
-            yield _record(Kind.DECLARED, deployment=deployment, release=release, policy={}, reason="the next version")
+            family, goal = f"wish-{number}", "stand_by" if holder else "hold"
+            why: dict[str, Any] = {"policy": {}, "reason": "the next version"}
+            yield _record(Kind.WANTED, wish=family, goal=goal, release=release, **why)
+            yield _record(Kind.DECLARED, deployment=deployment, family=family, release=release, **why)
             yield _record(Kind.SUBMITTED, deployment=deployment, submission=f"driver-{number}", cluster="spark")
             yield _record(Kind.STANDBY, deployment=deployment, incarnation=name, queries=queries, rehearsal={})
-            yield _record(Kind.REQUESTED, request=request, to=name, expires=2e9, reason="wanted")
+            wish = f"{family}-hold" if holder else family
+            if holder:
+                yield _record(Kind.WANTED, wish=wish, goal="hold", family=family, reason="the next version")
+            yield _record(Kind.REQUESTED, request=request, to=name, expires=2e9, reason="wanted", wish=wish)
             yield _record(Kind.READY, request=request, incarnation=name)
             if holder:
                 ends = {"request": request, "to": name, "boundary": "completed", "ends": {}}

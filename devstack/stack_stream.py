@@ -99,7 +99,7 @@ class StackStream(HandRunStream):
         return submit_once(self.log, self.cluster, job, "test", first=first, verify=lambda: self._place.verify(release))
 
     def declare(self, deployment: str, *options: str, conf: Mapping[str, str] | None = None, **policy: object) -> Job:
-        """Publish and declare a release, and return the job that is to be submitted for it.
+        """Publish and declare a release, and return the job that is to be submitted for it; see `wish_for`.
 
         :param options: more arguments for the application.
         :param policy: fields of the policy, in place of the defaults.
@@ -112,8 +112,7 @@ class StackStream(HandRunStream):
         )
         release = replace(release, storage=self._releases)
         self._place.publish(release, files)
-        settings = Policy.from_json({"rehearse_batches": 3, **policy}).to_json()
-        self.append("declared", deployment=deployment, release=release.to_json(), policy=settings)
+        self.wish_for(deployment, release, Policy.from_json({"rehearse_batches": 3, **policy}))
         where = address_of(release, self.stream, self.folder)
         log = self.log.store.origin()
         return job_of(self.control, self.stream, self.folder, deployment, release, where, log=log)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
 
-from airflow_stream_provider.cli.commands import given_by, given_stream_as_far_as_known, read_connections
+from airflow_stream_provider.cli.commands import declared_stream, given_by, read_connections
 from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, adopt_here, nobody_to_ask, run_here
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.rewind import at
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.lifecycle.texts import plain
 from airflow_stream_provider.monitoring.delivery import tell_outcome
 from airflow_stream_provider.operators.adopt import AdoptOperator, operator_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
 
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
-_TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
+_TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.RETIRE,)}
 _REPEAT = "What was asked for so far goes on. Give the same command again: it goes on from where the stream is then."
 
 
@@ -50,6 +51,8 @@ def act(args: Namespace, operation: str) -> NoReturn:
         command = _Command.of(Operation(operation), args)
     except SpecError as error:
         _end(args, "refused", Exit.REFUSED, str(error), None, {})
+    except StreamError as error:
+        _end(args, "unknown", Exit.UNKNOWN, str(error), None, {})
     try:
         command.run()
     except SpecError as error:
@@ -92,7 +95,7 @@ class _Command:
         job = check_job(getattr(args, "job", None) or "")
         # Once: two hours ago is the same time also when a person thinks about it.
         to = moment(args.to, time.time()) if getattr(args, "to", None) else None
-        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by, job, to)
+        return cls(args, operation, declared_stream(args), reason, confirmed_by, job, to)
 
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""
@@ -200,6 +203,10 @@ class _Command:
             if not foreseen.parts and not identity.continued:
                 break
             if isinstance(operator, AdoptOperator):
+                wish = state.wishes.get(identity.wish)
+                if wish is not None and (wish.job, wish.confirmed_by) != (self.job, self.confirmed_by):
+                    # It was to end the job in another way.
+                    identity = command_identity(StreamState(), who, self.operation, part, now)
                 ran = adopt_here(operator, identity, foreseen.reads_again)
             else:
                 ran = run_here(operator, identity)
@@ -256,11 +263,10 @@ class _Command:
             part,
             task_id=part.value,
             stream=self.spec,
-            reason=self.operation.for_history(self.reason),
+            reason=self.reason,
             deployment=deployment,
             confirmed_by=self.confirmed_by,
             job=self.job,
-            **({"restarts": "yes"} if self.operation is Operation.RESTART and part is Operation.STOP else {}),
         )
 
 

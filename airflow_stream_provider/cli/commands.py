@@ -33,10 +33,11 @@ from airflow_stream_provider.lifecycle.texts import count
 from airflow_stream_provider.monitoring.life import life, with_gaps
 from airflow_stream_provider.monitoring.samples import read
 from airflow_stream_provider.planning.steps import person
-from airflow_stream_provider.spec.folder import load_specs, read_folder
+from airflow_stream_provider.spec.folder import load_specs
 from airflow_stream_provider.spec.folder_check import check_folder
 from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.watched import Declared
 
 
 def read_connections() -> None:
@@ -68,29 +69,35 @@ def given_stream(args: Namespace) -> StreamSpec:
     :raises SpecError: there is none of that name, or its YAML cannot be used.
     """
     folder = given_folder(args)
-    found = read_folder(folder)
-    file = next((each for each in found if each.name == args.name), None)
-    if file is not None and file.error is not None:
-        raise file.error
-    if file is None or file.spec is None:
-        broken = [each.error for each in found if each.error is not None]
-        names = ", ".join(each.name for each in found if each.spec is not None) or "none"
+    found = load_specs(folder)
+    specs = {each.name: each for each in found if isinstance(each, StreamSpec)}
+    if args.name not in specs:
+        broken = " ".join(str(each) for each in found if isinstance(each, SpecError))
+        hint = " Where a stream runs on without a YAML: --control URL." if hasattr(args, "control") else ""
         raise SpecError(
-            f"There is no stream {args.name} in {folder}; there are: {names}.",
-            next_step=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
+            f"There is no stream {args.name} in {folder}; there are: {', '.join(specs) or 'none'}.",
+            next_step=f"{broken or 'Name one of them, or give --folder.'}{hint}",
         )
-    return file.spec
+    return specs[args.name]
 
 
-def given_stream_as_far_as_known(args: Namespace) -> StreamSpec:
-    """Return the stream that was named; of one whose YAML cannot be used, those fields that are right (`problem`).
+def declared_stream(args: Namespace) -> StreamSpec:
+    """Return the stream that was named; with --control as it was declared last, whatever its YAML says by now.
 
     A stream runs on when a typo is saved, and has to be stopped all the same.
 
     :raises SpecError: there is none of that name.
+    :raises ControlUnavailable: the control root that was named cannot be read now.
     """
-    file = next((each for each in read_folder(given_folder(args)) if each.name == args.name), None)
-    return given_stream(args) if file is None else file.known
+    control = getattr(args, "control", None)
+    if not control:
+        return given_stream(args)
+    found = Declared.read(args.name, control, control_root(control).noted().get(args.name, b""))
+    if found is None:
+        raise SpecError(
+            f"No stream {args.name} was declared in {control}.", next_step="Correct the name, or `--control`."
+        )
+    return found.spec
 
 
 WATCH_SECONDS = 5.0
@@ -148,10 +155,10 @@ def status(args: Namespace) -> NoReturn:
 
 @suppress_logs_and_warning
 def history(args: Namespace) -> None:
-    """Show a stream's life, as its control log tells it; also of one whose YAML cannot be used now."""
+    """Show a stream's life, as its control log tells it; with --control also of one whose YAML cannot be used now."""
     read_connections()
     try:
-        spec = given_stream_as_far_as_known(args)
+        spec = declared_stream(args)
         found = StreamHook.of(spec).observe()
         events = with_gaps(found, life(found.records, found.state)[-args.last :])
     except StreamError as error:

@@ -64,6 +64,11 @@ _TO = Arg(
     help="Since when records are read again: 2026-11-25T02:00 (UTC, if it names no zone), or 2h: two hours ago",
 )
 _QUERY = Arg(("--query",), metavar="NAME", help="The query that reads them again; default: all")
+_DECLARED = Arg(
+    ("--control",),
+    metavar="URL",
+    help="The control root of a stream whose YAML is gone or cannot be used: it goes by what was declared last",
+)
 _LAST = Arg(("-n", "--last"), type=positive_int(allow_zero=False), default=30, help="How many to show; default: 30")
 
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
@@ -111,7 +116,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     name="history",
                     help="Show a stream's life: who deployed, handed over, rolled back or stopped what, when and why",
                     func=lazy_load_command(f"{_COMMANDS}.history"),
-                    args=(_NAME, _FOLDER, _JSON, _LAST, ARG_VERBOSE),
+                    args=(_NAME, _FOLDER, _JSON, _LAST, _DECLARED, ARG_VERBOSE),
                     epilog="Exit code: 0 = shown, 3 = its control log cannot be read.",
                 ),
                 ActionCommand(
@@ -128,17 +133,24 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     args=(_CHECKED, _JSON, ARG_VERBOSE),
                     epilog="Exit code: 0 = every file can be used, 1 = it has errors, 3 = there is nothing to check.",
                 ),
-                _acting("stop", "Stop a stream at a batch boundary, and end every driver of it"),
+                _acting("stop", "Stop a stream at a batch boundary, and end every driver of it", _DECLARED),
                 _acting("start", "Start a stream that nobody holds, with the release of its YAML"),
                 _acting("restart", "Stop a stream, then start it again; its YAML has to name the version that runs"),
                 _acting("upgrade", "Deploy the release of a stream's YAML, by a run of NAME__upgrade"),
                 _acting("redeploy", "Deploy a stored release of a stream, by a run of NAME__upgrade", _RELEASE),
                 _acting("rewind", "Read the Kafka records since a time again, by a run of NAME__upgrade", _TO, _QUERY),
                 _acting("promote", "Let the new release that stands by take a stream over now"),
-                _acting("roll-back", "Give a stream back to the release that held it before"),
-                _acting("abort", "Call off the new release that comes up or stands by; the holder goes on"),
-                _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),
-                _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
+                _acting("roll-back", "Give a stream back to the release that held it before", _DECLARED),
+                _acting("abort", "Call off the new release that comes up or stands by; the holder goes on", _DECLARED),
+                _acting(
+                    "fence",
+                    "Kill the driver that holds a stream; another one may then take over",
+                    _CONFIRMED_BY,
+                    _DECLARED,
+                ),
+                _acting(
+                    "retire", "Stop a stream for good, and say what is left of it to be removed by hand", _DECLARED
+                ),
                 _acting(
                     "adopt", "Take over a job that runs without a stream, with its checkpoints", _JOB, _CONFIRMED_BY
                 ),

@@ -13,19 +13,17 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from airflow_stream_provider.hooks.old_job import is_to_end, runs_on
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.texts import plain
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.operators.stream import RetireOperator
-from airflow_stream_provider.planning.adopt import left_to_another
+from airflow_stream_provider.operators.stream import RollBackOperator
 from airflow_stream_provider.planning.judgement import Answered
 from airflow_stream_provider.planning.operation import check_person
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out_try
-from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, TaskIdentity
+from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, TaskIdentity
 from airflow_stream_provider.planning.waits import Condition, Ended, Looks, Observations, WaitOutcome, wait
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -95,7 +93,8 @@ def run_here(operator: StreamOperator, identity: TaskIdentity) -> Ran:
             return Ran(Exit.DONE, operator.result(snapshot, step.result), "", snapshot)
         if isinstance(step, Skip):
             return Ran(Exit.DONE, {}, step.reason, snapshot)
-        if isinstance(step, GiveUp):
+        assert not isinstance(step, AskPerson), "a wish ends with Done then"
+        if isinstance(step, (GiveUp, Later)):
             return Ran(Exit.FAILED, {}, f"{step.error}{operator.log_end(step.log_of)}", snapshot)
         if step.log_of:
             progress.warning("%s", operator.of_mute_driver(step.log_of, identity))
@@ -139,16 +138,15 @@ def adopt_here(operator: AdoptOperator, identity: TaskIdentity, reads_again: str
     ran = run_here(operator, identity)
     if ran.code is Exit.DONE and not ran.result.get("adopted"):
         deployment = str(ran.result["deployment"])
-        is_to_end(operator.hook, identity, deployment, operator.reason)
         with _told_if_lost(operator.stream, deployment):
             operator.confirmed_by = _asked(deployment, str(ran.result["says"]), reads_again)
         if not operator.confirmed_by:
-            runs_on(operator.hook, identity, deployment, "The old job goes on: nothing was adopted.")
-            left = _discard(operator, identity) or "No driver is left beside it."
+            left = _discard(operator, identity, "The old job goes on.") or "No driver is left beside it."
             return Ran(Exit.REFUSED, {}, f"Nothing was adopted: the old job goes on. {left}")
-        ran = run_here(operator, identity)
+        operator.family = str(ran.result["family"])
+        ran = run_here(operator, replace(identity, task_id=f"{identity.task_id}.confirmed"))
     if ran.code is Exit.FAILED:
-        return replace(ran, said=f"{ran.said} {_discard(operator, identity)}".rstrip())
+        return replace(ran, said=f"{ran.said} {_discard(operator, identity, 'It did not adopt the job.')}".rstrip())
     return ran
 
 
@@ -189,10 +187,14 @@ def _asked(deployment: str, says: str, reads_again: str) -> str:
             return ""
 
 
-def _discard(operator: AdoptOperator, identity: TaskIdentity) -> str:
-    """End the driver that was to follow the job; return why it was not ended, if it was not."""
-    deployment, why = operator.subject(identity), "It did not adopt the job."
-    left = left_to_another(operator.hook.observe(history=False).state, deployment, identity)
-    if not left:
-        run_here(RetireOperator(task_id="discard", stream=operator.stream, deployment=deployment, reason=why), identity)
-    return left
+def _discard(operator: AdoptOperator, identity: TaskIdentity, why: str) -> str:
+    """Take the adoption back, and end the driver that was to follow the job; return why not, if that is not done."""
+    state = operator.hook.observe(history=False).state
+    origin = None if state.wish is None else state.wishes.get(state.wish.family)
+    if origin is None or state.has_run(origin.family):
+        return ""
+    if not origin.by.startswith(identity.run):
+        return f"What is to follow the job was brought up by {origin.author}, and is left to that."
+    back = RollBackOperator(task_id="discard", stream=operator.stream, fault="", reason=why)
+    run_here(back, replace(identity, task_id=f"{identity.task_id}.discard"))
+    return ""

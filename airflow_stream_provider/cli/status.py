@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -18,15 +19,17 @@ from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rules import is_so
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import duration
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.monitoring.health import SILENT, SignOfLife, illegal_records, sign_of_life
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.life import LifeEvent, life
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.samples import last as last_sample
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import RESTING, judge_queries
+from airflow_stream_provider.planning.stream_health import judge_queries
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older, and older than two looks are apart, says nothing about the present.
@@ -71,6 +74,7 @@ class StreamStatus:
     :param since: when it came to hold, in seconds since 1970 by its clock; None without a holder.
     :param queries: how the queries of the driver that holds are, by what it says.
     :param event: the last one of the stream's life; None: there was none lately, among the last records.
+    :param wanted: what is wished for now, by whom, since when, and whether it is so; empty: there is no wish yet.
     """
 
     stream: str
@@ -84,6 +88,7 @@ class StreamStatus:
     since: float | None = None
     event: LifeEvent | None = None
     queries: tuple[QueryProgress, ...] = ()
+    wanted: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object."""
@@ -95,6 +100,7 @@ class StreamStatus:
             "holder": self.holder,
             "since": self.since,
             "event": self.event.to_json() if self.event else None,
+            "wanted": self.wanted,
             "queries": {query.name: query.health.to_json() if query.health else None for query in self.queries},
             "lag": self.sample.to_json() if self.sample else None,
             "problem": self.problem,
@@ -181,7 +187,35 @@ def read_status(spec: StreamSpec) -> StreamStatus:
         since=since,
         event=event,
         queries=beat.queries if beat else (),
+        wanted=wanted(state),
     )
+
+
+_SHALL = {
+    Goal.HOLD: "is to hold the stream",
+    Goal.STAND_BY: "is to stand by",
+    Goal.STOP: "No driver is to hold the stream",
+    Goal.LEAVE: "No driver is to hold the stream any more",
+}
+
+
+def wanted(state: StreamState) -> str:
+    """Return what is wished for now, by whom, since when (UTC), and whether it is so; a sentence for each wish."""
+    return " ".join(_wanted(state, each) for each in (state.wish, state.candidate) if each is not None)
+
+
+def _wanted(state: StreamState, wish: Wish) -> str:
+    since = datetime.fromtimestamp(wish.at, UTC)
+    subject = "" if wish.goal.rest else f"Release {_version(state, wish.family)} "
+    how = "and it is so" if is_so(state, wish) else "and it is not so yet"
+    return f"{subject}{_SHALL[wish.goal]}, by {wish.author}, since {since:%Y-%m-%d %H:%M:%S} UTC, {how}."
+
+
+def _version(state: StreamState, family: str) -> str:
+    known, origin = state.family(family), state.wishes.get(family)
+    if known:
+        return known[-1].release.version
+    return str(origin.option("release")["version"]) if origin is not None else "?"
 
 
 def _notes(beat: Heartbeat | None) -> str:
@@ -228,7 +262,7 @@ def code_of_look(spec: StreamSpec, look: LagLook) -> Code:
 
 def code_of_sample(spec: StreamSpec, sample: LagSample) -> Code:
     """Return the code for a sample of the watch."""
-    if sample.phase in RESTING:
+    if sample.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED):
         return Code.WELL
     if sample.open_incidents.keys() & {IncidentKind.DOWN, IncidentKind.LAG, IncidentKind.QUERY}:
         return Code.BAD

@@ -39,9 +39,12 @@ def lag_view(stream: str, look: LagLook, judgement: LagJudgement, ceilings: Ceil
 
 
 def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
-    """Return one row for each stream, and the problems below the table. `now`: seconds since 1970."""
+    """Return one row for each stream, and below the table what is wanted, and the problems.
+
+    :param now: seconds since 1970.
+    """
     table = Table("stream", "phase", "sign of life", "version", "behind", "oldest", "verdict, alarms", "measured")
-    problems = []
+    below = []
     for line in lines:
         sample = line.sample
         add_row(
@@ -55,9 +58,11 @@ def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
             as_text(_verdicts(sample) if sample else "?", ("green", "yellow", "red", "yellow")[line.code]),
             f"{duration(now - sample.at)} ago" if sample else "never",
         )
+        if line.wanted:
+            below.append(as_text(f"{line.stream}: {line.wanted}"))
         if line.problem:
-            problems.append(as_text(f"{line.stream}: {line.problem}", "yellow"))
-    return Group(table, *problems)
+            below.append(as_text(f"{line.stream}: {line.problem}", "yellow"))
+    return Group(table, *below)
 
 
 def samples_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
@@ -191,10 +196,11 @@ def who(event: LifeEvent) -> str:
 
 
 def why(event: LifeEvent) -> str:
-    """Return the reason, with the person who confirmed it."""
+    """Return the reason, with the person who confirmed it, or the record of the wish that is replaced."""
     person, job = event.evidence.get("person"), event.evidence.get("job")
     more = f" (confirmed by {person})" if person else f" (it was {job})" if job else ""
-    return f"{event.reason}{more}".strip()
+    replaces = f" (replaces record {event.replaces})" if event.replaces else ""
+    return f"{event.reason}{more}{replaces}".strip()
 
 
 def gap(event: LifeEvent) -> str:

@@ -156,7 +156,8 @@ class UpgradeRun:
         """Whether its release has come to hold, the control log says: a person's no is a success of the run, too."""
         snapshot = hook.observe()
         by = f"airflow:{self.dag_id}/{run_id}/"
-        brought = [each.id for each in snapshot.state.deployments.values() if each.declared.by.startswith(by)]
+        mine = {each.family for each in snapshot.state.wishes.values() if each.by.startswith(by)}
+        brought = [each.id for each in snapshot.state.deployments.values() if each.family in mine]
         held = [name for name in brought if snapshot.state.has_held(name)]
         result = {"run": run_id, "dag": self.dag_id, "state": state, "deployment": brought[-1] if brought else ""}
         if state == DagRunState.SUCCESS and held:

@@ -21,13 +21,14 @@ from airflow_stream_provider.control.disk import (
     make_folder,
     open_file,
     open_folder,
+    read_file,
     replace_file,
     unavailable,
 )
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import check_root, local_folder, make_root
 from airflow_stream_provider.lifecycle.errors import Damaged
-from airflow_stream_provider.lifecycle.ids import check_stream_name
+from airflow_stream_provider.lifecycle.ids import NOTE, check_id, check_stream_name
 
 NAME = "lag.jsonl"
 # Lines that `shorten` leaves. With one look a minute: eight hours.
@@ -120,8 +121,11 @@ class SampleFile:
             replace_file(temporary, self._folder / NAME, b"".join(line + b"\n" for line in reversed(kept)))
 
 
-# In the root, with an empty file for each stream that the watch has seen. No stream's name begins with a dot.
+# In the root, with the notes; see `ControlRoot.noted`.
 WATCHED = ".watched"
+NOTE_LIMIT = 2**20
+# How the name of a note begins that is being written.
+_NEW = ".new."
 
 
 class FilesRoot:
@@ -185,22 +189,43 @@ class FilesRoot:
         """Return the samples of a stream, in its folder."""
         return SampleFile(self._folder(stream))
 
-    def seen(self) -> frozenset[str]:
-        """Return the streams that were noted; see `ControlRoot.seen`."""
+    def noted(self) -> dict[str, bytes]:
+        """Return the notes; see `ControlRoot.noted`."""
         with unavailable(self.folder):
             try:
                 with open_folder(self.folder / WATCHED) as folder:
-                    return frozenset(os.listdir(folder))
+                    names = [name for name in os.listdir(folder) if NOTE.fullmatch(name)]
             except FileNotFoundError:
-                return frozenset()
+                check_root(self.folder)  # a folder that is not mounted is no root without notes
+                return {}
+            return {name: self._note(name) for name in names if not name.startswith(_NEW)}
 
-    def note(self, stream: str) -> None:
-        """Note that a stream has a folder here; see `ControlRoot.note`."""
+    def _note(self, name: str) -> bytes:
+        try:
+            return read_file(self.folder / WATCHED / name, NOTE_LIMIT)
+        except (Damaged, FileNotFoundError):
+            return b""
+
+    def note(self, name: str, data: bytes) -> None:
+        """Replace a note; see `ControlRoot.note`."""
         with unavailable(self.folder):
             make_folder(self.folder / WATCHED, FOLDER_MODE)
-            with open_folder(self.folder / WATCHED) as folder:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                os.close(os.open(stream, flags, 0o660, dir_fd=folder))
+            with open_folder(self.folder / WATCHED):  # which is no link
+                temporary = self.folder / WATCHED / f"{_NEW}{uuid.uuid4().hex}"
+                replace_file(temporary, self._note_path(name), data)
+
+    def forget(self, name: str) -> None:
+        """Remove a note; see `ControlRoot.forget`."""
+        path = self._note_path(name)
+        with (
+            unavailable(self.folder),
+            contextlib.suppress(FileNotFoundError),
+            open_folder(path.parent) as folder,
+        ):
+            os.unlink(path.name, dir_fd=folder)
+
+    def _note_path(self, name: str) -> Path:
+        return self.folder / WATCHED / check_id(name, NOTE)
 
     def close(self) -> None:
         """See `ControlRoot.close`: no file stays open."""

@@ -123,11 +123,17 @@ class ControlRoot(Protocol):
     def samples(self, stream: str) -> Samples:
         """Return what the watch keeps of a stream that exists."""
 
-    def seen(self) -> frozenset[str]:
-        """Return the streams that were noted, by which it is noticed that a stream's log has gone."""
+    def noted(self) -> dict[str, bytes]:
+        """Return the notes: by the name of a stream, how it is watched; by a dot and the id of a watch, its memory.
 
-    def note(self, stream: str) -> None:
-        """Note that a stream has a log here."""
+        A note that cannot be read is empty. One outlives the log of its stream, which tells that this has gone.
+        """
+
+    def note(self, name: str, data: bytes) -> None:
+        """Replace a note atomically; see `noted`."""
+
+    def forget(self, name: str) -> None:
+        """Remove a note; there may be none."""
 
     def close(self) -> None:
         """Close what is open; the next use of the root opens it again."""

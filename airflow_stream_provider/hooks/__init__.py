@@ -1,1 +1,1 @@
-"""One stream seen from Airflow: look at it, decide, act on it."""
+"""One stream seen from Airflow: look at it, act on it."""

@@ -12,8 +12,7 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
-from airflow_stream_provider.planning.descent import asked_for_last
-from airflow_stream_provider.planning.stop import stopped_by_another
+from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -154,25 +153,25 @@ def compare(spec: StreamSpec) -> Comparison:
     held = state.last_deployment
     if held is None:
         return Comparison(spec.name, state.phase, None, wanted)
-    return Comparison(spec.name, state.phase, held, wanted, *compare_with(hook, held, spec, wanted, files))
+    asked = Declaration(held.release, None, held.policy, held.cluster)
+    return Comparison(spec.name, state.phase, held, wanted, *compare_with(hook, asked, spec, wanted, files))
 
 
 def compare_with(
-    hook: StreamHook, deployment: Deployment, spec: StreamSpec, wanted: Release, files: Mapping[str, bytes]
+    hook: StreamHook, asked: Declaration, spec: StreamSpec, wanted: Release, files: Mapping[str, bytes]
 ) -> tuple[tuple[Difference, ...], str]:
-    """Return how what a deployment runs differs from what the YAML asks for, and why its files are not compared.
+    """Return how what was asked for differs from what the YAML asks for, and why its files are not compared.
 
     :param wanted: the release of the YAML, with its files.
     """
     stored, problem = None, ""
-    if deployment.release.hash != wanted.hash:
+    if asked.release.hash != wanted.hash:
         try:
-            stored = hook.releases.verify(deployment.release)
+            stored = hook.releases.verify(asked.release)
         except StreamError as error:
             problem = str(error)
-    old = Declaration(deployment.release, stored, deployment.policy, deployment.cluster)
     new = Declaration(replace(wanted, storage=hook.storage), file_hashes(files), spec.policy(), spec.cluster)
-    return differences(old, new), problem
+    return differences(replace(asked, files=stored), new), problem
 
 
 # They differ once this provider was upgraded: that is no wish to upgrade every stream at once.
@@ -193,8 +192,21 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
     newest = asked_for_last(state)
     if newest is None or state.phase is not StreamPhase.RUNNING or state.open_request is not None:
         return ""
-    wanted, another, problem = _compared(hook, newest, spec)
+    wanted, another, problem = _compared(hook, state, newest, spec)
     return f"{wanted.hash[:16]}__{newest.id}" if another and not problem else ""
+
+
+def asked_for_last(state: StreamState) -> Wish | None:
+    """Return the wish that brought in a release last, whatever became of it; None: there is none.
+
+    A redeploy was not asked for by the YAML, and is left out.
+    """
+    own = (
+        each
+        for each in reversed(list(state.wishes.values()))
+        if each.option("release") is not None and each.option("redeployed") is not True
+    )
+    return next(own, None)
 
 
 def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: str) -> None:
@@ -207,10 +219,10 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: 
         somebody went back from; or as `unasked_release`.
     """
     by_hand = "To have it all the same, trigger this DAG by hand."
-    stopped = stopped_by_another(state, run)
-    if stopped:
+    wish = state.wish
+    if wish is not None and wish.goal.rest and not wish.by.startswith(run):
         raise StreamError(
-            f"The stream was stopped by {stopped}, and only a person starts it.",
+            f"The stream was stopped by {wish.author}, and only a person starts it.",
             next_step=f"Nothing was touched. {by_hand}",
         )
     newest, held = asked_for_last(state), state.last_deployment
@@ -220,21 +232,27 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: 
             "to be adopted.",
             next_step=f"Nothing was touched. {by_hand}",
         )
-    if newest.release.hash == held.release.hash or newest.declared.by.startswith(run):
+    asked = Release.from_json(newest.option("release"))
+    if asked.hash == held.release.hash or newest.by.startswith(run):
         return
-    _, another, problem = _compared(hook, newest, spec)
+    _, another, problem = _compared(hook, state, newest, spec)
     if another:
         return
     asks = "Nobody can tell whether the YAML asks for anything but" if problem else "The YAML asks for"
+    known = state.family(newest.family)
     raise StreamError(
-        f"{asks} release {newest.release.version} ({newest.id}), which was refused, or which somebody went back from: "
-        f"{held.release.version} ({held.id}) held last. Only a person brings it again. {problem}".rstrip(),
+        f"{asks} release {asked.version}{f' ({known[-1].id})' if known else ''}, which was refused, or which somebody "
+        f"went back from: {held.release.version} ({held.id}) held last. Only a person brings it again. "
+        f"{problem}".rstrip(),
         next_step=f"Nothing was touched. Correct the release, or write what holds into the YAML. {by_hand}",
     )
 
 
-def _compared(hook: StreamHook, newest: Deployment, spec: StreamSpec) -> tuple[Release, bool, str]:
-    """Return the YAML's release, whether it is another one than a deployment's, and why the files are not compared."""
+def _compared(hook: StreamHook, state: StreamState, newest: Wish, spec: StreamSpec) -> tuple[Release, bool, str]:
+    """Return the YAML's release, whether it is another one than that of a wish, and why the files are not compared."""
     wanted, files = RequestedRelease.of(spec).make()
-    found, problem = compare_with(hook, newest, spec, wanted, files)
+    release, policy = Release.from_json(newest.option("release")), Policy.from_json(newest.option("policy") or {})
+    clusters = [each.cluster for each in state.family(newest.family)]
+    asked = Declaration(release, None, policy, clusters[-1] if clusters else "")
+    found, problem = compare_with(hook, asked, spec, wanted, files)
     return wanted, any(each.field not in _OURS for each in found), problem

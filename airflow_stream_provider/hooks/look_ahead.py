@@ -22,7 +22,7 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.foresee import foresee
+from airflow_stream_provider.planning.forecast import forecast
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -116,7 +116,7 @@ def look_ahead(
     query: str = "",
     lag: bool = True,
 ) -> Foreseen:
-    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `foresee`.
+    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `forecast`.
 
     :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
     :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
@@ -141,7 +141,7 @@ def look_ahead(
         wanted = replace(wanted, rewind=find_rewind(hook, snapshot, to, query, ceilings))
     if job:
         snapshot = replace(snapshot, job=hook.job(job))
-    found = foresee(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
+    found = forecast(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
     return _with_its_files(hook, snapshot.state, found)
 
 
@@ -152,8 +152,7 @@ def _wanted(
     if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
         return wanted_of(requested)
     if operation is Operation.PROMOTE:
-        hangs = holder_hangs(hook, spec, snapshot)
-        return Wanted(approval=spec.upgrade.approval, hanging=hangs, max_seconds=spec.lag.max_seconds)
+        return Wanted(hanging=holder_hangs(hook, spec, snapshot))
     if operation is Operation.UPGRADE:
         found = wanted_of(requested)
         same = not found.problem and compare(spec).same
@@ -169,14 +168,12 @@ def _wanted(
 def _that_holds(state: StreamState, spec: StreamSpec) -> Wanted:
     """Return the release that holds, which is deployed once more."""
     held = state.holding_deployment
-    if spec.problem or held is None:  # the second is refused later, in its own words
-        return Wanted(problem=spec.problem)
+    if held is None:  # it is refused later, in its own words
+        return Wanted()
     return Wanted(held.release.version, held.release.hash, spec.upgrade.approval)
 
 
 def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str) -> Wanted:
-    if spec.problem:
-        return Wanted(problem=spec.problem)
     try:
         release = stored_release(hook, state, digits)
     except SpecError as error:

@@ -29,17 +29,18 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.waits import Needs
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of
+from airflow_stream_provider.spec.watched import renewed
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
     from airflow_stream_provider.lag.limits import Moments
     from airflow_stream_provider.lag.report import LagReport
+    from airflow_stream_provider.planning.steps import Declare, Want
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -86,13 +87,7 @@ class StreamHook(BaseHook):
 
     @classmethod
     def of(cls, spec: StreamSpec) -> StreamHook:
-        """Return the hook of a stream.
-
-        :raises StreamError: its YAML cannot be used, and it is not known where its control log is. Not a SpecError: a
-            file that is just being written is whole again when a task is retried.
-        """
-        if not spec.control:
-            raise StreamError(spec.problem)
+        """Return the hook of a stream."""
         return cls(spec.name, spec.control, spec.cluster, spec.kafka, spec.storage, spec.storage_connection)
 
     @property
@@ -231,40 +226,51 @@ class StreamHook(BaseHook):
         """Raise ClusterError unless the cluster answers and has room for a deployment of this release."""
         self.cluster.check(self._job(release, deployment))
 
-    def declare(
+    def wish(
         self,
-        requested: RequestedRelease,
-        deployment: str,
-        reason: str,
+        step: Want,
         by: str,
         seq: int,
-        *,
+        requested: RequestedRelease | None = None,
         checked: Release | None = None,
-        adopts: bool = False,
-        redeployed: bool = False,
-        rewind: WantedRewind | None = None,
     ) -> bool:
-        """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
+        """Append `wanted`, and publish the release before that, where the wish brings one in.
 
-        :param checked: what `releases.publish` has returned of it earlier, which is declared instead, whatever its
-            files and its YAML say by now; default: it is published now.
-        :param adopts: whether it follows a job without a stream (`Policy.adopts`).
-        :param redeployed: it is a stored release, whatever the YAML says: `upgrade.on_change` does not undo that.
-        :param rewind: from where its queries read records again when it holds first; default: they go on.
-        :raises SpecError: the release cannot be used, or this stream has never published it; nothing was declared.
-        :raises StreamError: what was published is not there any more; nothing was declared.
+        How the stream is watched is noted before that, as the YAML of the release says it now.
+
+        :param requested: the release that a wish which publishes is for, and the policy of its YAML.
+        :param checked: what `releases.publish` has returned of it earlier, which is wished instead, whatever its files
+            and its YAML say by now; default: it is published now.
+        :return: False when the log no longer ends at `seq`.
+        :raises SpecError: the release cannot be used, or this stream has never published it; nothing was written.
+        :raises StreamError: what was published is not there any more; nothing was written.
+        """
+        fields = dict(step.fields)
+        if step.publish:
+            assert requested is not None, "the wish is for a release"
+            release = self.releases.publish(requested) if checked is None else self._published(checked)
+            policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
+            policy = replace(policy, adopts=bool(fields.get("adopts")))
+            fields |= {"release": release.to_json(), "policy": policy.to_json()}
+            self._note(requested.spec)
+            if requested.spec.lag.max_seconds is not None:
+                fields["max_seconds"] = requested.spec.lag.max_seconds
+        return self.append(Kind.WANTED, by, seq, **fields)
+
+    def _note(self, spec: StreamSpec) -> None:
+        """Note how the stream is watched, as its YAML says it now."""
+        known = self.root.noted().get(self.stream)
+        note = renewed(spec, known)
+        if note != known:
+            self.root.note(self.stream, note)
+
+    def declare(self, step: Declare, by: str, seq: int) -> bool:
+        """Declare a deployment; return False when the log no longer ends at `seq`.
+
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
         """
-        release = self.releases.publish(requested) if checked is None else self._published(checked)
-        self.check_room(release, deployment)
-        policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
-        policy = replace(policy, adopts=adopts)
-        fields: dict[str, Any] = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
-        if redeployed:
-            fields["redeployed"] = True
-        if rewind is not None:
-            fields["rewind"] = rewind.to_json()
-        return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
+        self.check_room(Release.from_json(step.fields["release"]), step.deployment)
+        return self.append(Kind.DECLARED, by, seq, deployment=step.deployment, **step.fields)
 
     def _published(self, checked: Release) -> Release:
         """Return a release that was checked earlier, once its files are verified.

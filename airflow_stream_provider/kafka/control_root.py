@@ -32,7 +32,7 @@ from airflow_stream_provider.lifecycle.errors import (
     ControlUnavailable,
     StreamError,
 )
-from airflow_stream_provider.lifecycle.ids import STREAM, check_stream_name
+from airflow_stream_provider.lifecycle.ids import NOTE, STREAM, check_id
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -187,7 +187,7 @@ class TopicRoot:
         self._sound: frozenset[str] = frozenset()
         self._root = KafkaTopic(self._client, conn_id, self._root_name)
         self._read_to = 0
-        self._entries: set[str] = set()
+        self._entries: dict[str, bytes] = {}
 
     def make(self) -> bool:
         """Make the topic of the root; see `ControlRoot.make`.
@@ -215,7 +215,7 @@ class TopicRoot:
                     f"once: airflow streams init {self.url}",
                     topic=self._root_name,
                 )
-            names = [self._root_name, *map(self._topic, self.seen())]
+            names = [self._root_name, *(self._topic(name) for name in self.noted() if STREAM.fullmatch(name))]
             wrong = setup.problems(client, names)
             self._sound = frozenset(names) - wrong.keys()
             self._raise(wrong.get(self._root_name))
@@ -269,15 +269,19 @@ class TopicRoot:
         """Return the samples of a stream, in its topic."""
         return self.store(stream)
 
-    def seen(self) -> frozenset[str]:
-        """Return the streams that were noted; see `ControlRoot.seen`."""
-        names = (key.removeprefix(SEEN) for key in self._read() if key.startswith(SEEN))
-        # Other messages there are no streams.
-        return frozenset(name for name in names if STREAM.fullmatch(name))
+    def noted(self) -> dict[str, bytes]:
+        """Return the notes; see `ControlRoot.noted`."""
+        notes = {key.removeprefix(SEEN): value for key, value in self._read().items() if key.startswith(SEEN)}
+        # Other messages are no notes.
+        return {name: value for name, value in notes.items() if name.startswith(".") or STREAM.fullmatch(name)}
 
-    def note(self, stream: str) -> None:
-        """Note that a stream has a topic here; see `ControlRoot.note`."""
-        self._write(SEEN + check_stream_name(stream), b"-")
+    def note(self, name: str, data: bytes) -> None:
+        """Replace a note; see `ControlRoot.note`."""
+        self._write(SEEN + check_id(name, NOTE), data)
+
+    def forget(self, name: str) -> None:
+        """Remove a note; see `ControlRoot.forget`. Compaction removes what the topic has of it."""
+        self._write(SEEN + check_id(name, NOTE), None)
 
     def close(self) -> None:
         """Close the client; see `ControlRoot.close`."""
@@ -330,21 +334,21 @@ class TopicRoot:
     def _topic(self, stream: str) -> str:
         return topic_name(self._prefix, stream)
 
-    def _read(self) -> frozenset[str]:
-        """Return the keys in the topic of the root."""
+    def _read(self) -> dict[str, bytes]:
+        """Return what is in the topic of the root, by key."""
         with self._lock:
             self._read_to = read_all(self._root, self._read_to, self._take)
-            return frozenset(self._entries)
+            return dict(self._entries)
 
     def _take(self, messages: Sequence[Message]) -> None:
         for each in messages:
             key = (each.key or b"").decode("ascii", "replace")
             if each.value is None:  # a person has removed it
-                self._entries.discard(key)
+                self._entries.pop(key, None)
             elif key == MARKER or key.startswith(SEEN):
                 # The claims, of which there may be many, are `TopicOwners`'.
-                self._entries.add(key)
+                self._entries[key] = each.value
 
-    def _write(self, key: str, value: bytes) -> None:
+    def _write(self, key: str, value: bytes | None) -> None:
         with self._lock:
             self._root.write(key.encode(), value, {})

@@ -27,6 +27,10 @@ def _number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def _count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -72,10 +76,10 @@ _TEXTS = ("deployment", "incarnation", "request", "to", "reason", "submission", 
 _FIELDS: dict[str, dict[str, Check]] = {
     kind: {**dict.fromkeys(_TEXTS, _text), **more}
     for kind, more in {
-        Kind.DECLARED: {"release": _release, "policy": _policy, "again": _text, "instead_of": _text},
+        Kind.DECLARED: {"release": _release, "policy": _policy, "family": _text, "again": _text},
         Kind.SUBMITTED: {},
         Kind.STANDBY: {"queries": _queries, "rehearsal": _mapping},
-        Kind.REQUESTED: {"expires": _number, "until": _number},
+        Kind.REQUESTED: {"expires": _number, "wish": _text},
         Kind.READY: {},
         Kind.RELEASED: {"ends": _mapping},
         Kind.ACQUIRED: {"epoch": _count},
@@ -85,7 +89,14 @@ _FIELDS: dict[str, dict[str, Check]] = {
         Kind.FAILED: {"queries": _queries, "rehearsal": _mapping},
         Kind.FINISHED: {},
         Kind.RETIRED: {},
-        Kind.STOPPED: {"until": _number},
+        Kind.WANTED: {
+            **dict.fromkeys(("wish", "goal", "family", "approved", "job", "confirmed_by"), _text),
+            **dict.fromkeys(("alone", "back", "redeployed", "approval", "adopts"), _flag),
+            "max_seconds": _number,
+            "rewind": _mapping,
+            "release": _release,
+            "policy": _policy,
+        },
         Kind.ENDING: {"expires": _number, "job": _text},
     }.items()
 }

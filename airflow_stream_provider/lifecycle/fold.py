@@ -19,7 +19,6 @@ from airflow_stream_provider.lifecycle.saved_state import prune
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
-    EndedJob,
     HoldEnd,
     IllegalRecord,
     Incarnation,
@@ -28,6 +27,7 @@ from airflow_stream_provider.lifecycle.state import (
     RequestStage,
     StreamState,
 )
+from airflow_stream_provider.lifecycle.wish import EndedJob, Goal, Wish
 
 # So many illegal records are named; all are counted.
 ILLEGAL_NAMED = 100
@@ -74,7 +74,7 @@ def follow(state: StreamState, record: Record) -> StreamState:
             apply(draft, record)
     except (StreamError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise _broken(state, record, "sound-fields", f"it cannot be applied: {error!r}") from error
-    draft.seq, draft.nonce = record.seq, record.nonce
+    draft.seq, draft.nonce, draft.at = record.seq, record.nonce, record.at
     if draft.holder != state.holder:
         draft.held_to = 0 if draft.holder else record.seq
     after = StreamState(**vars(draft))
@@ -104,6 +104,7 @@ class _Draft:
     last_holder: str | None
     last_end: HoldEnd | None
     nonce: str
+    at: float
     illegal: tuple[IllegalRecord, ...]
     illegal_count: int
     forgotten: tuple[str, ...]
@@ -113,11 +114,13 @@ class _Draft:
     rewinder: str | None
     stood: Mapping[str, Mapping[str, Any]]
     job: EndedJob | None
-    until: float
+    wish: Wish | None
+    candidate: Wish | None
+    wishes: dict[str, Wish]
 
     @classmethod
     def of(cls, state: StreamState) -> _Draft:
-        copies = {name: dict(getattr(state, name)) for name in ("deployments", "incarnations", "requests")}
+        copies = {name: dict(getattr(state, name)) for name in ("deployments", "incarnations", "requests", "wishes")}
         return cls(**{**vars(state), **copies})
 
     def deployment(self, name: str, **changes: Any) -> None:
@@ -149,11 +152,10 @@ class _Draft:
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:
                 self.request(request.id, RequestStage.DONE)
-                self.until = request.until
-                if not request.until:
-                    self.last_end = HoldEnd.STOPPED
-                elif how is HoldEnd.FINISHED:  # it is to run all the same
+                if how is HoldEnd.FINISHED:  # it is to run all the same
                     self.last_end = HoldEnd.RELEASED
+        if self.wish is not None and self.wish.goal.rest:
+            self.last_end = HoldEnd.STOPPED
 
 
 def _declared(draft: _Draft, r: Record) -> None:
@@ -190,7 +192,7 @@ def _requested(draft: _Draft, r: Record) -> None:
         stage=RequestStage.REQUESTED,
         by=r.by,
         reason=r.get("reason") or "",
-        until=r.get("until") or 0.0,
+        wish=r.get("wish") or "",
     )
     gone = evidence_of(r)
     if r.get("to") is not None and draft.holder is None and gone:
@@ -228,7 +230,7 @@ def _acquired(draft: _Draft, r: Record) -> None:
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"], proof=_proof_so_far(draft, deployment))
     draft.holder = draft.last_holder = name
     draft.last_end, draft.epoch = None, r["epoch"]
-    draft.job, draft.until = None, 0.0
+    draft.job = None
     if appointed:
         draft.held_from = r.seq
 
@@ -253,9 +255,12 @@ def _fenced(draft: _Draft, r: Record) -> None:
 
 def _aborted(draft: _Draft, r: Record) -> None:
     draft.request(r["request"], RequestStage.ABORTED)
-    to = draft.incarnations.get(draft.requests[r["request"]].to or "")
+    request = draft.requests[r["request"]]
+    to, wish = draft.incarnations.get(request.to or ""), draft.wishes.get(request.wish)
     if draft.job is None or to is None or to.state is not IncarnationState.STANDBY:
         return
+    if wish is not None and draft.wish is not None and wish.family != draft.wish.family:
+        return  # that is why
     appointed = draft.deployments[to.deployment]
     if appointed.adopts and not appointed.ended:
         # It lived, and did not answer: as a rule because the logs of the checkpoints moved, so somebody writes them.
@@ -292,14 +297,33 @@ def _retired(draft: _Draft, r: Record) -> None:
     draft.end(r["deployment"], DeploymentEnd.RETIRED, r.seq, reason=r.get("reason") or "")
 
 
-def _stopped(draft: _Draft, r: Record) -> None:
-    # A request that is done as soon as it is made: its id is used up, and remembered, like that of any other stop.
-    _requested(draft, Record(Kind.REQUESTED, {**r.fields, "to": None, "expires": r.at}, by=r.by, at=r.at))
-    down = draft.last_end not in (None, HoldEnd.STOPPED, HoldEnd.FINISHED)
-    draft.request(r["request"], RequestStage.DONE, source=draft.last_holder if down else None)
-    draft.until = r.get("until") or 0.0
-    if not draft.until:  # otherwise it is to run as much as before: not at all, if a person had stopped it
-        draft.last_end, draft.job = HoldEnd.STOPPED, None
+def _wanted(draft: _Draft, r: Record) -> None:
+    wish = Wish(r, _family(draft, r), _before(draft, r))
+    if wish.goal is Goal.STAND_BY:
+        draft.candidate = wish
+    else:
+        draft.wish, draft.candidate = wish, None
+        if wish.goal.rest and draft.holder is None:
+            draft.job = None  # a person's word: nothing is to follow it any more
+            draft.last_end = draft.last_end and HoldEnd.STOPPED
+        elif draft.job is not None:
+            draft.job = replace(draft.job, doubt="")  # a new wish says that it is mended
+    draft.wishes[wish.id] = wish
+
+
+def _family(draft: _Draft, r: Record) -> str:
+    if Goal(r["goal"]).rest:
+        return ""
+    return str(r.get("family") or r["wish"])
+
+
+def _before(draft: _Draft, r: Record) -> str:
+    """The family that was to hold until now; of the wish before, where that is for the same one, or never came to."""
+    old = draft.wish
+    if old is None or Goal(r["goal"]).rest or old.goal.rest:
+        return ""
+    ran = any(i.epoch and draft.deployments[i.deployment].family == old.family for i in draft.incarnations.values())
+    return old.family if ran and old.family != _family(draft, r) else old.before
 
 
 _APPLY = {
@@ -316,6 +340,6 @@ _APPLY = {
     Kind.FAILED: _failed,
     Kind.FINISHED: _finished,
     Kind.RETIRED: _retired,
-    Kind.STOPPED: _stopped,
+    Kind.WANTED: _wanted,
     Kind.ENDING: _ending,
 }

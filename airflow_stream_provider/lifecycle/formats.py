@@ -29,7 +29,7 @@ FORMAT_OF: Mapping[str, int] = {
     Kind.FAILED: 1,
     Kind.FINISHED: 1,
     Kind.RETIRED: 1,
-    Kind.STOPPED: 1,
+    Kind.WANTED: 1,
     Kind.ENDING: 1,
 }
 # The features of this version, announced for the runtime that it publishes.

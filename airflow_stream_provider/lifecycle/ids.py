@@ -9,6 +9,8 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 
 STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 DEPLOYMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
+# The name of a note in a control root: that of a stream, or a dot and the id of a DAG.
+NOTE = re.compile(r"\.?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,250}")
 # Part of the Spark application's name, in which the cluster's pages are searched for deployments.
 VERSION = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 INCARNATION = re.compile(DEPLOYMENT.pattern + r"\.[0-9a-f]{8}")

@@ -1,4 +1,4 @@
-"""The policy of a deployment: how its drivers behave. It travels in the `declared` record."""
+"""The policy of a deployment: how its drivers behave. It travels in the `wanted` and `declared` records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Policy:
     loss_seconds: float = 300.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the policy as the JSON object that `declared` carries."""
+        """Return the policy as the JSON object that records carry."""
         return {**asdict(self), "changed_checkpoints": list(self.changed_checkpoints)}
 
     @classmethod

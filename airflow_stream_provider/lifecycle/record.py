@@ -39,7 +39,7 @@ class Kind:
     FAILED = "failed"
     FINISHED = "finished"
     RETIRED = "retired"
-    STOPPED = "stopped"  # while no driver holds; a holder is stopped by `requested` without a successor
+    WANTED = "wanted"  # what is to be; written before anything is done for it
     ENDING = "ending"  # written before a job without a stream is ended, for a deployment to follow it
     UNREADABLE = "unreadable"  # never written: what a reader makes of bytes that are no record
 

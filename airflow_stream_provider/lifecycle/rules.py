@@ -15,7 +15,8 @@ from airflow_stream_provider.lifecycle.fields import sound_fields
 from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evidence_of
-from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import IncarnationState, Request, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 
 
 class Rule(NamedTuple):
@@ -83,7 +84,8 @@ def may_release(state: StreamState, incarnation: str, request_id: str) -> bool:
 def may_abort(state: StreamState, record: Record) -> bool:
     """Whether this `aborted` record may end the open request.
 
-    It may when the standby is lost, the holder itself aborts, the request has expired, or its author withdraws it.
+    It may when the standby is lost, the holder itself aborts, the request has expired, its author withdraws it, or
+    the wish that it serves was replaced.
     After `released` none of that is enough: the standby or, after its wait, the releaser goes on by itself. Then both
     must be lost, and each of them is fenced first.
     """
@@ -94,12 +96,43 @@ def may_abort(state: StreamState, record: Record) -> bool:
     if request.stage is RequestStage.RELEASED:
         return lost and not live_standby(state, request.source)
     by_holder = state.holder is not None and record.get("incarnation") == state.holder
-    return lost or by_holder or record.at >= request.expires or record.by == request.by
+    return lost or by_holder or record.at >= request.expires or record.by == request.by or not is_wanted(state, request)
+
+
+def is_wanted(state: StreamState, request: Request) -> bool:
+    """Whether a request serves what is wished for now; one that names no wish does."""
+    known = state.wishes.get(request.wish)
+    return known is None or state.is_current(known)
+
+
+def is_so(state: StreamState, wish: Wish) -> bool:
+    """Whether what a wish asks for is so, by the log; drivers that have ended may still be exiting."""
+    if wish.goal.rest:
+        asked = state.candidate.family if state.candidate is not None else ""
+        return state.holder is None and all(
+            d.ended or (asked and d.family == asked) for d in state.deployments.values()
+        )
+    held = state.holding_deployment
+    if wish.goal is Goal.HOLD:
+        return held is not None and held.fulfils(wish)
+    return any(state.deployments[each.deployment].family == wish.family for each in state.standbys())
 
 
 def job_may_write(state: StreamState) -> bool:
     """Whether a job without a stream, which is to be followed, is not confirmed gone; its follower may be lost."""
     return bool(state.follower) if state.job is None else not state.job.gone
+
+
+def is_adopting(state: StreamState) -> bool:
+    """Whether the release that is to hold follows a job without a stream, and has not held yet."""
+    wish = state.wish
+    origin = None if wish is None else state.wishes.get(wish.family)
+    adopts = origin is not None and _adopts(origin.record)
+    return adopts and origin is not None and state.holder is None and not state.has_run(origin.family)
+
+
+def _at_rest(state: StreamState) -> bool:
+    return state.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED) or is_adopting(state)
 
 
 def _known(state: StreamState, deployment: str) -> bool:
@@ -148,6 +181,17 @@ def _adopts(record: Record) -> bool:
     return Policy.from_json(record.get("policy") or {}).adopts and not record.get("again")
 
 
+def _newer_than_hold(state: StreamState) -> bool:
+    return state.wish is not None and state.wish.seq > state.held_to
+
+
+def _knows(state: StreamState, record: Record) -> bool:
+    """Whether the wish is known that brought this record's family in, or a deployment that serves it."""
+    family = record.get("family")
+    origin = state.wishes.get(family or "")
+    return bool(state.family(family or "")) or (origin is not None and origin.family == family)
+
+
 def _fencible(state: StreamState, incarnation: str) -> bool:
     return not state.incarnations[incarnation].state.terminal or incarnation in state.must_fence
 
@@ -165,6 +209,7 @@ def _complete(*names: str) -> Rule:
     return Rule("complete", f"it needs {', '.join(names)}", lambda _, r: all(r.get(n) is not None for n in names))
 
 
+_GOALS = frozenset(g.value for g in Goal)
 _BOUNDARIES = frozenset(b.value for b in Boundary)
 _SOUND_FIELDS = Rule("sound-fields", "a field has a value of the wrong type", lambda _, r: sound_fields(r))
 
@@ -176,10 +221,27 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             "declare-once", "this deployment is declared already", lambda s, r: _new(s, r["deployment"], s.deployments)
         ),
+        Rule("wish-first", "no wish brought this family in", lambda s, r: not r.get("family") or _knows(s, r)),
         Rule(
             "adopt-at-rest",
-            "a stream that was running, or is about to, adopts no job",
-            lambda s, r: not _adopts(r) or s.job is not None or s.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED),
+            "the stream has run since somebody wished that it adopts a job",
+            lambda s, r: not _adopts(r) or s.job is not None or (s.holder is None and _newer_than_hold(s)),
+        ),
+    ),
+    Kind.WANTED: (
+        _complete("wish", "goal"),
+        _SOUND_FIELDS,
+        Rule("known-goal", "that is no goal", lambda s, r: r["goal"] in _GOALS),
+        Rule("wish-once", "this wish was made already", lambda s, r: _new(s, r["wish"], s.wishes)),
+        Rule(
+            "known-family",
+            "a release that no wish has brought in needs its description",
+            lambda s, r: Goal(r["goal"]).rest or _knows(s, r) or (r.get("release") and not r.get("family")),
+        ),
+        Rule(
+            "adopt-at-rest",
+            "a stream that is running, or is about to, adopts no job",
+            lambda s, r: not _adopts(r) or s.job is not None or _at_rest(s),
         ),
     ),
     Kind.SUBMITTED: (
@@ -302,13 +364,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: s.holder not in {i.id for i in s.of_deployment(r["deployment"])},
         ),
         Rule("not-in-hand-over", "the open request needs it", _not_needed_by_request),
-    ),
-    Kind.STOPPED: (
-        _complete("request", "reason"),
-        _SOUND_FIELDS,
-        Rule("ask-once", "this request was made already", lambda s, r: _new(s, r["request"], s.requests)),
-        Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
-        Rule("nobody-holds", "somebody holds the stream: ask for a stop", lambda s, r: s.holder is None),
     ),
     Kind.ENDING: (
         _complete("deployment", "reason", "expires"),

@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.wish import EndedJob, Wish
 
 
 class IncarnationState(str, Enum):
@@ -121,7 +122,7 @@ class DeploymentEnd(str, Enum):
 class HoldEnd(str, Enum):
     """How the last hold ended."""
 
-    STOPPED = "stopped"  # on request
+    STOPPED = "stopped"  # on request, without a successor
     RELEASED = "released"  # to a standby, or on SIGTERM
     FAILED = "failed"
     FINISHED = "finished"
@@ -193,6 +194,15 @@ class Deployment:
         return None if found is None else WantedRewind.from_json(found)
 
     @property
+    def family(self) -> str:
+        """The family of wishes that it serves; see `Wish.family`."""
+        return self.declared.get("family") or ""
+
+    def fulfils(self, wish: Wish) -> bool:
+        """Whether a driver of it is what a wish asks to hold."""
+        return bool(wish.family) and self.family == wish.family and (not wish.alone or self.declared.seq > wish.seq)
+
+    @property
     def declared_at(self) -> float:
         """When it was declared, in seconds since 1970 by its author's clock."""
         return self.declared.at
@@ -203,13 +213,11 @@ class Request:
     """A request for another holder, or for none.
 
     :param to: incarnation that shall hold; None asks for a stop.
-    :param source: incarnation that held when the request was made, or that had left the stream down which is stopped by
-        it; None when there was none.
+    :param source: incarnation that held when the request was made; None when none did.
     :param expires: seconds since 1970 by the requester's clock.
     :param by: author of the `requested` record.
     :param ends: where the queries stopped, by query, from the `released` record; empty before it.
-    :param until: of a stop that a start follows: until then, in seconds since 1970 by its clock, the requester starts
-        the stream itself; 0: it is to stay stopped.
+    :param wish: id of the wish that it serves.
     """
 
     id: str
@@ -220,25 +228,7 @@ class Request:
     by: str
     reason: str = ""
     ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    until: float = 0.0
-
-
-@dataclass(frozen=True)
-class EndedJob:
-    """A job without a stream that was ended, or is to be, so that a deployment follows it; until somebody holds.
-
-    :param deployment: the one that is to follow it.
-    :param expires: until then, in seconds since 1970 by its clock, the author of the record ends the job itself.
-    :param id: the cluster's id of the job; empty: a person ends it.
-    :param gone: the witness that confirmed that it is gone; empty: none yet.
-    :param doubt: why no driver follows it without a person, though it is gone; empty: nothing is against it.
-    """
-
-    deployment: str
-    expires: float
-    id: str = ""
-    gone: Mapping[str, Any] = field(default_factory=dict)
-    doubt: str = ""
+    wish: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,6 +246,7 @@ class StreamState:
 
     :param seq: number of the last record.
     :param nonce: of the last record.
+    :param at: when the last record was written, in seconds since 1970 by its author's clock.
     :param epoch: grows by one with every change of holder.
     :param holder: incarnation that may run the queries now; None for none.
     :param last_holder: incarnation that holds now or held last.
@@ -271,8 +262,9 @@ class StreamState:
     :param stood: where the queries stood when it came to hold, by query; empty when it is not known.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     :param job: the job without a stream that is followed; None while somebody holds, or no job was ended.
-    :param until: as of the stop that a start was to follow (`Request.until`); 0 once somebody holds, or it is to stay
-        stopped.
+    :param wish: what governs who holds; None: there is no wish yet.
+    :param candidate: the release that is to stand by beside it; None: none is.
+    :param wishes: the last wishes by id, oldest first.
     """
 
     seq: int = 0
@@ -284,6 +276,7 @@ class StreamState:
     last_holder: str | None = None
     last_end: HoldEnd | None = None
     nonce: str = ""
+    at: float = 0.0
     illegal: tuple[IllegalRecord, ...] = ()
     illegal_count: int = 0
     forgotten: tuple[str, ...] = ()
@@ -293,7 +286,9 @@ class StreamState:
     rewinder: str | None = None
     stood: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     job: EndedJob | None = None
-    until: float = 0.0
+    wish: Wish | None = None
+    candidate: Wish | None = None
+    wishes: Mapping[str, Wish] = field(default_factory=dict)
 
     @property
     def open_request(self) -> Request | None:
@@ -341,11 +336,40 @@ class StreamState:
             return StreamPhase.HANDING_OVER if request.source else StreamPhase.STARTING
         if self.holder:
             return StreamPhase.RUNNING
-        if self.job is not None:
+        wish = self.wish
+        if wish is None and not self.epoch:
+            return StreamPhase.EMPTY
+        if wish is not None and wish.goal.rest:
+            return StreamPhase.STOPPED
+        if wish is not None and wish.seq > self.held_to:
             return StreamPhase.DOWN
-        if self.last_end in (HoldEnd.FAILED, HoldEnd.FINISHED, HoldEnd.STOPPED):
-            return StreamPhase(self.last_end.value)
-        return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
+        if self.last_end is HoldEnd.FINISHED and (wish is None or self.has_run(wish.family)):
+            return StreamPhase.FINISHED
+        return StreamPhase.FAILED if self.last_end is HoldEnd.FAILED else StreamPhase.DOWN
+
+    def is_current(self, wish: Wish) -> bool:
+        """Whether a wish still counts: no wish for something else has followed."""
+        if wish.goal.rest:
+            return self.wish is not None and self.wish.goal.rest
+        return any(each is not None and each.family == wish.family for each in (self.wish, self.candidate))
+
+    def family(self, family: str) -> tuple[Deployment, ...]:
+        """The deployments that serve the wishes of a family, oldest first."""
+        return tuple(d for d in self.deployments.values() if family and d.family == family)
+
+    def akin(self, deployment: str, other: str) -> bool:
+        """Whether two deployments serve the same family of wishes."""
+        first, second = (self.deployments.get(name) for name in (deployment, other))
+        return first is not None and second is not None and first.family == second.family
+
+    def has_run(self, family: str) -> bool:
+        """Whether a driver that serves this family holds the stream, or ever held it."""
+        return any(self.deployments[each.deployment].family == family for each in self.held)
+
+    @property
+    def resting(self) -> bool:
+        """Whether no driver holds, and none is to: by a person's word, or as the script has ended by itself."""
+        return self.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
 
     @property
     def follower(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.stored import parse_object
 from airflow_stream_provider.lifecycle.texts import count
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
@@ -77,7 +78,7 @@ class Cause:
         """The symptom that this look finds: people are told once it has been bad for long enough."""
         if not self.problem:
             return Symptom(Health.PASS, for_at_least=0.0)
-        says = f"{self.problem} {_MEANS[self.kind]} {named(self.streams)}."
+        says = f"{self.problem} {_MEANS[self.kind]} {named(self.streams)}." if self.streams else self.problem
         new = set(self.down) - set(self.known)
         if self.down:
             # First, because a person who is woken reads only the beginning: something must be done now.
@@ -176,20 +177,40 @@ class _Kept(Stored):
     """A FolderMemory as looks hand it to each other."""
 
     version: Literal[1]
+    at: float
+    looked: float
     subjects: tuple[tuple[IncidentKind, str, Remembered], ...]
     not_reached: Mapping[str, float]
+    changed: Mapping[str, str]
+    runs: Mapping[str, tuple[str, ...]]
 
 
 @dataclass
 class FolderMemory:
     """The memory that looks hand to each other. A healthy subject leaves nothing in it.
 
+    :param at: when it was left, seconds since 1970: of several the newest counts.
+    :param looked: when the last look began that looked at what was due; 0: none has.
     :param subjects: by kind and name, what is, or was lately, wrong.
     :param not_reached: by stream, since when looks have had no time for it.
+    :param changed: by stream the wish for which an upgrade was due (`upgrade.on_change`).
+    :param runs: by stream that is not well, the last runs that were triggered to bring it back.
     """
 
+    at: float = 0.0
+    looked: float = 0.0
     subjects: dict[Subject, Remembered] = field(default_factory=dict)
     not_reached: dict[str, float] = field(default_factory=dict)
+    changed: dict[str, str] = field(default_factory=dict)
+    runs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, note: bytes) -> FolderMemory:
+        """Return the memory that a note of a control root has; see `from_json`."""
+        try:
+            return cls.from_json(parse_object(note))
+        except ValueError:
+            return cls.from_json("damaged")
 
     @classmethod
     def from_json(cls, data: Any) -> FolderMemory:
@@ -201,7 +222,8 @@ class FolderMemory:
         except ValueError as error:
             log.warning("What the last look has left cannot be used; people may be told again: %s", error)
             return cls()
-        return cls({(kind, name): each for kind, name, each in kept.subjects}, dict(kept.not_reached))
+        subjects = {(kind, name): each for kind, name, each in kept.subjects}
+        return cls(kept.at, kept.looked, subjects, dict(kept.not_reached), dict(kept.changed), dict(kept.runs))
 
     def to_json(self, now: float) -> dict[str, Any]:
         """Return the memory as a JSON object, without what is well or was not looked at for a day."""
@@ -211,7 +233,7 @@ class FolderMemory:
             if now - each.at < FORGOTTEN_SECONDS and each.matters
         )
         since = {name: at for name, at in self.not_reached.items() if now - at < FORGOTTEN_SECONDS}
-        return _Kept(1, tuple(kept), since).to_json()
+        return _Kept(1, now, self.looked, tuple(kept), since, self.changed, self.runs).to_json()
 
     def first(self, names: Iterable[str]) -> list[str]:
         """Return these streams in the order in which to look at them: first those for which there was no time, and last
@@ -247,6 +269,11 @@ class FolderMemory:
         """Return the streams that were down for want of a subject at the last look that judged it."""
         known = self.subjects.get(subject)
         return () if known is None else known.down
+
+    def is_known(self, stream: str) -> bool:
+        """Return whether somebody was told that a stream cannot be watched."""
+        known = self.subjects.get((IncidentKind.WATCH, stream))
+        return known is not None and bool(known.state.acknowledged)
 
     def told(self, subject: Subject, state: IncidentState) -> None:
         """Keep who was told of a subject."""
@@ -302,12 +329,12 @@ class LookCauses:
     def explained(self, stream: Reading) -> frozenset[IncidentKind]:
         """Return the kinds of incidents that something explains which the stream needs."""
         reading, spec = self._reading, stream.spec
-        root, cluster = reading.roots[spec.control], reading.cluster_of(stream)
+        root = reading.roots[spec.control]
         problems = {
             IncidentKind.CONTROL: root.problem,
             IncidentKind.KAFKA: reading.kafkas[spec.kafka].problem if spec.kafka else "",
             IncidentKind.CHECKPOINTS: root.checkpoint_problem or "",
-            IncidentKind.CLUSTER: cluster.problem if cluster else "",
+            IncidentKind.CLUSTER: reading.clusters[spec.cluster].problem,
         }
         failed = queries_failed(stream.snapshot.state)
         ill = judge_queries(stream.snapshot).ill
@@ -320,13 +347,12 @@ class LookCauses:
 
     def _needs(self, name: str) -> Iterator[Subject]:
         """Yield what a stream of the folder needs."""
-        spec, stream = self._folder[name], self._reading.streams.get(name)
+        spec = self._folder[name]
         yield IncidentKind.CONTROL, spec.control
         if spec.kafka:
             yield IncidentKind.KAFKA, spec.kafka
             yield IncidentKind.CHECKPOINTS, spec.control
-        if cluster := stream.cluster if stream else spec.cluster:
-            yield IncidentKind.CLUSTER, cluster
+        yield IncidentKind.CLUSTER, spec.cluster
 
     def _follow(self, subject: Subject, problem: str, down: Collection[str] = ()) -> None:
         kind, name = subject

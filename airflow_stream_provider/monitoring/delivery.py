@@ -8,7 +8,7 @@ import logging
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.control.bounded import gather, start
-from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
-from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom
-from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity, named, recipients_of
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState
+from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity, named
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -200,36 +199,3 @@ def tell_outcome(
     alert = Alert(spec.name, IncidentKind.UPGRADE, incident, to_act, now, now, (line,), links=links or {})
     log.log(logging.WARNING if to_act else logging.INFO, "%s\n%s", alert.subject, alert.text)
     return sorted(recipients.keys() - deliver(alert, recipients, context))
-
-
-def tell_of_watch(
-    name: str,
-    problem: str,
-    before: IncidentState,
-    specs: Iterable[StreamSpec],
-    context: Mapping[str, Any],
-    *,
-    worse: bool = False,
-) -> IncidentState:
-    """Tell everybody whom one of the streams names that the watch has failed, or works again; each of them once.
-
-    An error of delivery is logged: it must not take the place of how the look ended.
-
-    :param name: of the watch.
-    :param problem: what is wrong, sentences; empty: nothing.
-    :param before: what this returned at the look before.
-    :param worse: whether those who know of it must be told again.
-    :return: for the next look; an empty state when nothing is wrong and every recipient was told.
-    """
-    if not problem and before == IncidentState():
-        return before
-    symptom, now = Symptom(Health.FAIL if problem else Health.PASS, problem, worse=worse), time.time()
-    kind = IncidentKind.WATCH
-    told = Told(name, {kind: before.after(f"{name}-{kind}", symptom, now)}, now, recipients_of(specs))
-    try:
-        tell([told], context)
-    except Exception as error:  # noqa: BLE001 - as said
-        says = str(error) if isinstance(error, StreamError) else type(error).__name__
-        log.error("People could not be told of the watch; the next look tries again: %s", says)
-    state = told.incidents[kind]
-    return state if state.incident is not None or state.acknowledged else IncidentState()

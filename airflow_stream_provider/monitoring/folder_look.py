@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.monitoring import health
 from airflow_stream_provider.monitoring.alert import Alert, lag_alert
-from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, FolderMemory, LookCauses, Subject, named
+from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, LookCauses, Subject, named
 from airflow_stream_provider.monitoring.delivery import Told, tell
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS, found_symptoms, sample_of
@@ -27,9 +27,13 @@ from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import LagSample, append, read, recent
-from airflow_stream_provider.planning.recover import due_beside_another, revival_is_due
+from airflow_stream_provider.monitoring.watching import Watching
+from airflow_stream_provider.planning.due import due_without_cluster, is_due
+from airflow_stream_provider.planning.reconcile import reconcile
+from airflow_stream_provider.planning.scene import Scene
+from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import Watched
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +42,10 @@ SHOWN = 50
 
 
 @dataclass(frozen=True)
-class FolderLook:
+class Found:
     """The result of one look at a folder.
 
-    :param memory: JSON, to be handed to the next look: incidents of what many streams need, and who was told.
-    :param revive: names of streams for which a run of NAME__revive is needed now.
+    :param revive: the streams for which a run of FOLDER__revive is needed now, by name.
     :param summary: JSON for XCom and the log: `looked`, `seconds`, `unanswered` (reason by stream), `incidents` (ids of
         the open ones), `never_deployed`, `not_reached` (streams for which there was no time, in full or in part; the
         next look begins with them).
@@ -51,79 +54,83 @@ class FolderLook:
     :param changed: by stream the name of the wish for which an upgrade is due (`upgrade.on_change`).
     """
 
-    memory: Mapping[str, Any]
-    revive: tuple[str, ...]
+    revive: Mapping[str, StreamSpec]
     summary: Mapping[str, Any]
     problem: str = ""
     beside: frozenset[str] = frozenset()
     changed: Mapping[str, str] = field(default_factory=dict)
 
 
-def look_at_all(
-    watched: Sequence[Watched],
-    memory: Mapping[str, Any],
-    context: Mapping[str, Any],
-    *,
-    others: Sequence[StreamSpec] = (),
-    in_common: bool = False,
-    clock: Callable[[], float] = time.time,
-) -> FolderLook:
-    """Look once at these streams, keep a sample of each, and tell people of incidents.
+class FolderLook:
+    """One look at all streams that a watch looks after.
 
-    A failing stream, Kafka, cluster, control root or recipient does not harm the others: each is read in threads of its
-    own, with deadlines, and the whole look ends within 75 s though several hang. Airflow's connections are read in the
-    calling thread, each once.
+    It keeps a sample of each, and tells people of incidents. A failing stream, Kafka, cluster, control root or
+    recipient does not harm the others: each is read in threads of its own, with deadlines, and the whole look ends
+    within 75 s though several hang. Airflow's connections are read in the calling thread, each once.
 
-    :param memory: what the last look has left, or anything.
+    :param watch: id of the DAG.
+    :param files: the YAML files of the folder.
+    :param roots: the control roots that are known besides those that the files name.
+    :param left: the memory of the looks before, where no control root could keep it.
     :param context: of the task, for the templates of notifiers.
-    :param others: streams of the folder that are watched, but not looked at now: told are those whom they name, too, of
-        what they need, as far as their YAML names it.
-    :param in_common: whether people are told elsewhere, and at once, of all YAMLs that cannot be used.
+    :param save: keeps the memory where no control root does.
+    :param unread: why the folder of the files cannot be read; empty: it can.
+    :param everything: whether all streams are looked at, and not only those that are due.
     :param clock: seconds since 1970.
     """
-    return _Look(watched, others, memory, context, clock(), in_common=in_common).go()
 
-
-class _Look:
     def __init__(
         self,
-        watched: Sequence[Watched],
-        others: Sequence[StreamSpec],
-        memory: Any,
+        watch: str,
+        files: Sequence[StreamFile],
+        roots: Collection[str],
+        left: Any,
         context: Mapping[str, Any],
-        now: float,
+        save: Callable[[Any], None],
         *,
-        in_common: bool,
+        unread: str = "",
+        everything: bool = False,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.in_common = in_common
         self.began = time.monotonic()
-        self.now = now
+        self.now = clock()
         self.context = context
-        self.memory = FolderMemory.from_json(memory)
-        known = {each.spec.name: each for each in watched}
-        self.watched = {name: known[name] for name in self.memory.first(known)}
-        self.folder = {each.name: each for each in others} | {name: each.spec for name, each in known.items()}
-        self.reading = FolderReading({name: each.spec for name, each in self.watched.items()}, now - time.time())
-        self.causes = LookCauses(self.reading, self.memory, self.folder, now)
+        self.everything = everything
+        self.watching = Watching(watch, files, roots, left, save, unread=unread, now=self.now)
+        self.memory, self.folder = self.watching.memory, self.watching.folder
+        due = self.watching.due(everything=everything)
+        self.watched = {name: self.folder[name] for name in self.memory.first(due)}
+        self.reading = FolderReading(self.watched, self.watching.roots, self.now - time.time())
+        self.causes = LookCauses(self.reading, self.memory, self.folder, self.now)
         self.lags: dict[str, LagLook | None] = {}
         self.samples: dict[str, LagSample] = {}
-        self.changed: dict[str, str] = {}
-        self.revive: list[str] = []
+        self.revive: dict[str, StreamSpec] = {}
         self.beside: list[str] = []
 
-    def go(self) -> FolderLook:
+    def go(self) -> Found:
         """Carry out the stages one after the other."""
+        self.watching.declare()
         self.reading.read()
         self.reading.measure()
         self._judge()
         self._keep()
-        self._tell()
-        self._clean_up()
-        self._compare()
+        self.watching.declare(self.reading.streams)
+        self.watching.give_up(self.reading)
+        self.watching.judge_files()
         self.memory.reached(self.watched, self.reading.not_reached, self.now)
-        memory = self.memory.to_json(self.now)
-        revive, beside = tuple(self.revive), frozenset(self.beside)
-        return FolderLook(memory, revive, self._summary(), self._problem(), beside, self.changed)
+        self._tell()
+        if not self.everything:  # and not before: the next look makes up for one that fails
+            self.memory.looked = self.now
+        # At once: people have been told by now, and would be told again if this process ended before.
+        self.watching.keep()
+        self._clean_up()
+        changed = self._compare()
+        self.memory.runs = {name: runs for name, runs in self.memory.runs.items() if name in self.revive}
+        problem = self._problem()
+        self.tell_of_watch(problem)
+        return Found(self.revive, self._summary(), problem, frozenset(self.beside), changed)
+
+    # -- the stages --------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
         """Make a sample of each stream, and follow the incidents of what many of them need."""
@@ -135,7 +142,9 @@ class _Look:
                     emit(name, lag.report)
                 limits, for_at_least = stream.spec.lag.limits, stream.spec.watch.for_at_least
                 symptoms = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
-                symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, symptoms[IncidentKind.DOWN])
+                scene = Scene(stream.snapshot, TaskIdentity(self.watching.watch, "", ""), lives=self._alive(stream))
+                symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, scene, symptoms[IncidentKind.DOWN])
+                symptoms[IncidentKind.WISH] = health.unmet(scene)
                 found[name] = symptoms
         down = {name for name, each in found.items() if self._is_down_untold(name, each[IncidentKind.DOWN])}
         self.causes.judge(down)
@@ -143,24 +152,21 @@ class _Look:
             with self._of(name):
                 stream = self.reading.streams[name]
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream)
-                sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
-                self.samples[name] = replace(sample, by=getattr(self.context.get("ti"), "dag_id", ""))
+                self.samples[name] = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
 
-    def _brought_back(self, name: str, stream: Reading, down: Symptom) -> Symptom:
+    def _brought_back(self, name: str, stream: Reading, scene: Scene, down: Symptom) -> Symptom:
         """Note whether a stream is brought back now; people are told of that in the look that does it."""
-        snapshot, alive = stream.snapshot, self._alive(stream)
-        if due_beside_another(snapshot, alive):
-            self.beside.append(name)
-        if not revival_is_due(snapshot, alive, cluster_answers=self._answers(stream)):
+        if not is_due(scene, cluster_answers=not self.reading.clusters[stream.spec.cluster].problem):
             return down
-        self.revive.append(name)
-        holder = snapshot.state.holder or ""
-        if down.health is not Health.FAIL and (alive.get(holder) is not False or holder not in snapshot.heartbeats):
+        self.revive[name] = stream.spec
+        if due_without_cluster(reconcile(scene)):
+            self.beside.append(name)
+        holder = scene.state.holder or ""
+        unseen = scene.alive.get(holder) is not False or holder not in stream.snapshot.heartbeats
+        if down.health is not Health.FAIL and unseen:
             return down
         why = down.description or f"Its driver {holder} is lost."
-        return Symptom(
-            Health.FAIL, f"{why} Its revive DAG brings it back, unless its YAML is gone or names another `control`."
-        )
+        return Symptom(Health.FAIL, f"{why} The revive DAG brings it back.")
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether a stream has no driver, and no incident of its own for that yet."""
@@ -172,24 +178,16 @@ class _Look:
         drivers = {name: view.state for name, view in self.reading.views(stream).items()}
         return health.alive(stream.snapshot, stream.before, self.reading.beaten.get(stream.spec.name, {}), drivers)
 
-    def _answers(self, stream: Reading) -> bool:
-        cluster = self.reading.cluster_of(stream)
-        return cluster is not None and not cluster.problem
-
     def _keep(self) -> None:
         """Write the samples; then it is known which streams cannot be watched."""
         self._write()
         self.causes.judge_roots()
-        for name, each in self.watched.items():
+        for name, spec in self.watched.items():
             failed, subject = self.reading.failed.get(name), (IncidentKind.WATCH, name)
-            if failed and self.reading.roots[each.spec.control].problem:
+            if failed and self.reading.roots[spec.control].problem:
                 continue  # people are told of the root
-            yaml = f"Its YAML cannot be used. {each.problem}" if each.problem and not self.in_common else ""
-            problem = " ".join(filter(None, (failed, yaml)))
-            if each.problem and not problem:
-                self.memory.judge(subject, Symptom(Health.UNKNOWN), self.now)
-            elif problem and not each.last:
-                says_so = f"The watch cannot look at it as it should. {problem}"
+            if failed:
+                says_so = f"The watch cannot look at it as it should. {failed}"
                 self.memory.judge(subject, Symptom(Health.FAIL, says_so, FAILING_SECONDS), self.now)
             elif name in self.reading.not_reached and name not in self.samples:
                 continue  # nothing is known of it
@@ -216,7 +214,11 @@ class _Look:
 
     def _tell(self) -> None:
         """Send what is due, and keep who was told."""
-        mine = [subject for subject in self.memory.subjects if subject in self.causes.found or self._is_stream(subject)]
+        mine = [
+            subject
+            for subject in self.memory.subjects
+            if subject in self.causes.found or subject == self.watching.files or self._is_stream(subject)
+        ]
         shared = {subject: self._told(subject) for subject in mine}
         kept = {name: sample for name, sample in self.samples.items() if name not in self.reading.failed}
         streams = {
@@ -266,15 +268,40 @@ class _Look:
         return lag_alert(alert.stream, look, earlier, limits, open=alert.open, incident=incident, links=links)
 
     def _is_stream(self, subject: Subject) -> bool:
-        return subject[0] is IncidentKind.WATCH and subject[1] in self.watched
+        return subject[0] is IncidentKind.WATCH and subject[1] in self.folder
 
     def _told(self, subject: Subject) -> Told:
         kind, name = subject
         state, cause = self.memory.subjects[subject].state, self.causes.found.get(subject)
-        if cause is None:
-            return Told(name, {kind: state}, self.now, recipients_of([self.watched[name].spec]))
-        whom = recipients_of(self.folder[each] for each in cause.streams)
-        return Told(cause.subject, {kind: state}, self.now, whom)
+        if subject == self.watching.files:
+            # An unknown file may be anybody's; and the end is told to everybody who knows of the incident.
+            everybody = self.watching.plan.unknown or state.incident is None
+            concerned: Iterable[str] = self.folder if everybody else self.memory.down(subject)
+        elif cause is not None:
+            # Where the streams of a control root are not known, everybody is told.
+            concerned = cause.streams or self.folder
+        else:
+            concerned = [name]
+        whom = recipients_of(self.folder[each] for each in concerned if each in self.folder)
+        return Told(name if cause is None else cause.subject, {kind: state}, self.now, whom)
+
+    def tell_of_watch(self, problem: str) -> None:
+        """Tell everybody that the watch itself fails, or works again; each of them once."""
+        subject = (IncidentKind.WATCH, self.watching.watch)
+        if not problem and subject not in self.memory.subjects:
+            return
+        symptom = Symptom(Health.FAIL if problem else Health.PASS, problem)
+        self.memory.judge(subject, symptom, self.now)
+        told = Told(self.watching.watch, {subject[0]: self.memory.subjects[subject].state}, self.now, self._everybody)
+        try:
+            tell([told], self.context)
+        except Exception as error:  # noqa: BLE001 - it must not take the place of how the look ended
+            log.error("People could not be told of the watch; the next look tries again: %s", says(error))
+        self.memory.told(subject, told.incidents[subject[0]])
+
+    @property
+    def _everybody(self) -> dict[str, Any]:
+        return recipients_of(self.folder.values())
 
     def _clean_up(self) -> None:
         due = {name: each for name, each in self.reading.streams.items() if each.clean_up_is_due(self.now)}
@@ -282,18 +309,29 @@ class _Look:
             if isinstance(error, Exception) and not isinstance(error, NotReached):
                 log.warning("The folder of %s cannot be cleaned up now: %s", name, says(error))
 
-    def _compare(self) -> None:
-        """Find the streams whose YAML asks for a release that was not tried yet."""
+    def _compare(self) -> dict[str, str]:
+        """Return the streams whose YAML asks for a release that was not tried yet, as at the look before.
+
+        Files may be saved or synchronized one after the other. A stream that is not looked at now keeps its wish until
+        the next look at it.
+        """
         asking = {
             name: partial(unasked_release, each.hook, each.snapshot.state, each.spec)
             for name, each in self.reading.streams.items()
-            if name in self.samples and each.spec.upgrade.on_change and not self.watched[name].problem
+            if name in self.samples and each.spec is self.watching.good.get(name) and each.spec.upgrade.on_change
         }
+        changed: dict[str, str] = {}
         for name, found in self.reading.each(asking).items():
             if isinstance(found, Exception):
                 log.warning("%s: whether an upgrade is due cannot be said now: %s", name, says(found))
             elif found:
-                self.changed[name] = found
+                changed[name] = found
+        known = self.memory.changed
+        self.memory.changed = {
+            n: wish for n, wish in known.items() if n in self.watching.good and n not in self.watched
+        }
+        self.memory.changed |= changed
+        return {name: wish for name, wish in changed.items() if known.get(name) == wish}
 
     def _summary(self) -> dict[str, Any]:
         theirs = (id for sample in self.samples.values() for id in sample.open_incidents.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -23,6 +23,7 @@ from airflow_stream_provider.monitoring import health
 from airflow_stream_provider.monitoring.readings import (
     ClusterLook,
     KafkaLook,
+    LogGone,
     Reading,
     beats_again,
     read_committed,
@@ -31,6 +32,7 @@ from airflow_stream_provider.monitoring.readings import (
 from airflow_stream_provider.spec.stream import StreamSpec
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 # Seconds that one stream, or the root itself, may take; and after which no other stream of a root is begun with, by
 # what is done with them.
@@ -47,14 +49,15 @@ class RootReads:
     """One control root during one look. A stream that hangs once is left alone for the rest of the look.
 
     :param url: control URL.
-    :param specs: the streams that are looked at and have it, those first that must not be left out again.
     """
 
-    def __init__(self, url: str, specs: Sequence[StreamSpec]) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
         # Here, in the thread that may read Airflow's connections.
         self._root: ControlRoot | StreamError = opened(url)
-        self.specs = specs
+        # Its notes, and those of its streams that are looked at.
+        self.notes: Mapping[str, bytes] = {}
+        self.specs: Sequence[StreamSpec] = ()
         # Why nothing of the root can be read; empty: it can.
         self.problem = ""
         # One stream could not be reached, and too few others were asked to know whether that is the root's fault.
@@ -68,23 +71,45 @@ class RootReads:
         self._left: dict[str, Future[Any]] = {}
         self._checkpoints_left: dict[str, Future[Any]] = {}
 
-    def read(self) -> None:
-        """Read all streams."""
+    def open(self) -> None:
+        """Read the notes."""
         root = self._root
-        if isinstance(root, StreamError):
-            self._fail(root)
+        found = root if isinstance(root, StreamError) else self._gather({"": partial(_open, root)}, EACH_SECONDS)[""]
+        if isinstance(found, Exception):
+            self.problem = str(found)
+        else:
+            self.notes = found
+
+    def note(self, notes: Mapping[str, bytes]) -> bool:
+        """Write those notes that differ; return whether all were written."""
+        root = self._root
+        if isinstance(root, StreamError) or self.problem:
+            return False
+        new = {name: note for name, note in notes.items() if self.notes.get(name) != note}
+        found = self._gather({name: partial(root.note, name, note) for name, note in new.items()}, WRITE_SECONDS)
+        return not self._failed(found, "noted")
+
+    def forget(self, names: Collection[str]) -> None:
+        """Remove notes."""
+        if not isinstance(self._root, StreamError):
+            calls = {name: partial(self._root.forget, name) for name in names}
+            self._failed(self._gather(calls, WRITE_SECONDS), "forgotten")
+
+    def _failed(self, found: Mapping[str, object], what: str) -> bool:
+        errors = [f"{name}: {says(error)}" for name, error in found.items() if isinstance(error, Exception)]
+        if errors:
+            log.warning("%s: not all could be %s there. %s", self.url, what, errors[0])
+        return bool(errors)
+
+    def read(self) -> None:
+        """Read the streams that are looked at."""
+        root = self._root
+        if isinstance(root, StreamError) or self.problem:
+            self.found = {spec.name: ControlUnavailable(self.problem) for spec in self.specs}
             return
-        known = self._gather({"": partial(_open, root)}, EACH_SECONDS)[""]
-        if isinstance(known, Exception):
-            self._fail(known)
-            return
-        calls = {spec.name: partial(read_stream, spec, root, known) for spec in self.specs}
+        calls = {spec.name: partial(read_stream, spec, root, self.notes) for spec in self.specs}
         self.found = self._gather(calls, READ_SECONDS)
         self._judge("read", self.found)
-
-    def _fail(self, error: Exception) -> None:
-        self.problem = str(error)
-        self.found = {spec.name: error for spec in self.specs}
 
     def each(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T | Exception]:
         """Call these, each by the name of its stream, in threads; return what they returned or raised."""
@@ -136,9 +161,16 @@ def tried(not_done: str, read: Callable[[], T]) -> T | StreamError:
         return StreamError(f"{not_done}: {type(error).__name__}.")
 
 
-def _open(root: ControlRoot) -> frozenset[str]:
+def _open(root: ControlRoot) -> Mapping[str, bytes]:
     root.check()
-    return root.seen()
+    return root.noted()
+
+
+def open_roots(urls: Iterable[str]) -> dict[str, RootReads]:
+    """Open control roots side by side, and read their notes; one that is away has a problem."""
+    roots = {url: RootReads(url) for url in urls}
+    side_by_side([each.open for each in roots.values()])
+    return roots
 
 
 def _asked_and(found: Mapping[str, object], holds: Callable[[object], bool]) -> tuple[list[str], list[str]]:
@@ -152,8 +184,6 @@ def out_of_reach(found: object) -> bool:
     return isinstance(found, (NoAnswer, ControlUnavailable)) and not isinstance(found, ControlLogDamaged)
 
 
-log = logging.getLogger(__name__)
-
 # Seconds for each stage; whatever is asked there has a shorter deadline of its own.
 STAGE_SECONDS = 40.0
 _NO_TIME = NotReached("There was no time left to read it.")
@@ -163,22 +193,24 @@ class FolderReading:
     """The streams of a folder as one look finds them; Airflow's connections are read in the calling thread, each once.
 
     :param specs: the streams, by name, those first that must not be left out again.
+    :param roots: their control roots, by URL, and others.
     :param ahead: seconds by which the look's clock is ahead of this machine's.
     """
 
-    def __init__(self, specs: Mapping[str, StreamSpec], ahead: float) -> None:
+    def __init__(self, specs: Mapping[str, StreamSpec], roots: Mapping[str, RootReads], ahead: float) -> None:
         self.specs = specs
         self._ahead = ahead
         kafkas = sorted({spec.kafka for spec in specs.values() if spec.kafka})
         self.kafkas = {each: KafkaLook(each, _tried(kafka_extra, each)) for each in kafkas}
-        by_root: dict[str, list[StreamSpec]] = {}
-        for spec in specs.values():
-            by_root.setdefault(spec.control, []).append(spec)
-        self.roots = {url: RootReads(url, mine) for url, mine in by_root.items()}
+        self.roots = roots
+        for url, root in roots.items():
+            root.specs = [spec for spec in specs.values() if spec.control == url]
         self.clusters: dict[str, ClusterLook] = {}
         # The readings of the streams that can be read, and why the others cannot.
         self.streams: dict[str, Reading] = {}
         self.failed: dict[str, str] = {}
+        # Those of them whose control log has gone.
+        self.gone: set[str] = set()
         # Those for which a stage had no time: neither well nor failed, and the first ones of the next look.
         self.not_reached: set[str] = set()
         # By stream: how far its queries are, and whether heartbeats have grown in the course of the look.
@@ -202,8 +234,8 @@ class FolderReading:
                 self.not_reached.add(name)
             elif each is not None:
                 self.failed[name] = says(each)
-        # Only now, as the log alone tells the cluster of a stream whose YAML does not.
-        clusters = sorted({each.cluster for each in self.streams.values()} - {""})
+                self.gone |= {name} if isinstance(each, LogGone) else set()
+        clusters = sorted({each.spec.cluster for each in self.streams.values()})
         self.clusters = {each: ClusterLook(each, _tried(cluster_connection, each)) for each in clusters}
 
     def measure(self) -> None:
@@ -250,14 +282,9 @@ class FolderReading:
             return LagLook.of(replace(found, at=found.at + self._ahead))
         return LagLook(at, None, says(found))
 
-    def cluster_of(self, reading: Reading) -> ClusterLook | None:
-        """Return the cluster of a stream; None where neither its YAML nor its log names one."""
-        return self.clusters.get(reading.cluster)
-
     def views(self, reading: Reading) -> dict[str, DriverView]:
         """Return what the cluster says of a stream's drivers, by deployment."""
-        cluster = self.cluster_of(reading)
-        known = cluster.drivers if cluster else {}
+        known = self.clusters[reading.spec.cluster].drivers
         return {name: known[each] for name, each in reading.submissions.items() if each in known}
 
     def links(self, reading: Reading) -> dict[str, str]:
@@ -278,7 +305,7 @@ class FolderReading:
         kafka.measure(offsets, {name: self.specs[name].lag.limits.moments for name in offsets})
 
     def _ask(self, cluster: ClusterLook) -> None:
-        mine = (each for each in self.streams.values() if each.cluster == cluster.conn_id)
+        mine = (each for each in self.streams.values() if each.spec.cluster == cluster.conn_id)
         cluster.ask({submission for each in mine for submission in each.submissions.values()})
 
     def _look_again(self) -> None:

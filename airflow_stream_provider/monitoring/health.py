@@ -15,10 +15,12 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import count, duration
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, last_queries, queries_of
-from airflow_stream_provider.planning.recovery_decision import coming_up
+from airflow_stream_provider.planning.due import needs
+from airflow_stream_provider.planning.reconcile import reconcile
+from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, GiveUp
 from airflow_stream_provider.planning.stream_health import (
-    RESTING,
     judge_lag,
     judge_queries,
     judge_run,
@@ -51,8 +53,8 @@ def symptoms(
     :param silent_since: time of the first look that saw the holder's heartbeat counter as it still is; None: no earlier
         look saw it.
     :param for_at_least: seconds for which the lag must be bad: the lag of a healthy stream is a saw-tooth.
-    :param illegal_before: illegal records that the look of the oldest kept sample counted; default 0. They stay in the
-        log for ever: people are told of new ones.
+    :param illegal_before: illegal records of which people are not told any more; default 0. They stay in the log for
+        ever: people are told of those of the last ILLEGAL_SECONDS.
     :param unseen_seconds: since the look before.
     """
     found = {
@@ -65,7 +67,7 @@ def symptoms(
     }
     if lag is None:
         return found
-    if snapshot.state.phase in RESTING:
+    if snapshot.state.resting:
         lag = LagJudgement(Health.PASS)
     unknown = lag.health is Health.UNKNOWN
     found[IncidentKind.LAG] = Symptom(lag.health, str(lag), for_at_least)
@@ -81,6 +83,19 @@ def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
         silent_since = max([silent_since, *(record.at for record in snapshot.acquisitions()[-1:])])
     found = judge_run(snapshot, None if silent_since is None else snapshot.at - silent_since)
     return Symptom(found.health, found.reason)
+
+
+def unmet(scene: Scene) -> Symptom:
+    """Return whether what is wished for a stream that runs is not so, and only a person gets it there.
+
+    Such as a hand-over that was given up after its task had died. A stream without a driver is `down`, which says why.
+    """
+    state, said = scene.state, ""
+    for wish in (state.wish, state.candidate):
+        step = Done({}) if wish is None or state.holder is None else reconcile(scene, wish)
+        if isinstance(step, GiveUp):
+            said = f"{wish.author if wish else ''} has asked for what is not so. {step.error}"
+    return Symptom(Health.FAIL if said else Health.PASS, said, TRANSIENT_SECONDS)
 
 
 def _finished(state: StreamState) -> Symptom:
@@ -227,7 +242,7 @@ def alive(
     again: Mapping[str, bool],
     drivers: Mapping[str, DriverState],
 ) -> dict[str, bool | None]:
-    """Return what `revival_is_due` asks: True for a driver that lives, False for one that seems to be lost.
+    """Return what `planning.due.is_due` asks: True for a driver that lives, False for one that seems to be lost.
 
     A clock of another machine may be wrong: by it alone no driver that beats is taken for lost.
 
@@ -236,11 +251,8 @@ def alive(
         not doubtful, and those whose second read did not answer.
     :param drivers: by deployment, the state of its driver as the cluster says.
     """
-    state = snapshot.state
     found = {name: _alive(snapshot, name, before, again.get(name), drivers) for name in needed(snapshot)}
-    if state.holder is None:
-        found |= {d.id: False for d in coming_up(state) if d.id in drivers and _absent(drivers[d.id])}
-    return found
+    return found | {name: False for name in needs(snapshot).drivers if name in drivers and _absent(drivers[name])}
 
 
 def _absent(driver: DriverState) -> bool:

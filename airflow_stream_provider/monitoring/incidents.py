@@ -48,6 +48,7 @@ class IncidentKind(StrEnum):
     OFFSETS_GROUP = "offsets_group"  # its driver cannot commit to the consumer group of `offsets_group`
     FINISHED = "finished"  # its script has ended by itself; told once, and over when somebody stops or starts it
     QUERY = "query"  # a query fails again and again, waits for its checkpoint, or has lost records; others may run
+    WISH = "wish"  # a wish for it does not come true without a person
     REWIND = "rewind"  # records that were to be read again are not, and no driver does it any more
     LOG = "log"  # its control log has new records that break the rules; over when none came for all looks that are kept
     WATCH = "watch"  # the watch itself fails, and would not tell of the others

@@ -14,14 +14,15 @@ from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record, evi
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.rewind import WantedRewind, at
 from airflow_stream_provider.lifecycle.state import IllegalRecord, Request, StreamState
+from airflow_stream_provider.lifecycle.wish import Goal
 from airflow_stream_provider.monitoring.incidents import Stored
-from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 
 class What(StrEnum):
     """The kinds of events."""
 
+    WANTED = "wanted"  # somebody wishes something for the stream
     DEPLOYED = "deployed"  # a release was declared; its driver comes up beside the holder
     DEPLOYED_AGAIN = "deployed_again"  # one that ran before was, by the watch or a roll-back
     STOOD_BY = "stood_by"  # a driver is up and has rehearsed
@@ -35,7 +36,7 @@ class What(StrEnum):
     TAKEN_BACK = "taken_back"  # the standby did not acquire in time: the old holder holds again
     ABORTED = "aborted"  # what was asked for is given up
     ENDING = "ending"  # somebody has begun to end a job without a stream, or to ask for its end
-    STOPPED = "stopped"  # no driver holds, as requested
+    STOPPED = "stopped"  # no driver holds, as wished
     RELEASED = "released"  # the holder gave the stream up, and no other one has taken it over
     FAILED = "failed"
     FINISHED = "finished"
@@ -58,7 +59,7 @@ class LifeEvent(Stored):
     :param seq: number of the record that decided it.
     :param what: see `What`.
     :param at: seconds since 1970, by the clock of the record's author; None = not known (an illegal record).
-    :param by: the author of the request, or else of the record.
+    :param by: the author of the wish that has come true, or else of the record.
     :param reason: why, for people; empty where the record holds none, or only its author's name.
     :param deployment: that it is about; empty for none.
     :param incarnation: its driver; empty while it has none.
@@ -70,6 +71,7 @@ class LifeEvent(Stored):
         still be told.
     :param evidence: of a fence, what was found; of an adoption, by what the old job was gone, and of its end, which
         one it is (`job` is its id on the cluster). `person` is who confirmed it.
+    :param replaces: of a wish, the number of the one that counted until then; 0: there was none.
     """
 
     seq: int
@@ -85,6 +87,7 @@ class LifeEvent(Stored):
     free_seconds: float | None = None
     gap_seconds: Mapping[str, float] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    replaces: int = 0
 
 
 # These say how far something has come that has an event of its own.
@@ -123,11 +126,16 @@ class _Reader:
         # The event of the open request unless it comes true.
         self._pending: list[LifeEvent] = []
         self._holder = self._last_holder = _first_holder(records, state)
-        # The record that ended the last hold, and whether the stream was to stay without a holder after it.
+        # The record that ended the last hold, and whether a driver that holds later was started: it was wished since.
         self._freed: Record | None = None
         self._rests = True
-        # The beginning of the last stop's author, if that author was to start the stream again.
-        self._restarter = ""
+        # The wishes by id, what governs who holds, and what is to stand by.
+        self._wishes = {name: each.record for name, each in state.wishes.items()}
+        self._wish: Record | None = None
+        self._candidate: Record | None = None
+        for each in state.wishes.values():
+            if records and each.seq < records[0].seq:
+                self._counts(each.record)
 
     def events(self) -> Iterator[LifeEvent]:
         """Yield the events; those of a request that did not come true late."""
@@ -140,12 +148,24 @@ class _Reader:
                 yield self._event(record, What.UNKNOWN, "", reason=why, incarnation="")
         yield from self._pending
 
-    # -- one method for each kind of record ------------------------------------------------------------------------
+    def _wanted(self, r: Record) -> Iterator[LifeEvent]:
+        goal = Goal(r["goal"])
+        before = self._candidate if goal is Goal.STAND_BY else self._wish
+        self._wishes[r["wish"]] = r
+        self._counts(r)
+        named = self._wishes.get(r.get("family") or "", r).get("release")
+        release = None if named is None or goal.rest else Release.from_json(named)
+        self._rests = self._rests or self._holder is None
+        what = What.STOPPED if goal.rest and self._holder is None else What.WANTED
+        said = {"reason": _wish_reason(r, release), "replaces": before.seq if before is not None else 0}
+        found = self._event(r, what, "", incarnation="", **said)
+        yield found if release is None else replace(found, version=release.version, release=release.hash)
 
     def _declared(self, r: Record) -> Iterator[LifeEvent]:
         self._declared_here[r["deployment"]] = r
         self._releases.setdefault(r["deployment"], Release.from_json(r["release"]))
-        again = r.get("again") or r.get("redeployed")
+        origin = self._wishes.get(r.get("family") or "")
+        again = r.get("again") or (origin is not None and origin.get("redeployed"))
         yield self._event(
             r,
             What.DEPLOYED_AGAIN if again else What.DEPLOYED,
@@ -183,8 +203,6 @@ class _Reader:
         name, request = r["incarnation"], self._requests.get(r["request"])
         new, old = deployment_of(name), deployment_of(self._last_holder or "")
         free = None if self._freed is None else round(max(0.0, r.at - _dead_since(self._freed)), 3)
-        if request is not None and self._restarter and request.by.startswith(self._restarter):
-            self._rests = True  # it was stopped for this very start
         said: dict[str, Any] = {"before": self._last_holder or "", "free_seconds": free}
         if self._appointed(r) not in (None, name):
             yield from self._pending
@@ -192,7 +210,8 @@ class _Reader:
         else:
             what = self._came_to_hold(request, old, new)
             if request is not None:
-                said |= {"by": request.by, "reason": _reason(request), "evidence": dict(evidence_of(request))}
+                by = request.by if what is What.REVIVED else self._author(request)
+                said |= {"by": by, "reason": _reason(request), "evidence": dict(evidence_of(request))}
         yield self._event(r, what, new, **said)
         self._previous.setdefault(new, old)
         self._holder = self._last_holder = name
@@ -228,35 +247,47 @@ class _Reader:
     def _retired(self, r: Record) -> Iterator[LifeEvent]:
         yield self._event(r, What.RETIRED, r["deployment"])
 
-    def _stopped(self, r: Record) -> Iterator[LifeEvent]:
-        last = self._last_holder or ""
-        yield self._event(r, What.STOPPED, deployment_of(last), incarnation=last, reason=_stop_reason(r))
-        self._restarter = _restarter(r)
-        self._rests = self._rests or not self._restarter
-
     def _ending(self, r: Record) -> Iterator[LifeEvent]:
         yield self._event(r, What.ENDING, r["deployment"], evidence={"job": r["job"]} if r.get("job") else {})
-
-    # -- what they share -------------------------------------------------------------------------------------------
 
     def _free(self, name: str | None, r: Record, *, rests: bool = False) -> Iterator[LifeEvent]:
         """If this driver held, the stream has no holder from here on: an open request to stop has then come true."""
         if name is None or self._holder != name:
             return
         self._holder, self._freed, self._rests = None, r, rests
-        request = self._open
-        if request is not None and request.get("to") is None:
-            said = {"by": request.by, "reason": _stop_reason(request), "incarnation": name}
-            yield self._event(r, What.STOPPED, deployment_of(name), **said)
-            self._restarter = _restarter(request)
-            self._open, self._pending, self._rests = None, [], not self._restarter
+        request, wish = self._open, self._wish
+        stop = request if request is not None and request.get("to") is None else None
+        rest = wish is not None and Goal(wish["goal"]).rest
+        asked = stop or (wish if rest else None)
+        if asked is None:
+            return
+        why = _reason(asked) if rest or wish is None else f"To start it again. {_reason(asked)}".rstrip()
+        yield self._event(r, What.STOPPED, deployment_of(name), by=self._author(asked), reason=why, incarnation=name)
+        self._rests = True
+        if stop is not None:
+            self._open, self._pending = None, []
+
+    def _counts(self, wish: Record) -> None:
+        """Note that this wish counts from here on."""
+        if Goal(wish["goal"]) is Goal.STAND_BY:
+            self._candidate = wish
+        else:
+            self._wish, self._candidate = wish, None
+
+    def _author(self, r: Record) -> str:
+        """The author of the wish that a request serves; of the request itself, where none is known."""
+        wish = self._wishes.get(r.get("wish") or "")
+        return r.by if wish is None else wish.by
 
     def _came_to_hold(self, request: Record | None, old: str, new: str) -> What:
         if request is not None and evidence_of(request):
             return What.ADOPTED
         # A holder that loses the stream after a request to release it counts as having handed it over.
         replaced = self._freed is not None and request is not None and request.seq < self._freed.seq
-        if self._goes_back(old, new) and (replaced or not self._rests or self._instead_of(new)):
+        wish = self._wishes.get(request.get("wish") or "") if request is not None else None
+        if wish is not None and wish.get("back") and not self._state.akin(old, new):
+            return What.ROLLED_BACK
+        if self._goes_back(old, new) and (replaced or not self._rests):
             return What.ROLLED_BACK
         if replaced or self._holder is not None:
             return What.HANDED_OVER
@@ -264,17 +295,8 @@ class _Reader:
 
     def _goes_back(self, old: str, new: str) -> bool:
         """Whether a deployment has the release that held before another one did."""
-        bad = self._instead_of(new)
-        if bad and old in family(self._state, bad):
-            return True
         releases = self._releases.get(old), self._releases.get(new)
         return self._previous.get(old) == new and releases[0] != releases[1]
-
-    def _instead_of(self, deployment: str) -> str:
-        """The deployment from which this one was declared to roll back; an empty text for any other."""
-        known = self._state.deployments.get(deployment)
-        declared = self._declared_here.get(deployment) or (known.declared if known else None)
-        return "" if declared is None else declared.get("instead_of") or ""
 
     def _appointed(self, r: Record) -> str | None:
         """The driver that a record's request appoints; None where it asks for a stop, or is not known any more."""
@@ -304,13 +326,20 @@ def _reason(r: Record) -> str:
     return "" if reason == r.by else reason
 
 
-def _restarter(stop: Record) -> str:
-    """Return the beginning of the author of a stop that a start is to follow; empty: the stream is to stay stopped."""
-    return stop.by[: stop.by.rfind("/") + 1] if stop.get("until") else ""
+_SHALL = {
+    Goal.HOLD: "shall hold the stream",
+    Goal.STAND_BY: "shall stand by",
+    Goal.STOP: "No driver shall hold the stream",
+    Goal.LEAVE: "No driver shall hold the stream any more",
+}
 
 
-def _stop_reason(stop: Record) -> str:
-    return f"To start it again. {_reason(stop)}".rstrip() if stop.get("until") else _reason(stop)
+def _wish_reason(wish: Record, release: Release | None) -> str:
+    """Return what somebody wishes, and why, as a sentence."""
+    goal = Goal(wish["goal"])
+    subject = "" if goal.rest else f"Release {release.version if release else wish.get('family')} "
+    after = " again" if wish.get("back") else " once the holder has stopped" if wish.get("alone") else ""
+    return f"{_rewind(wish)}{subject}{_SHALL[goal]}{after}: {_reason(wish) or 'no reason given'}"
 
 
 def _rewind(r: Record) -> str:
@@ -330,7 +359,7 @@ def _dead_since(freed: Record) -> float:
 
 
 def _as_record(request: Request) -> Record:
-    fields = {"request": request.id, "to": request.to, "reason": request.reason, "until": request.until}
+    fields = {"request": request.id, "to": request.to, "reason": request.reason, "wish": request.wish}
     return Record(Kind.REQUESTED, fields, by=request.by)
 
 
@@ -351,7 +380,7 @@ _TELL: Mapping[str, Callable[[_Reader, Record], Iterator[LifeEvent]]] = {
     Kind.FENCING: _Reader._fencing,
     Kind.FENCED: _Reader._fenced,
     Kind.RETIRED: _Reader._retired,
-    Kind.STOPPED: _Reader._stopped,
+    Kind.WANTED: _Reader._wanted,
     Kind.ENDING: _Reader._ending,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from airflow_stream_provider.lag.topic_ids import note as note_topics
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.planning.recovery_decision import coming_up
+from airflow_stream_provider.planning.due import needs
 from airflow_stream_provider.planning.retire import settled
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -45,7 +45,7 @@ def clean_up_stream(hook: StreamHook) -> None:
         logger.info("Not needed any more: %d heartbeats, releases %s.", len(gone.heartbeats), [*gone.releases])
     try:
         over = settled(hook.control_log.refresh())
-        if over and hook.cluster_conn_id:
+        if over:
             hook.cluster.forget([hook.whose(each) for each in over])
     except StreamError as error:
         logger.warning("What the cluster keeps of %s cannot be cleaned up now: %s", hook.stream, error)
@@ -67,14 +67,6 @@ class Reading:
     before: LagSample | None
 
     @property
-    def cluster(self) -> str:
-        """The connection of its cluster; where none is declared, that of the last submission."""
-        if self.spec.cluster:
-            return self.spec.cluster
-        used = [each.cluster for each in self.snapshot.state.deployments.values() if each.cluster]
-        return used[-1] if used else ""
-
-    @property
     def deployment(self) -> str:
         """The deployment that holds the stream, or held it last; empty when none did."""
         found = self.snapshot.state.last_driver
@@ -82,9 +74,9 @@ class Reading:
 
     @property
     def submissions(self) -> dict[str, str]:
-        """The cluster's ids of the drivers that matter, by deployment: of the holder, and of what comes up."""
+        """The cluster's ids of the drivers that matter, by deployment: the holder, what comes up or is to go."""
         state = self.snapshot.state
-        wanted = {self.deployment, *(() if state.holder else (each.id for each in coming_up(state)))}
+        wanted = {self.deployment, *needs(self.snapshot).drivers}
         found = {name: self.snapshot.submission(name) for name in wanted if name in state.deployments}
         return {name: submission for name, submission in found.items() if submission}
 
@@ -97,20 +89,18 @@ class Reading:
         )
 
 
-def read_stream(spec: StreamSpec, root: ControlRoot, seen: frozenset[str]) -> Reading | None:
+def read_stream(spec: StreamSpec, root: ControlRoot, noted: Container[str]) -> Reading | None:
     """Read the log, the heartbeats and the last sample; None for a stream that was never deployed.
 
     :param root: its control root.
-    :param seen: the streams that earlier looks have seen there.
+    :param noted: the streams that were deployed there.
     :raises StreamError: the stream cannot be read now, or its log has gone.
     """
     hook = StreamHook.of(spec)
     if not hook.exists():
-        if spec.name in seen:
+        if spec.name in noted:
             raise _gone(spec.name, root.where(spec.name))
         return None
-    if spec.name not in seen:
-        root.note(spec.name)
     snapshot = hook.observe(history=False)
     return Reading(spec, hook, snapshot, samples.last(hook.samples))
 
@@ -152,9 +142,13 @@ def clean_up_in_turn(reading: Reading) -> None:
     reading.hook.samples.shorten()
 
 
-def _gone(stream: str, where: str) -> ControlUnavailable:
-    return ControlUnavailable(
-        f"The control log of {stream} has gone: an earlier look of the watch has seen it in {where}.",
+class LogGone(ControlUnavailable):
+    """The control log of a stream that was deployed is not there any more."""
+
+
+def _gone(stream: str, where: str) -> LogGone:
+    return LogGone(
+        f"The control log of {stream} has gone: it was in {where}.",
         next_step="Mount or restore it; its drivers wait for it for some minutes. If the stream is to begin anew: "
         "see that no driver of it is left on the cluster, then deploy it. If it is not wanted any more: remove its "
         "YAML.",

@@ -60,7 +60,6 @@ class LagSample(Stored):
     :param illegal: records of the control log that break a rule, in all.
     :param illegal_at: the last look that found more of them than the one before; None: none did.
     :param ill: queries that are ill, with their states.
-    :param by: id of the DAG whose look it was; empty: not known.
     :param earlier: queries that have lost records, as they were measured last, where this look could not measure.
     """
 
@@ -79,7 +78,6 @@ class LagSample(Stored):
     illegal_at: float | None = None
     earlier: Mapping[str, QuerySample] = field(default_factory=dict)
     ill: Mapping[str, str] = field(default_factory=dict)
-    by: str = ""
 
     @property
     def good(self) -> bool:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
         HandOverOperator as HandOverOperator,
     )
     from airflow_stream_provider.operators.stream import (
-        MakeRoomOperator as MakeRoomOperator,
+        PromoteOperator as PromoteOperator,
+    )
+    from airflow_stream_provider.operators.stream import (
+        RestartStreamOperator as RestartStreamOperator,
     )
     from airflow_stream_provider.operators.stream import (
         RetireOperator as RetireOperator,
-    )
-    from airflow_stream_provider.operators.stream import (
-        ReviveStreamOperator as ReviveStreamOperator,
     )
     from airflow_stream_provider.operators.stream import (
         RollBackOperator as RollBackOperator,
@@ -47,7 +47,15 @@ if TYPE_CHECKING:
     from airflow_stream_provider.operators.upgrade import (
         SubmitStandbyOperator as SubmitStandbyOperator,
     )
-    from airflow_stream_provider.operators.watch import WatchStreamsOperator as WatchStreamsOperator
+    from airflow_stream_provider.operators.upgrade import (
+        TakeOverOperator as TakeOverOperator,
+    )
+    from airflow_stream_provider.operators.watch import (
+        ReviveStreamOperator as ReviveStreamOperator,
+    )
+    from airflow_stream_provider.operators.watch import (
+        WatchStreamsOperator as WatchStreamsOperator,
+    )
 
 # A DAG file imports what it uses and no more.
 __getattr__ = lazily(
@@ -57,9 +65,9 @@ __getattr__ = lazily(
         "audit": "KafkaTopicAuditOperator",
         "check": "CheckReleaseOperator",
         "lag": "KafkaLagOperator",
-        "stream": "AbortOperator FenceOperator HandOverOperator MakeRoomOperator RetireOperator "
-        "ReviveStreamOperator RollBackOperator StartStreamOperator StopStreamOperator",
-        "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator",
-        "watch": "WatchStreamsOperator",
+        "stream": "AbortOperator FenceOperator HandOverOperator PromoteOperator RestartStreamOperator RetireOperator "
+        "RollBackOperator StartStreamOperator StopStreamOperator",
+        "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator TakeOverOperator",
+        "watch": "ReviveStreamOperator WatchStreamsOperator",
     },
 )

@@ -1,4 +1,4 @@
-"""Base of the stream operators: observe the stream, plan the next step, carry it out, defer while waiting.
+"""Base of the stream operators: state a wish once, take steps until it is so, defer while waiting.
 
 The modules of an operator's plan are imported inside functions: the DAG processor, which parses all streams' DAGs again
 and again, needs none of them.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -23,11 +24,18 @@ from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.lifecycle.state import StreamState
+    from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Declare, Step, TaskIdentity
+    from airflow_stream_provider.planning.steps import Step, TaskIdentity, Want
+    from airflow_stream_provider.planning.verbs import Answer
     from airflow_stream_provider.planning.waits import Needs, WaitOutcome
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
+
+
+# The last events of an alias among which a stream's is looked for: a folder's revivals have one for all streams.
+EVENTS = 100
 
 
 def stream_asset(name: str) -> Asset:
@@ -64,29 +72,31 @@ def event_of(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def announce(context: Context, snapshot: Snapshot, done: Mapping[str, Any]) -> None:
+def announce(context: Context, snapshot: Snapshot, done: Mapping[str, Any], alias: AssetAlias) -> None:
     """Let the task's success be an event of the stream's asset, unless the last event says the same already.
 
     So there is one for each hand-over, also after a task that was killed between hand-over and end, and none when a
     task is cleared that had ended.
+
+    :param alias: what the task has as an outlet.
     """
     outlets: Any = context.get("outlet_events")
-    alias, event = hand_overs(snapshot.stream), event_of(snapshot, done)
+    event = event_of(snapshot, done)
     if outlets is None or not event:
         return
-    if [event["epoch"], event["holder"]] != _last(context, alias):
+    if [event["epoch"], event["holder"]] != _last(context, alias, snapshot.stream):
         outlets[alias].add(stream_asset(snapshot.stream), extra=event)
 
 
-def _last(context: Context, alias: AssetAlias) -> list[Any]:
-    """Return epoch and holder of the last event; empty when there is none, or it cannot be read."""
+def _last(context: Context, alias: AssetAlias, stream: str) -> list[Any]:
+    """Return epoch and holder of a stream's last event; empty when there is none, or it cannot be read."""
     inlets: Any = context.get("inlet_events")
     try:
-        events = list(inlets[alias].ascending(False).limit(1))
+        events = [each.extra for each in inlets[alias].ascending(False).limit(EVENTS)]
     except (AirflowRuntimeError, KeyError):
         # Told twice is better than a hand-over that fails for want of a database.
         return []
-    return [[each.extra.get("epoch"), each.extra.get("holder")] for each in events][-1] if events else []
+    return next(([each.get("epoch"), each.get("holder")] for each in events if each.get("stream") == stream), [])
 
 
 def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,19 +118,22 @@ class StreamOperator(BaseOperator):
     none of these means that the stream should stop. Use StopStreamOperator for that.
 
     :param stream: the stream, as read by `load_spec`.
-    :param deployment: deployment to work on, from the XCom of the task that submitted it. (templated)
+    :param family: of the release to work on, from the XCom of the task that submitted it. (templated)
+    :param deployment: deployment to work on, for the operators that name one. (templated)
     :param reason: reason for the control log; default: the task's identity. (templated)
-    :param wait_seconds: seconds after which the task fails. Its request may still be carried out; a cleared task then
-        finds it in the control log.
+    :param wait_seconds: seconds after which the task fails. Its wish may still come true; a cleared task
+        then finds it in the control log.
     """
 
-    template_fields: Sequence[str] = ("deployment", "reason")
+    template_fields: Sequence[str] = ("family", "deployment", "reason")
     operator_extra_links = (SparkUiLink(), DriverLogLink())
     ui_color = "#e6f3f8"
 
     WAIT_SECONDS: ClassVar[float] = 900.0
     OPERATION: ClassVar[Operation | None] = None
     """Its name for people, if it is done by hand, too."""
+    STREAMS: ClassVar[str] = ""
+    """The name of an asset's alias for a task that finds its stream when it runs."""
     CHANGES_HOLDER: ClassVar[bool] = False
     """Whether its success may be an event of the stream's asset (`announce`), and its XCom says how it went."""
 
@@ -128,35 +141,30 @@ class StreamOperator(BaseOperator):
         self,
         *,
         stream: StreamSpec,
+        family: str = "",
         deployment: str = "",
         reason: str = "",
         wait_seconds: float | None = None,
         **kwargs: Any,
     ) -> None:
-        # A YAML that cannot be used does not tell the stream's name now.
-        if self.CHANGES_HOLDER and stream is not None:
-            ours = [hand_overs(stream.name)]
+        self.alias = hand_overs(stream.name if stream is not None else self.STREAMS)
+        if self.CHANGES_HOLDER:
+            ours = [self.alias]
             kwargs = {**kwargs, **{name: [*(kwargs.get(name) or ()), *ours] for name in ("inlets", "outlets")}}
         super().__init__(**kwargs)
         self.stream = stream
+        self.family = family
         self.deployment = deployment
         self.reason = reason
         self.wait_seconds = self.WAIT_SECONDS if wait_seconds is None else wait_seconds
 
     @cached_property
     def hook(self) -> StreamHook:
-        """The hook of the stream; where no `cluster` is declared, that of the last submission.
-
-        :raises StreamError: nothing is known of the stream, because its YAML cannot be used now.
-        """
+        """The hook of the stream."""
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        hook = StreamHook.of(self.stream)
-        if not hook.cluster_conn_id and hook.exists():
-            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
-            hook.cluster_conn_id = used[-1] if used else ""
-        return hook
+        return StreamHook.of(self.stream)
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
 
@@ -170,22 +178,24 @@ class StreamOperator(BaseOperator):
 
         return Needs()
 
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        """Carry out a Want; return whether the record was written."""
+        return self.hook.wish(step, identity.by, snapshot.state.seq)
+
     def begin(self, context: Context) -> None:
         """Prepare; called once per try, before the first look at the stream. An `OPERATION` says what it will do."""
         if self.OPERATION is not None:
             self.say_first(self.OPERATION)
 
-    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        """Carry out a Declare; return whether the record was written. Only for operators that take a release."""
-        raise NotImplementedError
-
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: the result of the plan, with what has to be read from elsewhere."""
         return with_gaps(snapshot, done) if self.CHANGES_HOLDER else dict(done)
 
-    def subject(self, identity: TaskIdentity) -> str:
+    def subject(self, state: StreamState, identity: TaskIdentity) -> str:
         """Return the deployment whose driver the task's links lead to; else they lead to that of the holder."""
-        return self.deployment
+        wish = state.wishes.get(identity.wish)
+        known = state.family((wish.family if wish is not None else "") or self.family)
+        return known[-1].id if known else self.deployment
 
     def say_first(self, operation: Operation, requested: RequestedRelease | None = None) -> None:
         """Log what will happen, in the words of the command line and the form, as far as it fits this task."""
@@ -222,7 +232,7 @@ class StreamOperator(BaseOperator):
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
         from airflow_stream_provider.planning.step_loop import carry_out_try
-        from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, TaskIdentity
+        from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, TaskIdentity
         from airflow_stream_provider.triggers.stream import StreamTrigger
 
         identity = TaskIdentity.of(context)
@@ -230,11 +240,13 @@ class StreamOperator(BaseOperator):
         self._leave_links(context, identity, snapshot)
         if isinstance(step, Done):
             result = self.result(snapshot, step.result)
-            announce(context, snapshot, result)
+            announce(context, snapshot, result, self.alias)
             return result
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
-        if isinstance(step, GiveUp):
+        if isinstance(step, AskPerson):
+            raise AirflowSkipException(f"A person is to end the job that {step.deployment} follows, and to say so.")
+        if isinstance(step, (GiveUp, Later)):
             raise AirflowFailException(f"{step.error}{self.log_end(step.log_of)}") from step.error
         if step.log_of:
             self.log.warning("%s", self.of_mute_driver(step.log_of, identity))
@@ -246,7 +258,9 @@ class StreamOperator(BaseOperator):
 
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
         identity = TaskIdentity.of(context)
-        hint, deployment = self.wait_hint(identity), self.subject(identity)
+        hint, deployment = self.wait_hint(identity), ""
+        with contextlib.suppress(StreamError):
+            deployment = self.subject(self.hook.control_log.refresh(), identity)
         mute = all(deployment_of(name) != deployment for name in outcome.evidence)
         tail = self.log_end(deployment) if mute else ""
         raise AirflowFailException(
@@ -274,7 +288,7 @@ class StreamOperator(BaseOperator):
         """Leave the addresses of the driver that the task works on, or else of the one that holds or held last."""
         from airflow_stream_provider.hooks.about_drivers import driver_links
 
-        deployment = self.subject(identity)
+        deployment = self.subject(snapshot.state, identity)
         if deployment not in snapshot.state.deployments:
             deployment = deployment_of(snapshot.state.last_holder or "")
         if not deployment:
@@ -282,3 +296,29 @@ class StreamOperator(BaseOperator):
         with contextlib.suppress(StreamError, KeyError):
             for label, address in driver_links(self.hook, deployment).items():
                 context["ti"].xcom_push(key=key(label), value=address)
+
+
+class WishOperator(StreamOperator):
+    """Base of the operators that have a wish for their stream: they state it once, and take steps until it is so."""
+
+    def wish(self, scene: Scene) -> Answer:
+        """Return what the task wishes for, or why it wishes nothing; it is asked until a wish of it is in the log."""
+        raise NotImplementedError
+
+    def hangs(self, snapshot: Snapshot, identity: TaskIdentity) -> str:
+        """Return why the holder is fenced without being asked, as a sentence; empty: it is asked."""
+        return ""
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.pursue import pursue
+        from airflow_stream_provider.planning.scene import Scene
+
+        scene = Scene(snapshot, identity, outcome, hangs=self.hangs(snapshot, identity))
+        return pursue(scene, lambda: self.wish(scene))
+
+    @override
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        from airflow_stream_provider.planning.due import needs
+
+        return needs(snapshot)

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
+from airflow_stream_provider.lifecycle.ids import deployment_id
 from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class CheckReleaseOperator(ReleaseOperator):
     nothing that runs.
 
     :param room: also fail when the cluster has no room now for a second application, unless deployments of earlier
-        runs are still warm: those are retired next. (templated: `True` or `False`)
+        runs are still warm: those make room next. (templated: `True` or `False`)
     :param strategy: `handover` or `restart`; default: the YAML's. With `upgrade.approval` another one is refused:
         `restart` stops the old release before anybody is asked. (templated)
     :param stored: hash of a stored release, or its first digits: that is deployed, whatever else is said of a release.
@@ -78,7 +79,6 @@ class CheckReleaseOperator(ReleaseOperator):
         from airflow_stream_provider.monitoring.recipients import recipient
         from airflow_stream_provider.planning.operation import check_reason
         from airflow_stream_provider.planning.preflight import refuse
-        from airflow_stream_provider.planning.retire import leftovers
         from airflow_stream_provider.planning.steps import TaskIdentity
         from airflow_stream_provider.spec.stream import Strategy
 
@@ -89,8 +89,6 @@ class CheckReleaseOperator(ReleaseOperator):
                 check_reason(self.reason)
             if not self.stored:
                 requested.check()
-            elif self.stream.problem:
-                raise SpecError(self.stream.problem)
             strategy = self.stream.chosen_strategy(self.strategy)
             for each in self.stream.notify:
                 recipient(each.call, each.arguments)
@@ -106,7 +104,9 @@ class CheckReleaseOperator(ReleaseOperator):
             findings = refuse(preflight(self.hook, requested, snapshot, stored))
             release = stored or self.hook.releases.publish(requested)
             one = strategy is Strategy.RESTART or not snapshot.holding
-            self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)), one=one)
+            warm = (snapshot.state.deployments[each].declared for each in snapshot.live_deployments())
+            crowded = any(not each.by.startswith(identity.run) for each in warm)
+            self._check_room(release, crowded=crowded, one=one)
         except StreamError as error:
             # No retries: a person waits for the answer.
             raise AirflowFailException(str(error)) from error
@@ -147,9 +147,9 @@ class CheckReleaseOperator(ReleaseOperator):
             )
         refuse_another_holder(self.rewind, snapshot.state, identity)
 
-    def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool, one: bool) -> None:
+    def _check_room(self, release: Release, *, crowded: bool, one: bool) -> None:
         try:
-            self.hook.check_room(release, self.subject(identity))
+            self.hook.check_room(release, deployment_id(self.stream.name, release.version, "check"))
         except ClusterError as error:
             full = any(name.startswith("free_") for name in error.fields)
             if not full or (str(self.room) == "True" and not crowded):

@@ -10,15 +10,15 @@ from airflow.sdk import DAG, Context
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.base import WishOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Declare, TaskIdentity
+    from airflow_stream_provider.planning.steps import TaskIdentity, Want
     from airflow_stream_provider.spec.requested_release import RequestedRelease
 
 
-class ReleaseOperator(StreamOperator):
+class ReleaseOperator(WishOperator):
     """Base of the operators that take a release.
 
     :param version: label of the release; default: the YAML's. (templated)
@@ -33,12 +33,12 @@ class ReleaseOperator(StreamOperator):
     """
 
     template_fields: Sequence[str] = (
+        *WishOperator.template_fields,
         "version",
         "application",
         "arguments",
         "changed_checkpoints",
         "no_way_back",
-        "reason",
     )
 
     def __init__(
@@ -73,29 +73,29 @@ class ReleaseOperator(StreamOperator):
             no_way_back=str(self.no_way_back) == "True",
         )
 
-    def subject(self, identity: TaskIdentity) -> str:
-        """Return the id of the deployment that this task declares."""
-        return identity.deployment(self.stream.name, self.requested.version)
-
+    @override
     def begin(self, context: Context) -> None:
-        """Push the deployment's id before anything else: the tasks that clean up after a failure need it."""
+        """Push the family of what is wished before anything else: the tasks that clean up after a failure need it."""
         from airflow_stream_provider.planning.steps import TaskIdentity
 
-        context["ti"].xcom_push(key="deployment", value=self.subject(TaskIdentity.of(context)))
+        context["ti"].xcom_push(key="family", value=TaskIdentity.of(context).wish)
         self.hook.create()
+        if self.OPERATION is not None:
+            self.say_first(self.OPERATION, self.requested)
 
     @override
-    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        return self.hook.declare(self.requested, step.deployment, step.reason, identity.by, snapshot.state.seq)
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        return self.hook.wish(step, identity.by, snapshot.state.seq, self.requested if step.publish else None)
 
+    @override
     def wait_hint(self, identity: TaskIdentity) -> str:
         """Return what the cluster says of the driver and, of one that is queued, why it may be."""
         from airflow_stream_provider.clusters import DriverState
 
-        deployment = self.subject(identity)
         said: list[str] = []
         try:
             snapshot = self.hook.observe()
+            deployment = self.subject(snapshot.state, identity)
             if not snapshot.submission(deployment):
                 return "It was not submitted yet."
             state = self.hook.cluster.status(snapshot.submission(deployment))

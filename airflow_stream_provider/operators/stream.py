@@ -1,23 +1,26 @@
-"""The operators of a whole stream: start, stop, hand over, roll back, revive, fence, retire, call off, make room."""
+"""The operators of a whole stream: start, restart, stop, hand over, roll back, call off, fence, retire."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
-from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.base import StreamOperator, WishOperator
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.operation import Operation
 
 if TYPE_CHECKING:
+    from airflow_stream_provider.lifecycle.state import StreamState
+    from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step, TaskIdentity
+    from airflow_stream_provider.planning.verbs import Answer
     from airflow_stream_provider.planning.waits import Needs, WaitOutcome
 
 
@@ -60,26 +63,6 @@ class FenceOperator(StreamOperator):
         return Done({"stream": snapshot.stream, "deployment": self.deployment, "fenced": fenced})
 
 
-class MakeRoomOperator(StreamOperator):
-    """Retire the deployments that earlier runs left warm, to make room for a new standby. The holder is not touched."""
-
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.retire import leftovers, retire_all
-        from airflow_stream_provider.planning.steps import Done
-
-        wanted = leftovers(snapshot, identity)
-        step = retire_all(snapshot, wanted, outcome, self.reason or f"superseded by {identity.run}")
-        return step or Done({"stream": snapshot.stream, "retired": list(wanted)})
-
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask the cluster which of their drivers are gone."""
-        from airflow_stream_provider.planning.retire import leftovers
-        from airflow_stream_provider.planning.waits import Needs
-
-        return Needs(drivers=leftovers(snapshot, identity))
-
-
 class RetireOperator(StreamOperator):
     """End a deployment that does not hold the stream: its driver exits, and is killed if it does not.
 
@@ -88,9 +71,10 @@ class RetireOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.retire import retire
+        from airflow_stream_provider.planning.retire import end
+        from airflow_stream_provider.planning.scene import Scene
 
-        return retire(snapshot, self.deployment, outcome, self.reason or identity.by)
+        return end(Scene(snapshot, identity, outcome), self.deployment, self.reason or identity.by)
 
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
@@ -99,202 +83,259 @@ class RetireOperator(StreamOperator):
         return Needs(drivers=(self.deployment,) if self.deployment in snapshot.state.deployments else ())
 
 
-class AbortOperator(RetireOperator):
-    """End a deployment that comes up or stands by and has never held the stream; the holder goes on.
+class _WithdrawingOperator(WishOperator):
+    """Base of the operators that take a wish back: what it has brought up, and is not needed, is ended with it."""
 
-    An open hand-over to it is waited for; fails when that has made it the holder. Skipped when it is not known. The run
-    that brought it up fails by itself. XCom: as of RetireOperator.
+    def left(self, state: StreamState, identity: TaskIdentity) -> Iterable[str]:
+        """Return the families of which nothing is to be left that is not needed."""
+        raise NotImplementedError
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.retire import retire_all, unneeded
+        from airflow_stream_provider.planning.scene import Scene
+        from airflow_stream_provider.planning.steps import Done, Skip
+
+        step = super().plan(snapshot, identity, outcome)
+        if not isinstance(step, (Done, Skip)):
+            return step
+        scene = Scene(snapshot, identity, outcome)
+        left = unneeded(scene, self.left(snapshot.state, identity))
+        return retire_all(scene, left, self.reason or identity.by) or step
+
+    @override
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        from airflow_stream_provider.planning.retire import unneeded
+        from airflow_stream_provider.planning.scene import Scene
+
+        found = super().needs(snapshot, identity)
+        left = unneeded(Scene(snapshot, identity), self.left(snapshot.state, identity))
+        return replace(found, drivers=tuple(dict.fromkeys((*found.drivers, *left))))
+
+
+class AbortOperator(_WithdrawingOperator):
+    """Call off a release that comes up or stands by and has never held the stream; what was to hold before goes on.
+
+    Its driver is ended. Fails when it has come to hold meanwhile. The run that brought it up fails by itself.
+
+    :param deployment: of the release that is called off; default: the newest one. (templated)
+
+    XCom: `retired`, the deployment that was ended, or empty; `version`, `holder`.
     """
 
     OPERATION = Operation.ABORT
 
     @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.retire import abort
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.steps import Skip
+        from airflow_stream_provider.planning.verbs import withdraw
 
-        return abort(snapshot, self.deployment, outcome, self.reason or identity.by)
+        known = scene.state.deployments.get(self.deployment)
+        if self.deployment and known is None:
+            return Skip(f"There is no deployment {self.deployment!r}.")
+        family = known.family if known is not None else self.family
+        return withdraw(scene, family, self.reason or scene.me.by)
+
+    @override
+    def left(self, state: StreamState, identity: TaskIdentity) -> Iterable[str]:
+        return {each.family for each in state.deployments.values() if not state.has_run(each.family)}
+
+    @override
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+        from airflow_stream_provider.lifecycle.state import DeploymentEnd
+
+        wish = snapshot.state.wish
+        since = wish.seq if wish is not None else 0
+        ended = [d for d in snapshot.state.deployments.values() if d.ended is DeploymentEnd.RETIRED]
+        found = [each for each in ended if each.ended_seq > since and not snapshot.state.has_run(each.family)]
+        last = {"retired": found[-1].id, "version": found[-1].release.version} if found else {"retired": ""}
+        return {"stream": snapshot.stream, "holder": snapshot.holding, "version": "", **last}
 
 
-class StopStreamOperator(StreamOperator):
+class StopStreamOperator(WishOperator):
     """Stop the stream at a batch boundary, and end every driver of it. Done when all of them are confirmed gone.
 
     A stream without a holder is stopped, too: the watch then leaves it alone until a person starts it.
 
-    :param restarts: not empty: a task that starts the stream follows. Should the run end before that, the watch brings
-        the stream back. Default: it is to stay stopped. (templated)
+    :param for_good: whether it is stopped for good; default False.
 
     XCom: `stopped`, `holder` (empty), `request`, `offsets` by query: topic, partition, offset of the first record that
     is not committed. If a holder released for this very stop, also `boundary` (completed or interrupted) and `ends`
     (the last batch by query).
     """
 
-    template_fields: Sequence[str] = (*StreamOperator.template_fields, "restarts")
     OPERATION = Operation.STOP
 
-    def __init__(self, *, restarts: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, for_good: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.restarts = restarts
+        self.for_good = for_good
 
     @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.stop import stop
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.verbs import stop
 
-        return stop(snapshot, identity, outcome, self.reason or identity.by, restarts=bool(self.restarts))
+        return stop(scene, self.reason or scene.me.by, for_good=self.for_good)
 
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask the cluster which drivers are gone, once the stream has no holder."""
-        from airflow_stream_provider.planning.stop import stoppable
-        from airflow_stream_provider.planning.waits import Needs
-
-        return Needs(drivers=() if snapshot.holding else stoppable(snapshot, identity))
-
+    @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Add where each query stopped: `boundary`, `ends` and `offsets`."""
         from airflow_stream_provider.hooks.lag import committed_offsets
 
-        if not done["stopped"]:
-            return dict(done)
         ends = snapshot.release_for(done["request"]) if done["request"] else {}
-        stream = self.stream
-        offsets = committed_offsets(stream.name, stream.control, snapshot.state, snapshot.heartbeats)
+        where = (self.stream.name, self.stream.control)
+        offsets = committed_offsets(*where, snapshot.state, snapshot.heartbeats)
         # Through JSON: partitions are numbers here, and the keys of an XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}
 
 
-# A heartbeat that has grown since an older sample of the watch may have stood still again for most of the time. So
-# whatever the watch's schedule: without a sample a sign of life is waited for, which takes seconds.
-SAMPLE_SECONDS = 180.0
+class HandOverOperator(WishOperator):
+    """Make a release that stands by the holder: by a hand-over at a batch boundary or, without a holder, at once.
 
+    The task wishes it and waits; the two drivers do the rest through the control log. A dead holder is fenced first:
+    killed and confirmed gone; so is one that hangs (`planning.hanging`), which is not asked. Fails when the old holder
+    kept the stream or took it back; the stream then runs, and the message says which deployment holds it.
 
-class ReviveStreamOperator(StreamOperator):
-    """Bring back a stream that has lost its holder; skipped, with the reason, when there is nothing to do.
+    :param approved: by which verdict or by whom it was approved, a text for people; empty: by none. Then a release
+        that needs an approval does not take over. (templated)
 
-    It fences the dead driver (killed, and confirmed gone by the cluster), ends requests that no driver can fulfil any
-    more, and appoints a warm driver of the release that held last, or else starts that release again; for the
-    exceptions see `recovery_step`. A new release is never put in charge; a stream that was stopped or has finished is
-    left alone.
-
-    XCom: `stream`, `holder`, `phase`.
+    XCom: `deployment`, `version`, `previous` (deployment), `holder`, `epoch`, `request`, `family`, `boundary`
+    (completed or interrupted), `ends` (the last batch by query), `gap_seconds` by query as far as it is known.
     """
 
-    WAIT_SECONDS = 1500.0
-    CHANGES_HOLDER = True
-    _before: Mapping[str, int] = {}
-
-    @override
-    def begin(self, context: Context) -> None:
-        # Imported here: parsing a DAG file needs no samples.
-        from airflow_stream_provider.monitoring.samples import last
-
-        if not self.hook.exists():
-            raise AirflowSkipException("This stream has never been deployed.")
-        sample = last(self.hook.samples)
-        # Either way: the clock of the machine that wrote it may be wrong.
-        lately = sample is not None and abs(time.time() - sample.at) <= SAMPLE_SECONDS
-        self._before = sample.counters if sample is not None and lately else {}
-
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.recover import recover
-        from airflow_stream_provider.planning.steps import Done, Skip
-
-        step = recover(snapshot, identity, outcome, self._before)
-        if isinstance(step, Done) and not any(record.by == identity.by for record in snapshot.records):
-            return Skip(f"{snapshot.holding} holds it, and its driver is alive.")
-        return step
-
-    @override
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        from airflow_stream_provider.planning.recover import drivers_of_interest, job_of_interest
-        from airflow_stream_provider.planning.waits import Needs
-
-        return Needs(drivers=drivers_of_interest(snapshot), job=job_of_interest(snapshot))
-
-
-class HandOverOperator(StreamOperator):
-    """Make a warm deployment the holder: by a hand-over at a batch boundary or, without a holder, by an appointment.
-
-    The task makes the request and waits; the two drivers do the rest through the control log. A dead holder is fenced
-    first: killed and confirmed gone; so is one that hangs (`planning.hanging`), which is not asked. Fails when the old
-    holder kept the stream or took it back; the stream then runs, and the message says which deployment holds it.
-
-    XCom: `deployment`, `version`, `previous` (deployment), `holder`, `epoch`, `request`, `boundary` (completed or
-    interrupted), `ends` (the last batch by query), `gap_seconds` by query as far as it is known.
-    """
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "approved")
 
     CHANGES_HOLDER = True
 
+    def __init__(self, *, approved: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.approved = approved
+
     @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.verbs import hand_over
+
+        return hand_over(scene, self.family, self.reason or scene.me.by, self.approved)
+
+    @override
+    def hangs(self, snapshot: Snapshot, identity: TaskIdentity) -> str:
         from airflow_stream_provider.hooks.about_drivers import holder_hangs
-        from airflow_stream_provider.planning.take_over import take_over
 
-        # Only of the drivers that are about to be asked.
-        asks = not snapshot.holds(self.deployment) and snapshot.state.open_request is None
-        may = asks and snapshot.candidate(self.deployment) is not None
-        hangs = holder_hangs(self.hook, self.stream, snapshot) if may else ""
-        return take_over(snapshot, identity, self.deployment, outcome, self.reason or identity.by, hangs=hangs)
+        # Only of a holder that is about to be asked: Kafka has to be.
+        state, held = snapshot.state, snapshot.state.holding_deployment
+        mine = state.wishes.get(identity.wish)
+        if held is None or state.open_request is not None or (mine is not None and mine.fulfilled_by(held.declared)):
+            return ""
+        return holder_hangs(self.hook, self.stream, snapshot)
 
 
-class RollBackOperator(StreamOperator):
-    """Give the stream back to the deployment that held it before `deployment` did.
+class PromoteOperator(HandOverOperator):
+    """Make the newest release that stands by the holder now; for an upgrade that does not go on.
 
-    While that is warm this is a hand-over; else its release is submitted again and rehearsed. A holder that does not
-    release in time is fenced. Skipped when `deployment` does not hold, or when there is no release to go back to; a
-    stream that this run has stopped, and that has no holder, is started again with the release that held last.
-
-    :param fault: the fault of `deployment`. Empty: nothing was; it then stays when it holds, and the task fails: an
-        error of Airflow is no reason to take a release back. None: the person who runs this knows it. (templated)
+    :param deployment: of that release; default: the newest one that stands by. (templated)
 
     XCom: as of HandOverOperator.
     """
 
-    template_fields: Sequence[str] = (*StreamOperator.template_fields, "fault")
+    OPERATION = Operation.PROMOTE
+
+    @override
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.verbs import hand_over, promote
+
+        reason, known = self.reason or scene.me.by, scene.state.deployments.get(self.deployment)
+        return promote(scene, reason) if known is None else hand_over(scene, known.family, reason, self.approved)
+
+
+class RollBackOperator(_WithdrawingOperator):
+    """Give the stream back to the release that was to hold before.
+
+    While that is warm this is a hand-over; else it is submitted again. A holder that does not release in time is
+    fenced. In a run that has wished something, with `fault`: the state that was wished for before that is wished for
+    again, and every deployment of the run that is not needed is ended.
+
+    :param deployment: by hand: the one to roll back from; skipped when its release does not hold, and did not hold
+        last. Default: whatever does. (templated)
+    :param fault: what was found wrong with what this run has put in charge. Empty: nothing was; that then stays, and
+        the task fails: an error of Airflow is no reason to take a release back. None: the person who runs this knows
+        it. (templated)
+    :param well: not empty: the run has ended well, and there is nothing to undo. (templated)
+
+    XCom: as of HandOverOperator.
+    """
+
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "fault", "well")
 
     WAIT_SECONDS = 1500.0
     OPERATION = Operation.ROLL_BACK
     CHANGES_HOLDER = True
 
-    def __init__(self, *, fault: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, fault: str | None = None, well: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.fault = fault
+        self.well = well
 
     @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.roll_back import roll_back
+    def begin(self, context: Context) -> None:
+        if self.well or not self.hook.exists():
+            raise AirflowSkipException("It went well, or nothing was begun: there is nothing to undo.")
+        if self.fault is None:
+            super().begin(context)
 
-        why = self.reason or self.fault or identity.by
-        return roll_back(snapshot, identity, self.deployment, outcome, why, fault_found=self.fault != "")
+    @override
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.steps import Skip
+        from airflow_stream_provider.planning.verbs import roll_back, undo
+
+        why = self.reason or self.fault or scene.me.by
+        if self.fault is not None:
+            return undo(scene, self.fault, why)
+        last = scene.state.last_deployment
+        if self.deployment and (last is None or not scene.state.akin(last.id, self.deployment)):
+            return Skip(f"{self.deployment} does not hold the stream. {scene.snapshot.holder_sentence}")
+        return roll_back(scene, why)
+
+    @override
+    def left(self, state: StreamState, identity: TaskIdentity) -> Iterable[str]:
+        if self.fault is None:
+            return ()
+        mine = {each.id for each in state.wishes.values() if each.by.startswith(identity.run)}
+        return {each.family for each in state.deployments.values() if each.family in mine}
 
 
 class StartStreamOperator(ReleaseOperator):
     """Start a stream that has no holder: submit a release, wait until it is up, appoint it.
 
-    A driver that is lost before it holds is followed by another one, up to three, and by one more whenever the task is
-    retried or cleared; not one that says why it has failed, nor once somebody has stopped the stream. Nothing is done
-    when the wanted version runs already and its driver is alive; fails when that is dead, and when another version
-    holds. XCom: as of HandOverOperator.
+    A driver that is lost before it holds is followed by another one, by this task or by the watch. Nothing is done when
+    the wanted version runs already and its driver is alive; fails when another version holds. XCom: as of
+    HandOverOperator.
     """
 
     WAIT_SECONDS = 1500.0
+    OPERATION = Operation.START
     CHANGES_HOLDER = True
 
     @override
-    def begin(self, context: Context) -> None:
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.verbs import start
 
-        super().begin(context)
-        self.say_first(Operation.START, self.requested)
+        approval = self.stream.upgrade.approval
+        return start(scene, self.requested.version, self.reason or scene.me.by, approval=approval)
+
+
+class RestartStreamOperator(ReleaseOperator):
+    """Stop the holder at a batch boundary, then start a new driver of the same version, with the YAML's settings.
+
+    A stream without a holder is started. Should the task die in between, the watch starts it. Fails when another
+    version holds: that is an upgrade. XCom: as of HandOverOperator.
+    """
+
+    WAIT_SECONDS = 1500.0
+    OPERATION = Operation.RESTART
+    CHANGES_HOLDER = True
 
     @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.start import start
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.verbs import restart
 
-        return start(snapshot, identity, self.requested.version, outcome, self.reason or identity.by)
-
-    @override
-    def subject(self, identity: TaskIdentity) -> str:
-        from airflow_stream_provider.lifecycle.state import StreamState
-        from airflow_stream_provider.planning.start import own_tries
-
-        state = self.hook.control_log.refresh() if self.hook.exists() else StreamState()
-        return own_tries(state, identity, self.stream.name, self.requested.version)[-1]
+        approval = self.stream.upgrade.approval
+        return restart(scene, self.requested.version, self.reason or scene.me.by, approval=approval)

@@ -11,36 +11,33 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused, SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused, SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.release import ReleaseOperator
-from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.operators.stream import HandOverOperator
+from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.record import Record
     from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.planning.comparison import Comparison
+    from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Declare, Step, TaskIdentity, Wait
+    from airflow_stream_provider.planning.steps import Step, TaskIdentity, Wait, Want
+    from airflow_stream_provider.planning.verbs import Answer
     from airflow_stream_provider.planning.waits import WaitOutcome
 
 
-class SubmitStandbyOperator(ReleaseOperator):
-    """Publish, declare and submit a release, and wait until it is up, rehearsed and warm. The holder is not touched.
+class _CheckedReleaseOperator(ReleaseOperator):
+    """Base of the operators that bring in the release of an upgrade, as it was checked before.
 
-    Fails when the rehearsal is refused, when the driver never comes up, or when the cluster has no room for it: the
-    message says what is free and what was asked for. Also when somebody else has stopped the stream since the run was
-    triggered, which may have waited for another one.
-
-    :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is declared then,
-        though files, YAML or form have changed since; default: what they say now is published. (templated)
+    :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is wished then, though
+        files, YAML or form have changed since; default: what they say now is published. (templated)
     :param redeployed: whether it is a stored release: `upgrade.on_change` does not undo what is not of the YAML.
         (templated)
     :param rewind: as CheckReleaseOperator was given it: from where records are read again; default: none are.
         (templated)
-
-    XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """
 
     template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind")
@@ -67,42 +64,23 @@ class SubmitStandbyOperator(ReleaseOperator):
         run = context.get("dag_run")
         self._asked_at = math.inf if run is None else run.run_after.timestamp()
 
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.stand_by import bring_up
-        from airflow_stream_provider.planning.steps import GiveUp
-        from airflow_stream_provider.planning.stop import stopped_since
-
-        mine = self.subject(identity)
-        # Here, and not where the run begins: a stop ends what was declared before it, and nothing is declared after it.
-        why = "" if mine in snapshot.state.deployments else stopped_since(snapshot, self._asked_at, identity.run)
-        if why:
-            return GiveUp(HandOverFailed(why, next_step="Nothing was submitted. If it shall run, ask for it again."))
-        return bring_up(snapshot, mine, outcome, self.reason or identity.by)
-
-    @override
-    def subject(self, identity: TaskIdentity) -> str:
-        release = self._release
-        return super().subject(identity) if release is None else identity.deployment(self.stream.name, release.version)
-
-    @override
-    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        if self._release is not None and self.stream.problem:
-            # The policy is in the YAML. Not a SpecError: the file may be mended when this is retried.
-            raise StreamError(self.stream.problem)
+    @property
+    def _fields(self) -> dict[str, Any]:
+        """The other fields of the wish, about the release that it brings in."""
         from airflow_stream_provider.planning.rewind import read_rewind
 
-        seq = snapshot.state.seq
-        return self.hook.declare(
-            self.requested,
-            step.deployment,
-            step.reason,
-            identity.by,
-            seq,
-            checked=self._release,
-            redeployed=str(self.redeployed) == "True",
-            rewind=read_rewind(self.rewind),
-        )
+        rewind = read_rewind(self.rewind)
+        return {
+            "approval": self.stream.upgrade.approval,
+            "redeployed": str(self.redeployed) == "True",
+            "rewind": None if rewind is None else rewind.to_json(),
+        }
+
+    @override
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        if not step.publish:
+            return super().want(step, snapshot, identity)
+        return self.hook.wish(step, identity.by, snapshot.state.seq, self.requested, self._release)
 
     @property
     def _release(self) -> Release | None:
@@ -117,6 +95,67 @@ class SubmitStandbyOperator(ReleaseOperator):
                 "`checked` is not what CheckReleaseOperator leaves as `release` in its XCom.",
                 next_step="Pull that, with `| tojson`, or leave `checked` out.",
             ) from error
+
+
+class SubmitStandbyOperator(_CheckedReleaseOperator):
+    """Publish and submit a release, and wait until it is up, rehearsed and warm. The holder is not touched.
+
+    A driver that stood by before makes room for it. Fails when the rehearsal is refused, when the driver never comes
+    up, or when the cluster has no room for it: the message says what is free and what was asked for. Also when somebody
+    else has stopped the stream since the run was triggered, which may have waited for another one.
+
+    XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time;
+    under the key `family`, before anything else, what later tasks know the release by.
+    """
+
+    @override
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning.verbs import stand_by
+
+        return stand_by(scene, self.reason or scene.me.by, self._asked_at, **self._fields)
+
+
+class TakeOverOperator(HandOverOperator, _CheckedReleaseOperator):
+    """Let the release of an upgrade take over: by a hand-over or, where there is no room for two, by a restart.
+
+    With the strategy `restart` the task brings the release in itself: the holder stops at a batch boundary, then the
+    driver of the release comes up and holds. Where it does not, the release before is brought back.
+
+    :param strategy: `handover` or `restart`, as `check` has left it in XCom. With `upgrade.approval` only the YAML's.
+        (templated)
+
+    XCom: as of HandOverOperator; under the key `family`, before anything else, what later tasks know the release by.
+    """
+
+    template_fields: Sequence[str] = (*_CheckedReleaseOperator.template_fields, "approved", "strategy")
+
+    WAIT_SECONDS = 1500.0
+
+    def __init__(self, *, strategy: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.strategy = strategy
+
+    @property
+    def _alone(self) -> bool:
+        # Without the answer of `check` the old release runs on. And a forged XCom stops nothing that the YAML does
+        # not stop.
+        restart = self.strategy == Strategy.RESTART.value
+        return restart and self.stream.chosen_strategy(self.strategy) is Strategy.RESTART
+
+    @override
+    def begin(self, context: Context) -> None:
+        super().begin(context)
+        if not self._alone:
+            context["ti"].xcom_push(key="family", value=self.family)
+
+    @override
+    def wish(self, scene: Scene) -> Answer:
+        from airflow_stream_provider.planning import verbs
+
+        if not self._alone:
+            return super().wish(scene)
+        why = self.reason or scene.me.by
+        return verbs.replace(scene, why, self._asked_at, approved=self.approved, **self._fields)
 
 
 class JudgeRehearsalOperator(StreamOperator):
@@ -142,18 +181,16 @@ class JudgeRehearsalOperator(StreamOperator):
         from airflow_stream_provider.planning.judgement import judge_rehearsal
         from airflow_stream_provider.planning.steps import Done, GiveUp, Wait
 
-        standby = next(iter(reversed(snapshot.state.of_deployment(self.deployment))), None)
+        mine = self.subject(snapshot.state, identity)
+        standby = next(iter(reversed(snapshot.state.of_deployment(mine))), None)
         if standby is None:
-            return GiveUp(
-                RehearsalRefused(
-                    f"{self.deployment} has not been rehearsed.", next_step="Submit it first, in a new run."
-                )
-            )
+            why = f"{mine or 'The release'} has not been rehearsed."
+            return GiveUp(RehearsalRefused(why, next_step="Submit it first, in a new run."))
         judged = judge_rehearsal(snapshot, standby, self.stream.lag.max_seconds)
         for line in judged.table():
             self.log.info("%s", line)
         notes = [*standby.rehearsal.get("notes", []), *_versions(snapshot, standby.id)]
-        result = {"deployment": self.deployment, **judged.to_json(), "notes": notes}
+        result = {"deployment": mine, **judged.to_json(), "notes": notes}
         if not judged.reasons:
             return Done(result)
         broken = self._broken(snapshot, outcome)
@@ -192,7 +229,7 @@ def _versions(snapshot: Snapshot, standby: str) -> list[str]:
 
 
 class SoakOperator(StreamOperator):
-    """Watch a deployment from the moment it took over, for the stream's `upgrade.soak`; fail as soon as it is no good.
+    """Watch a release from the moment it took over, for the stream's `upgrade.soak`; fail as soon as it is no good.
 
     It is no good when it failed, lost the stream, gives no sign of life, has a query that has failed for a minute and
     has never committed, or stays too far behind Kafka without catching up; see `planning.soak`. The reason is pushed as
@@ -232,34 +269,28 @@ class SoakOperator(StreamOperator):
         from airflow_stream_provider.planning.steps import Done, GiveUp, Wait
         from airflow_stream_provider.planning.waits import Ended
 
-        mine = [r for r in snapshot.acquisitions() if deployment_of(r["incarnation"]) == self.deployment]
-        if not mine:
-            return GiveUp(
-                HandOverFailed(f"{self.deployment} never held the stream.", next_step="Hand over to it first.")
-            )
+        # Of several deployments of the release, the one that held last: the watch may have started it again.
+        known = {each.id: each for each in snapshot.state.family(self.family)}
+        held = [r for r in snapshot.acquisitions() if deployment_of(r["incarnation"]) in known]
+        if not held:
+            why = f"{self.subject(snapshot.state, identity) or 'The release'} never held the stream."
+            return GiveUp(HandOverFailed(why, next_step="Hand over to it first."))
+        mine = known[deployment_of(held[-1]["incarnation"])]
+        # Records that are read again are behind, and that is no fault of the release.
+        rewinds = any(each.rewind is not None for each in known.values())
         if outcome is None:
-            lease = snapshot.state.deployments[self.deployment].policy.lease_seconds
-            # Records that are read again are behind, and that is no fault of the release.
-            rewinds = snapshot.state.deployments[self.deployment].rewind is not None
             lag = self.stream.lag.limits if self.stream.kafka and not rewinds else None
-            limits = SoakLimits.of(lag, lease)
-            return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), identity.run))
+            limits = SoakLimits.of(lag, mine.policy.lease_seconds)
+            return Wait(Soaked(mine.id, held[0].at + self.seconds, limits.to_json(), identity.run))
         superseded = outcome.ended is Ended.REACHED and outcome.reason
-        rewinds = snapshot.state.deployments[self.deployment].rewind is not None
-        self._compared = None if superseded or rewinds else self._compare(snapshot, mine[0])
+        self._compared = None if superseded or rewinds else self._compare(snapshot, held[0])
         if outcome.ended is Ended.REACHED:
             if self._compared is not None and self._compared.reasons:
                 return GiveUp(self._inconclusive(snapshot, self._compared))
             result = SoakResult.SUPERSEDED if outcome.reason else SoakResult.GOOD
             return Done({"stream": snapshot.stream, "result": result.value, "note": outcome.reason, **outcome.evidence})
-        return GiveUp(
-            HandOverFailed(
-                f"Release {snapshot.state.deployments[self.deployment].release.version} "
-                f"({self.deployment}) is no good: "
-                f"{outcome.reason}",
-                next_step="Roll back.",
-            )
-        )
+        why = f"Release {mine.release.version} ({mine.id}) is no good: {outcome.reason}"
+        return GiveUp(HandOverFailed(why, next_step="Roll back."))
 
     def _compare(self, snapshot: Snapshot, acquired: Record) -> Comparison | None:
         """Compare the holder with the one before this release first acquired the stream; None: there was none."""

@@ -1,1 +1,1 @@
-"""Plan the next step of an operator, and the waits of a task."""
+"""The wishes for a stream, the one decision of what comes next, its forecast, and the waits of a task."""

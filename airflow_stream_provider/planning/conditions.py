@@ -138,6 +138,20 @@ class Pause(Condition):
 
 
 @dataclass(frozen=True)
+class NextTry(Condition):
+    """The pause before the release of a deployment that was lost is started again is over."""
+
+    deployment: str
+    until: float
+
+    WAITS_FOR: ClassVar[str] = "the pause before the release of {deployment} is started again"
+
+    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
+        """Return REACHED when the time is over."""
+        return WaitOutcome(Ended.REACHED, self.deployment) if snapshot.at >= self.until else None
+
+
+@dataclass(frozen=True)
 class FirstCommits(Condition):
     """Every query of a new holder has committed a batch, or the time is over because no records came in."""
 
@@ -253,6 +267,7 @@ CONDITIONS: tuple[type[Condition], ...] = (
     DriversGone,
     JobGone,
     Pause,
+    NextTry,
     FirstCommits,
     Soaked,
     SignsOfLife,

@@ -24,7 +24,6 @@ class Wanted:
     :param soak: how long an upgrade watches it, in seconds.
     :param hanging: why the driver that holds cannot be waited for; empty: it can.
     :param rewind: from where it reads records again; None: that is not asked for.
-    :param max_seconds: how far the stream may be behind Kafka (`lag.max_seconds`); None: that is not judged.
     """
 
     version: str = ""
@@ -36,7 +35,6 @@ class Wanted:
     soak: float = 0.0
     hanging: str = ""
     rewind: FoundRewind | None = None
-    max_seconds: float | None = None
 
     def __str__(self) -> str:
         return f"release {self.version} ({self.hash[:_DIGITS]})"

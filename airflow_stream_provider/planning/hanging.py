@@ -6,7 +6,6 @@ from airflow_stream_provider.lag.limits import LagLimits, Moments
 from airflow_stream_provider.lag.report import QueryLag, Verdict
 from airflow_stream_provider.lifecycle.heartbeat import QueryState
 from airflow_stream_provider.lifecycle.texts import duration
-from airflow_stream_provider.planning.descent import family, origin
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 # Without a limit `commit_age`: so many times the time in which a query is to reach its batch boundary.
@@ -48,14 +47,14 @@ def hanging(snapshot: Snapshot, limits: LagLimits) -> str:
 def crash_loops(snapshot: Snapshot) -> str:
     """Return that the release which holds was started again BROUGHT_BACK times in an hour, as a sentence; else empty.
 
-    A release that a roll-back has started again does not count.
+    A start before the present wish for it does not count, such as one before a roll-back.
     """
-    state = snapshot.state
-    if not snapshot.holding:
+    state, held = snapshot.state, snapshot.state.holding_deployment
+    if held is None:
         return ""
-    declared = (state.deployments[name].declared for name in family(state, origin(state, snapshot.holding)))
-    again = [each for each in declared if each.get("again") and not each.get("instead_of")]
-    lately = [each for each in again if each.at > snapshot.at - HOUR]
+    since = state.wish.seq if state.wish is not None and state.wish.family == held.family else 0
+    again = [d for d in state.family(held.family) if d.declared.get("again") and d.declared.seq > since]
+    lately = [each for each in again if each.declared_at > snapshot.at - HOUR]
     if len(lately) < BROUGHT_BACK:
         return ""
     return f"{snapshot.holding} does not stay up: its release was brought back {len(lately)} times in the last hour."

@@ -17,7 +17,6 @@ from airflow_stream_provider.planning.comparison import (
     rehearsed,
     running,
 )
-from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.hanging import crash_loops, hanging, needs_to_tell
 from airflow_stream_provider.planning.signs_of_life import lost
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -126,7 +125,7 @@ class Answered(Condition):
 
     def _holder(self, snapshot: Snapshot) -> str:
         holding, state = snapshot.holding, snapshot.state
-        if holding and holding != self.deployment and holding not in family(state, self.holding):
+        if holding and holding != self.deployment and not state.akin(holding, self.holding):
             return f"{holding} has taken over since {self.deployment} was compared with {self.holding or 'nobody'}."
         if self.holding and state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED):
             return f"The stream is {state.phase.value} by now."

@@ -12,8 +12,6 @@ from airflow_stream_provider.lifecycle.texts import holds_secret, plain
 MAX_REASON = 500
 # Length of a person's name.
 MAX_PERSON = 100
-# Before the reason of a stop for good: no kind of record says so, and the history shall.
-FOR_GOOD = "Retired for good: "
 
 
 class Operation(StrEnum):
@@ -46,10 +44,6 @@ class Operation(StrEnum):
     def past(self) -> str:
         """The finished operation, as the beginning of a sentence."""
         return _PAST[self]
-
-    def for_history(self, reason: str) -> str:
-        """Return a reason as it is written into the history; of a stop for good it says that."""
-        return f"{FOR_GOOD}{reason}" if self is Operation.RETIRE else reason
 
 
 _BY_YAML = frozenset(

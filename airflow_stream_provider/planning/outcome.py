@@ -93,9 +93,7 @@ def told(foreseen: Foreseen, reason: str, results: Mapping[Operation, Mapping[st
 
 
 def _went(part: Operation, result: dict[str, Any]) -> str:
-    if part is Operation.STOP:
-        if not result.get("stopped"):
-            return "Nothing was stopped: somebody has started the stream since."
+    if part in (Operation.STOP, Operation.RETIRE):
         clean = result.get("boundary") == Boundary.COMPLETED.value
         return "Every query stopped at a batch boundary: nothing is read again." if clean else ""
     if part is Operation.UPGRADE:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.begun import FOLLOW_FIRST, job_first
+from airflow_stream_provider.planning.job import FOLLOW_FIRST, job_first
 from airflow_stream_provider.spec.fields import PACKAGE, packages_in
 
 

@@ -5,98 +5,77 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
-from airflow_stream_provider.planning.recovery_decision import release_to_run
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
+from airflow_stream_provider.planning.request import see_through
+from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import DriversGone
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, TaskIdentity, Wait
-from airflow_stream_provider.planning.take_over import follow
-from airflow_stream_provider.planning.waits import Ended, WaitOutcome
+from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Step, Wait
+from airflow_stream_provider.planning.waits import Ended
 
 # A driver that exits stops its SparkContext first.
 GRACE_SECONDS = 60.0
 
 
-def retire(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reason: str) -> Step:
-    """Retire a deployment that does not hold, wait until its driver has exited, and kill it when it does not.
+def retire(scene: Scene, deployment: str, reason: str) -> Step | None:
+    """Retire a deployment that does not hold, wait until its driver has exited, kill it if it does not.
 
-    Skip when it holds the stream or is not known; Done when its driver is confirmed gone, or the cluster
-    has lost its machine: it reads there that it has ended.
+    An open request that needs it is seen through first.
+
+    None when its driver is confirmed gone, or the cluster has lost its machine: it reads there that it has ended.
     """
+    snapshot, outcome, request = scene.snapshot, scene.outcome, scene.state.open_request
+    if not snapshot.state.deployments[deployment].ended:
+        if request is not None and deployment in snapshot.in_request:
+            return see_through(scene, request)
+        return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
+    driver = snapshot.drivers.get(deployment)
+    gone = (driver is not None and driver.out_of_sight) or scene.alive.get(deployment) is False
+    gone = gone or (outcome is not None and outcome.about(Ended.REACHED, deployment))
+    # One without a submission is not known to run. If it starts later, its launcher reads the log and exits.
+    if gone or not snapshot.submission(deployment):
+        return None
+    exits = DriversGone(deployment, snapshot.at + GRACE_SECONDS)
+    stays = outcome is not None and outcome.about(Ended.EXPIRED, deployment)
+    # A driver that has not announced itself may be rehearsing for minutes and look at the log only then.
+    busy = not snapshot.state.of_deployment(deployment)
+    return Kill(deployment, exits) if stays or busy else Wait(exits)
+
+
+def end(scene: Scene, deployment: str, reason: str) -> Step:
+    """Return the next step of a task that ends one deployment: Skip when it holds the stream, or is not known."""
+    snapshot = scene.snapshot
     declared = snapshot.state.deployments.get(deployment)
     if declared is None:
         return Skip(f"There is no deployment {deployment!r}." if deployment else "There is nothing to retire.")
     if snapshot.holds(deployment):
         return Skip(f"{deployment} holds the stream and is kept.")
-    request = snapshot.state.open_request
-    if request is not None and deployment in snapshot.in_request:
-        return follow(snapshot, request, outcome)
-    if not declared.ended:
-        return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
-    driver = snapshot.drivers.get(deployment)
-    if (driver is not None and driver.out_of_sight) or (
-        outcome is not None and outcome.about(Ended.REACHED, deployment)
-    ):
-        return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
-    if not snapshot.submission(deployment):
-        # Nothing of it is known to run. If a lost submission starts later, its launcher reads the log first and exits.
-        return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
-    gone = DriversGone(deployment, snapshot.at + GRACE_SECONDS)
-    stays = outcome is not None and outcome.about(Ended.EXPIRED, deployment)
-    # A driver that has not announced itself may be rehearsing for minutes and look at the log only then.
-    busy = not snapshot.state.of_deployment(deployment)
-    return Kill(deployment, gone) if stays or busy else Wait(gone)
+    done = Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
+    return retire(scene, deployment, reason) or done
 
 
-def retire_all(snapshot: Snapshot, deployments: Iterable[str], outcome: WaitOutcome | None, reason: str) -> Step | None:
-    """Retire these deployments one after the other; None when all are retired."""
-    for deployment in deployments:
-        step = retire(snapshot, deployment, outcome, reason)
-        if not isinstance(step, (Done, Skip)):
-            return step
-    return None
+def retire_all(scene: Scene, deployments: Iterable[str], reason: str) -> Step | None:
+    """Retire these deployments one after the other; None when all are gone."""
+    return next((step for each in deployments if (step := retire(scene, each, reason)) is not None), None)
 
 
-def leftovers(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
-    """Return the deployments that earlier runs left warm and that take room from this run's standby.
+def unneeded(scene: Scene, families: Iterable[str]) -> tuple[str, ...]:
+    """Return the deployments of these families that are not needed: that live, or that were retired for what is wished.
 
-    Deployments that were declared after this run began are not among them, nor, while the stream is down, those of the
-    release that the watch is bringing it back with. Once this run has declared its own deployment there are none: what
-    is warm then is kept for its roll-back.
+    Needed is what is to hold or to stand by, and what it took over from, for a way back.
     """
-    if any(deployment.declared.by.startswith(identity.run) for deployment in snapshot.state.deployments.values()):
-        return ()
-    began = next((record.seq for record in snapshot.records if record.by.startswith(identity.run)), None)
-    state = snapshot.state
-    needed = release_to_run(state, snapshot.at) if state.phase in (StreamPhase.DOWN, StreamPhase.FAILED) else ""
-    found = to_retire(snapshot, identity, began)
-    return tuple(d for d in found if state.deployments[d].ended or state.deployments[d].release.hash != needed)
-
-
-def to_retire(snapshot: Snapshot, identity: TaskIdentity, before: int | None) -> tuple[str, ...]:
-    """Return the deployments, declared before this record, that live or that this task has retired."""
-    mine = {r["deployment"] for r in snapshot.records if r.kind == Kind.RETIRED and r.by == identity.by}
-    wanted = mine.union(snapshot.live_deployments())
-    declared = (d for d in snapshot.state.deployments.values() if before is None or d.declared.seq < before)
-    return tuple(deployment.id for deployment in declared if deployment.id in wanted)
-
-
-def abort(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reason: str) -> Step:
-    """End a deployment that has never held, and wait until its driver has exited; an open request to it is followed.
-
-    Gives up when it has come to hold meanwhile: then it takes a roll-back.
-    """
-    if snapshot.state.has_held(deployment):
-        return GiveUp(
-            HandOverFailed(
-                f"{deployment} has taken the stream over meanwhile. {snapshot.holder_sentence}",
-                next_step="Nothing was called off. Roll it back, if it shall not stay.",
-                deployment=deployment,
-            )
-        )
-    return retire(snapshot, deployment, outcome, reason)
+    state, wish, snapshot = scene.state, scene.state.wish, scene.snapshot
+    wanted = {each.family for each in (wish, state.candidate) if each is not None}
+    if wish is not None and not wish.back and state.has_run(wish.before):
+        wanted.add(wish.before)
+    since = wish.seq if wish is not None else 0
+    left = (each for name in families if name not in wanted for each in state.family(name))
+    return tuple(
+        each.id
+        for each in left
+        if not (snapshot.holds(each.id) or each.id in snapshot.in_request)
+        and (not each.ended or (each.ended is DeploymentEnd.RETIRED and each.ended_seq > since))
+    )
 
 
 # How many of the last releases stay, and how many of the last that held the stream: what people go back to.

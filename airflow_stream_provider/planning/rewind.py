@@ -202,8 +202,7 @@ def refuse_another_holder(text: str, state: StreamState, identity: TaskIdentity)
     :raises SpecError: another one holds, or none; or the approval names no holder.
     """
     said, holds = json.loads(text).get("held"), state.holding_deployment
-    authors = [each.declared.by for each in state.deployments.values()] + [r.by for r in state.requests.values()]
-    begun = any(by.startswith(identity.run) for by in authors)
+    begun = any(each.by.startswith(identity.run) for each in state.wishes.values())
     if begun or (holds is not None and holds.id == said):
         return
     if not said:

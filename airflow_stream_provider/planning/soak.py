@@ -14,9 +14,7 @@ from typing import Any
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Verdict
-from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
-from airflow_stream_provider.planning.descent import family
+from airflow_stream_provider.lifecycle.state import DeploymentEnd
 from airflow_stream_provider.planning.hanging import hanging
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RunJudgement, judge_lag, judge_queries, judge_run
@@ -204,17 +202,11 @@ def lag_known(snapshot: Snapshot, limits: SoakLimits) -> bool:
 
 
 def _superseded(snapshot: Snapshot, deployment: str, run: str) -> str:
-    """Return the author of another run's request that took the stream from a deployment or stopped it; or empty."""
-    mine = family(snapshot.state, deployment)
-    done = (r for r in reversed(snapshot.state.requests.values()) if r.stage is RequestStage.DONE)
-    since = list(takewhile(lambda r: r.to is None or deployment_of(r.to) not in mine, done))
-    first = since[-1] if since else None
-    if first is None or first.by.startswith(run):
+    """Return that somebody outside of the run wishes something else for the stream by now; or empty."""
+    wish, found = snapshot.state.wish, snapshot.state.deployments.get(deployment)
+    if wish is None or wish.by.startswith(run) or (found is not None and wish.family == found.family):
         return ""
-    if first.to is None:
-        return f"{first.by} has stopped the stream since ({first.reason or 'no reason given'})."
-    # Without a source it was appointed to a stream without a holder: the deployment had lost the stream before.
-    return f"{snapshot.holding or 'Another release'} took over since." if first.source else ""
+    return f"Record {wish.seq} asks for something else since, by {wish.author}."
 
 
 def ill_queries(snapshot: Snapshot, limits: SoakLimits) -> tuple[str, str]:

@@ -1,25 +1,28 @@
-"""The one loop that carries out the steps of a plan; the operators and the model check both run it."""
+"""The one loop that carries steps out: operators, command line, forecast and simulation run it."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any, NamedTuple, Protocol
 
+from airflow_stream_provider.planning.bring_up import ask_again, nobody_else_submitted
 from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
 from airflow_stream_provider.planning.steps import (
     Append,
+    AskPerson,
     Declare,
     Done,
     EndJob,
     GiveUp,
     Kill,
+    Later,
     Skip,
     Step,
     Submit,
     TaskIdentity,
     Wait,
+    Want,
 )
 from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 
@@ -33,8 +36,8 @@ class Verb(Protocol):
     def needs(self, snapshot: Snapshot, identity: TaskIdentity, /) -> Needs:
         """Return what `plan` needs beyond the control log and the heartbeats of the snapshot."""
 
-    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity, /) -> bool:
-        """Carry out a Declare; return whether the record was written."""
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity, /) -> bool:
+        """Carry out a Want; return whether the record was written."""
 
 
 class Stream(Protocol):
@@ -45,6 +48,12 @@ class Stream(Protocol):
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         """Append a record if the log still ends at `seq`; return whether it was written."""
+
+    def declare(self, step: Declare, by: str, seq: int, /) -> bool:
+        """Append `declared` if the log still ends at `seq`; return whether it was written.
+
+        :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
+        """
 
     def submit(self, deployment: str, by: str, /, *, first: bool) -> bool:
         """Submit a declared deployment exactly once; return False when it is not known yet whether it arrived."""
@@ -59,14 +68,14 @@ class Stream(Protocol):
 class End(NamedTuple):
     """The step that ends a try of the task, and the snapshot that it was planned from."""
 
-    step: Done | Skip | GiveUp | Wait | Kill
+    step: Done | Skip | GiveUp | Later | AskPerson | Wait | Kill
     snapshot: Snapshot
 
 
 class Try(NamedTuple):
     """How a try ended, once what was to be killed is killed."""
 
-    step: Done | Skip | GiveUp | Wait
+    step: Done | Skip | GiveUp | Later | AskPerson | Wait
     snapshot: Snapshot
 
 
@@ -92,7 +101,9 @@ def carry_out(
             # Also after `declared`: another run of the watch may have submitted it since.
             first = False
         elif isinstance(step, Declare):
-            first = verb.declare(step, snapshot, identity)
+            first = stream.declare(step, identity.by, snapshot.state.seq)
+        elif isinstance(step, Want):
+            verb.want(step, snapshot, identity)
         elif isinstance(step, Submit):
             first = nobody_else_submitted(snapshot, step.deployment, first)
             certain = stream.submit(step.deployment, identity.by, first=first)

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.ids import deployment_id, request_id
-from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
+from airflow_stream_provider.lifecycle.ids import request_id
+from airflow_stream_provider.lifecycle.rules import is_so
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage, StreamState
+from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.waits import Condition
 
@@ -50,6 +52,48 @@ class GiveUp:
 
 
 @dataclass(frozen=True)
+class Later:
+    """Nothing can be done before `until` (seconds since 1970). The watch comes back; a task fails with the error.
+
+    :param lost: whether the last deployment was only lost, with its machine: a task waits then.
+    """
+
+    until: float
+    error: StreamError
+    deployment: str
+    lost: bool = False
+    log_of: str = ""
+
+    def __str__(self) -> str:
+        return "not yet"
+
+
+@dataclass(frozen=True)
+class AskPerson:
+    """A person is to end the job that a deployment follows, and to say so; `says`: how far that job is."""
+
+    deployment: str
+    says: str
+
+    def __str__(self) -> str:
+        return f"asking a person to end the job that {self.deployment} follows"
+
+
+@dataclass(frozen=True)
+class Want:
+    """Append `wanted`, once the release is published that the task asks for, where the wish names none.
+
+    :param fields: of the record, without the release.
+    """
+
+    fields: Mapping[str, Any]
+    publish: bool = False
+
+    def __str__(self) -> str:
+        return f"wishing {self.fields['goal']} ({self.fields.get('reason', '')})"
+
+
+@dataclass(frozen=True)
 class Wait:
     """Defer the task until the condition is met.
 
@@ -78,10 +122,10 @@ class Append:
 
 @dataclass(frozen=True)
 class Declare:
-    """Publish the release that the task asks for and declare a deployment of it, if the cluster has room."""
+    """Declare a deployment, if the cluster has room."""
 
     deployment: str
-    reason: str
+    fields: Mapping[str, Any]
 
     def __str__(self) -> str:
         return f"declaring {self.deployment}"
@@ -119,7 +163,7 @@ class EndJob:
         return f"ending {self.job}"
 
 
-Step = Done | Skip | GiveUp | Wait | Append | Declare | Submit | Kill | EndJob
+Step = Done | Skip | GiveUp | Later | AskPerson | Wait | Want | Append | Declare | Submit | Kill | EndJob
 
 
 @dataclass(frozen=True)
@@ -152,13 +196,10 @@ class TaskIdentity:
         """Return the id of a request of this task; `parts` tell its purpose."""
         return request_id(self.dag_id, self.run_id, self.task_id, self.map_index, *parts)
 
-    def deployment(self, stream: str, version: str, lost: int = 0) -> str:
-        """Return the id of the deployment that this task declares for a release of this version.
-
-        :param lost: how many it has declared before that were lost; see `planning.start.own_tries`.
-        """
-        more = (lost,) if lost else ()
-        return deployment_id(stream, version, self.dag_id, self.run_id, self.task_id, self.map_index, *more)
+    @property
+    def wish(self) -> str:
+        """The id of what this task wishes."""
+        return self.request("wish")
 
 
 @dataclass(frozen=True)
@@ -184,8 +225,8 @@ def person(user: str, host: str) -> str:
 def command_identity(state: StreamState, who: str, operation: Operation, part: Operation, at: float) -> CommandIdentity:
     """Return the identity of a part of a command.
 
-    It is that of an earlier command of the same person, if that was cut off: what it has asked for is followed, and not
-    asked for twice.
+    It is that of an earlier command of the same person, where that was cut off: what it wishes is followed, and not
+    wished twice.
 
     :param at: now, in seconds since 1970.
     """
@@ -196,17 +237,24 @@ def command_identity(state: StreamState, who: str, operation: Operation, part: O
 
 
 def _unfinished(state: StreamState, who: str, task: str) -> str:
-    """Return when the last such command was given, if something of it may be left to do; or an empty text."""
+    """Return when the last such command was given, if what it wishes is wished still, and is not so yet; else empty."""
     by = re.compile(rf"person:{re.escape(who)}/([^/]+)/{re.escape(task)}")
-    for request in reversed(state.requests.values()):
-        mine = by.fullmatch(request.by)
-        stops = request.to is None and request.stage is RequestStage.DONE
-        if mine and (request.stage.open or stops):
-            return mine[1]
-        if mine or (request.to is not None and request.stage is not RequestStage.ABORTED):
-            break  # it has failed, or is over, or another driver was appointed since
-    for deployment in reversed(list(state.deployments.values())):
-        mine = by.fullmatch(deployment.declared.by)
-        if mine and not deployment.ended and not state.has_held(deployment.id):
+    for wish in (state.candidate, state.wish):
+        mine = None if wish is None else by.fullmatch(wish.by)
+        if wish is not None and mine and not _is_over(state, wish):
             return mine[1]
     return ""
+
+
+def _is_over(state: StreamState, wish: Wish) -> bool:
+    """Whether a wish has been fulfilled, or its driver or a change of holder for it has failed; drivers may still have
+    to stop.
+    """
+    failed = (RequestStage.ABORTED, RequestStage.TAKEN_BACK)
+    if any(request.wish == wish.id and request.stage in failed for request in state.requests.values()):
+        return True
+    if wish.goal.rest:
+        return False
+    if any(each.ended is DeploymentEnd.FAILED and each.ended_seq > wish.seq for each in state.family(wish.family)[-1:]):
+        return True
+    return is_so(state, wish)

@@ -10,10 +10,11 @@ from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.heartbeat import QueryHealth, QueryProgress, QueryState
 from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
-from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.lifecycle.rules import is_adopting
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import duration
-from airflow_stream_provider.planning.begun import hindrance, seen_to
-from airflow_stream_provider.planning.recovery_decision import tried_instead
+from airflow_stream_provider.planning.choice import tried_instead
+from airflow_stream_provider.planning.job import waits_for_person
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 
@@ -48,9 +49,8 @@ def silence_limit(lease_seconds: float) -> float:
     return 2 * lease_seconds
 
 
-# In these phases the stream is not to run: by a person's word, or because its script has ended by itself, which people
-# are told once; or it was never started.
-RESTING = (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
+# A wish that is younger is under way: people are not told yet that the stream has no holder.
+TELL_SECONDS = 300.0
 
 # In these phases the stream may have no holder for a moment; a hand-over that hangs ends when its request expires.
 CHANGING = (StreamPhase.STARTING, StreamPhase.HANDING_OVER)
@@ -76,7 +76,7 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
     if state.must_fence:
         return RunJudgement(Health.FAIL, f"{state.must_fence[0]} stopped inside a batch and is not confirmed dead.")
     if state.holder is None:
-        if state.phase in RESTING:
+        if state.resting or _job_untouched(state):
             return RunJudgement(Health.PASS)
         if state.phase in CHANGING or seen_to(state, snapshot.at):
             return RunJudgement(Health.UNKNOWN)
@@ -84,15 +84,28 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
         why = f" {last.reason}" if last is not None and last.reason else ""
         age = snapshot.silent_seconds
         sign = "" if age is None else f"; the last sign of life is {duration(age)} old"
-        reason = (
-            f"Nobody runs it ({state.phase.value}{sign}).{why} {tried_instead(state, snapshot.at)} {hindrance(state)}"
-        )
+        instead = tried_instead(state, snapshot.at)
+        reason = f"Nobody runs it ({state.phase.value}{sign}).{why} {instead} {waits_for_person(state)}"
         return RunJudgement(Health.FAIL, " ".join(reason.split()))
     if silent is None:
         return RunJudgement(Health.PASS)
     if silent < silence_limit(snapshot.lease([state.holder])):
         return RunJudgement(Health.UNKNOWN)
     return RunJudgement(Health.FAIL, f"Its driver {state.holder} has given no sign of life for {duration(silent)}.")
+
+
+def _job_untouched(state: StreamState) -> bool:
+    """Whether a driver comes up or stands by to follow a job without a stream, whose end was not begun."""
+    follows = is_adopting(state) and bool(state.follower)
+    return follows and state.job is None and state.wish is not None and not state.wish.confirmed_by
+
+
+def seen_to(state: StreamState, now: float) -> bool:
+    """Return whether people are not told yet that the stream has no holder: what a person has wished is under way."""
+    if state.job is not None:
+        return not state.job.doubt and now < state.job.expires
+    # Either way: the clock of the machine that wrote it may be ahead.
+    return state.wish is not None and state.wish.seq > state.held_from and abs(now - state.wish.at) < TELL_SECONDS
 
 
 def judge_lag(snapshot: Snapshot, report: LagReport | None, limits: LagLimits, problem: str = "") -> LagJudgement:
@@ -179,7 +192,7 @@ def judge_queries(snapshot: Snapshot, unseen_seconds: float = 0.0) -> QueriesJud
     """
     beat, state = snapshot.holder_heartbeat, snapshot.state
     if beat is None:
-        resting = state.holder is None and state.phase in RESTING
+        resting = state.holder is None and state.resting
         return QueriesJudgement(Health.PASS if resting else Health.UNKNOWN)
     queries = [query for query in beat.queries if not query.ended]
     told_seconds = max(NOTED_SECONDS, unseen_seconds)

@@ -10,24 +10,25 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.stream import RetireOperator
+from airflow_stream_provider.operators.stream import RollBackOperator
 from airflow_stream_provider.runbook.question import QuestionOperator, answered_by
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 if TYPE_CHECKING:
+    from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Step, TaskIdentity
-    from airflow_stream_provider.planning.waits import WaitOutcome
+    from airflow_stream_provider.planning.verbs import Answer
 
 _LOOK = "ti.xcom_pull(task_ids='look')"
-# A run that began before this provider was upgraded has none.
 _JOB = f"{_LOOK}.get('job', '')"
 # Rendered also where the task is skipped.
 _STANDS_BY = "(ti.xcom_pull(task_ids='stand_by') or {})"
 _WORD = "ti.xcom_pull(task_ids='job_ended', key='confirmed_by')"
-# It pushes that before it does anything else, so the task that cleans up finds it.
-_FOLLOWER = "{{ ti.xcom_pull(task_ids='stand_by', key='deployment') or '' }}"
+_WHY_BACK = (
+    "{% set who = ti.xcom_pull(task_ids='job_ended', key='rejected_by') %}"
+    "{% if who %}The old job goes on, by the word of {{ who }}.{% else %}It did not adopt the job.{% endif %}"
+)
 
 
 def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], None]) -> BaseOperator:
@@ -39,7 +40,6 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
     with group(OPERATE, "adoption"):
         stand_by = AdoptOperator(
             **task(OPERATE, "stand_by"),
-            deployment=f"{{{{ {_LOOK}['deployment'] }}}}",
             # The tasks before may have been skipped.
             trigger_rule=TriggerRule.NONE_FAILED,
             **more,
@@ -47,7 +47,7 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         ended = JobEndedOperator(
             **task(OPERATE, "job_ended"),
             stream=spec,
-            deployment=_FOLLOWER,
+            deployment=f"{{{{ {_STANDS_BY}.get('deployment', '') }}}}",
             known=f"{{{{ {_JOB} or {_LOOK}['confirmed_by'] }}}}",
             subject=f"Has the job ended that runs {spec.name} without this provider?",
             # As text, in which nothing that a script or Spark has written is a link or an image.
@@ -61,7 +61,7 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         )
         adopt = AdoptOperator(
             **task(OPERATE, "adopt"),
-            deployment=_FOLLOWER,
+            family=f"{{{{ {_STANDS_BY}.get('family', '') }}}}",
             job=f"{{{{ {_JOB} }}}}",
             confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] or {_WORD} or '' }}}}",
             trigger_rule=TriggerRule.NONE_FAILED,
@@ -70,8 +70,8 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         discard = DiscardFollowerOperator(
             **task(OPERATE, "discard"),
             stream=spec,
-            deployment=_FOLLOWER,
-            reason="It did not adopt the job.",
+            well="{{ (ti.xcom_pull(task_ids='adopt') or {}).get('adopted', '') or '' }}",
+            reason=_WHY_BACK,
             pre_execute=_skip_unless_there_is_one,
         )
     after >> stand_by >> ended >> adopt >> discard
@@ -80,30 +80,39 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
     return adopt
 
 
-class DiscardFollowerOperator(RetireOperator):
-    """End a driver that was to follow a job and did not, and fail then: the job was not adopted.
+class DiscardFollowerOperator(RollBackOperator):
+    """Take an adoption back that did not come to hold, end its driver, and fail then: the job was not adopted.
 
-    Skipped when it holds the stream, and when another run or command has brought it up, which may still need it.
+    Skipped when it holds the stream, and when another run or command has brought the driver up, which may still need
+    it.
     """
 
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(fault="", **kwargs)
+
     @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.adopt import left_to_another
+    def wish(self, scene: Scene) -> Answer:
         from airflow_stream_provider.planning.steps import Skip
 
-        why = left_to_another(snapshot.state, self.deployment, identity)
-        return Skip(why) if why else super().plan(snapshot, identity, outcome)
+        state = scene.state
+        origin = state.wishes.get(state.wish.family) if state.wish is not None else None
+        if origin is not None and state.has_run(origin.family):
+            return Skip(f"There is nothing to discard. {scene.snapshot.holder_sentence}")
+        if origin is not None and not origin.by.startswith(scene.me.run):
+            return Skip(f"What is to follow the job was brought up by {origin.author}, and is left to that.")
+        return super().wish(scene)
 
     @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> NoReturn:
         raise AirflowFailException(
-            f"{done['retired']} did not take over, and is ended. The task before it says why, and whether the old job "
-            "has ended."
+            "What was to follow the job did not take over, and is ended. The task before it says why, and whether the "
+            f"old job has ended. {snapshot.holder_sentence}"
         )
 
 
 def _skip_unless_there_is_one(context: Context) -> None:
-    if not context["ti"].xcom_pull(task_ids="stand_by", key="deployment"):
+    # It pushes that before it does anything else.
+    if not context["ti"].xcom_pull(task_ids="stand_by", key="family"):
         raise AirflowSkipException("There is nothing to discard.")
 
 
@@ -132,27 +141,17 @@ class JobEndedOperator(QuestionOperator):
     def execute(self, context: Context) -> Any:
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.failing import failing_without_retry
-        from airflow_stream_provider.hooks.old_job import is_to_end
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.judgement import Answered
-        from airflow_stream_provider.planning.steps import TaskIdentity
 
         if self.known:
             raise AirflowSkipException(f"Nobody is asked: the end of the old job is settled by {self.known}.")
         with failing_without_retry():
             hook = StreamHook.of(self.stream)
-            is_to_end(hook, TaskIdentity.of(context), self.deployment, "A person is asked to end the old job.")
             return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, hook.observe().holding))
 
     @override
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        from airflow_stream_provider.hooks.old_job import runs_on
-        from airflow_stream_provider.hooks.stream import StreamHook
-        from airflow_stream_provider.planning.steps import TaskIdentity
-
-        if event.get("chosen_options") == [self.REJECT]:
-            why = f"The old job goes on, by the word of {answered_by(event)}."
-            runs_on(StreamHook.of(self.stream), TaskIdentity.of(context), self.deployment, why)
         answer = super().execute_complete(context, event)
         context["ti"].xcom_push(key="confirmed_by", value=answered_by(event))
         return answer

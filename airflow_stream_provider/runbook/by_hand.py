@@ -99,7 +99,7 @@ class LookAheadOperator(BaseOperator):
             self.log.info("%s", line)
         if found.refused:
             raise AirflowFailException(f"{found.lines[0]} Refused, and nothing was touched: {found.refused}")
-        more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who, "job": job}
+        more = {"lines": found.lines, "reason": reason, "confirmed_by": who, "job": job}
         return {**found.to_json(), **more}
 
     def _unless_in_the_way(self, found: Foreseen, context: Context) -> Foreseen:

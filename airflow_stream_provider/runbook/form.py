@@ -67,7 +67,7 @@ def said_lines(name: str) -> str:
 
 # For a control folder or a master that is briefly away. Errors that no retry cures fail the task at once anyway.
 RETRIES: Mapping[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10)}
-# A DAG id has 250 characters; a stream's name has 63, that of an unusable file 100.
+# A DAG id has 250 characters; a stream's name has 63, a folder's 100 at most.
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,100}")
 _MAX_TAG = 100
 # The arguments that the DAGs depend on.

@@ -14,7 +14,6 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.notifications.upgrade import LINE
 from airflow_stream_provider.operators.base import StreamOperator
 
@@ -71,7 +70,14 @@ class ReportUpgradeOperator(StreamOperator):
     and how long that stays warm.
     """
 
-    template_fields: Sequence[str] = ("deployment", "reason", "soaked", "fault", "rejected_by", "handed", "back")
+    template_fields: Sequence[str] = (
+        *StreamOperator.template_fields,
+        "soaked",
+        "fault",
+        "rejected_by",
+        "handed",
+        "back",
+    )
 
     def __init__(
         self,
@@ -123,53 +129,52 @@ class ReportUpgradeOperator(StreamOperator):
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.lifecycle.state import DeploymentEnd
-        from airflow_stream_provider.planning.descent import family
         from airflow_stream_provider.planning.outcome import went
         from airflow_stream_provider.planning.steps import Done
 
-        declared = snapshot.state.deployments.get(self.deployment)
-        if declared is None:
+        known = snapshot.state.family(self.family)
+        if not known:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
-        version = declared.release.version
+        declared, version = known[-1], known[-1].release.version
         result = {
             "stream": snapshot.stream,
-            "deployment": self.deployment,
+            "deployment": declared.id,
             "version": version,
             "holder": snapshot.holding,
         }
         if self.soaked:
             return Done({**result, "result": self.soaked})
-        held = any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions())
+        held = snapshot.state.has_run(self.family)
         if self.rejected_by and not held:
             return Done({**result, "result": "rejected", "by": self.rejected_by})
         if held:
-            if snapshot.holding in family(snapshot.state, self.deployment):
+            if snapshot.holding in {each.id for each in known}:
                 why = self.fault or "No fault was found, but it did not pass its soak."
                 if self.rejected_by:  # somebody else has promoted it meanwhile
                     why = f"{self.rejected_by} said no, too late. Roll it back if it shall not stay."
-                how = "still holds" if snapshot.holds(self.deployment) else f"was started again as {snapshot.holding}"
+                how = "still holds" if len(known) == 1 else f"holds as {snapshot.holding}"
                 return self._failed(f"Release {version} took over and {how}. {why}", snapshot)
             back = " Rolled back." if self._rolled_back(snapshot) else ""
             said = (went(json.loads(self.back) or {}) if back else "", self._read_again(snapshot))
             gap = "".join(f" {each}" for each in said if each)
             return self._failed(f"Release {version} took over and did not stay. {self.fault}{back}{gap}", snapshot)
         if declared.ended is DeploymentEnd.FAILED:
-            return self._failed(f"Release {version} was refused: {snapshot.why_ended(self.deployment)}", snapshot)
+            return self._failed(f"Release {version} was refused: {snapshot.why_ended(declared.id)}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)
 
     def _read_again(self, snapshot: Snapshot) -> str:
         """The records that were doubled on purpose; empty: none were."""
         from airflow_stream_provider.planning.outcome import read_again
 
-        rewind = snapshot.state.deployments[self.deployment].rewind
+        rewind = next((each.rewind for each in snapshot.state.family(self.family) if each.rewind is not None), None)
         beat = snapshot.holder_heartbeat
         return "" if rewind is None else read_again(rewind.to, beat.rewind if beat is not None else "")
 
     def _rolled_back(self, snapshot: Snapshot) -> bool:
         """Whether the release that ran before holds the stream."""
-        before = snapshot.state.deployments.get(snapshot.previous(self.deployment))
-        held = snapshot.state.holding_deployment
-        return before is not None and held is not None and held.release.hash == before.release.hash
+        state, held = snapshot.state, snapshot.state.holding_deployment
+        before = [snapshot.previous(each.id) for each in state.family(self.family) if state.has_held(each.id)]
+        return held is not None and bool(before) and state.akin(held.id, before[0])
 
     def _failed(self, sentence: str, snapshot: Snapshot) -> Step:
         from airflow_stream_provider.planning.steps import GiveUp

@@ -25,7 +25,6 @@ from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.shown import as_shown
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# A restart is the first and the last of them; every other operation is made of one.
 _PARTS = (
     Operation.STOP,
     Operation.ROLL_BACK,
@@ -33,11 +32,11 @@ _PARTS = (
     Operation.FENCE,
     Operation.PROMOTE,
     Operation.START,
+    Operation.RESTART,
+    Operation.RETIRE,
 )
 _OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.PROMOTE)
 _LOOK = "ti.xcom_pull(task_ids='look')"
-# The look of a stop that is skipped, or of another operation, names no start either.
-_RESTARTS = {"restarts": f"{{{{ 'yes' if 'start' in {_LOOK}['parts'] else '' }}}}"}
 _ABOUT = """\
 Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
 a new one off, lets it take over now, or adopts a job that runs without a stream, as `airflow streams` does:
@@ -45,8 +44,8 @@ a new one off, lets it take over now, or adopts a job that runs without a stream
 1. **look**: says who holds, what will be done and what is read again; what cannot be done is refused here, and nothing
    was touched
 2. **confirm**: shows that to a person and waits for a yes; without an answer within an hour nothing is done
-3. **stop**, **roll-back**, **abort**, **fence**, **promote**, **start**, **upgrade**: what was asked for; the others
-   are skipped. **upgrade** starts a run of `{name}__upgrade`, which goes on by itself
+3. **stop**, **roll-back**, **abort**, **fence**, **promote**, **start**, **restart**, **retire**, **upgrade**: what was
+   asked for; the others are skipped. **upgrade** starts a run of `{name}__upgrade`, which goes on by itself
 4. **stand_by**, **job_ended**, **adopt**: the same for an adoption; without the id of the old job, **job_ended** asks a
    person to end it. **discard** leaves no driver behind that has not taken over
 5. **tell**: what was done, in one line
@@ -100,7 +99,6 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
                     pre_execute=_if_asked_for(part),
                     **(_told(spec) if part is Operation.ROLL_BACK else {}),
-                    **(_RESTARTS if part is Operation.STOP else {}),
                     # The tasks before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )

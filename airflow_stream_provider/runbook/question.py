@@ -13,13 +13,15 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.lifecycle.release import Release
+    from airflow_stream_provider.lifecycle.rewind import WantedRewind
     from airflow_stream_provider.lifecycle.state import Deployment
     from airflow_stream_provider.planning.judgement import Answered
+    from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.spec.stream import StreamSpec
 
 # The time for a yes. The looks are old by then.
@@ -104,7 +106,7 @@ class QuestionOperator(ApprovalOperator):
 
 
 class ApproveUpgradeOperator(QuestionOperator):
-    """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
+    """Ask a person whether a release shall take over, and show what it runs as the control log has it.
 
     Asks where `check` or the YAML says `upgrade.approval`, and where the judgement of the rehearsal is no pass; else it
     is skipped. `upgrade.approvers` and `upgrade.approval_timeout` say who may answer and for how long. Fails when the
@@ -113,16 +115,30 @@ class ApproveUpgradeOperator(QuestionOperator):
     warm until then. A question that is only about a doubt is skipped once the holder is broken, or there is none.
 
     :param stream: the stream, as read by `load_spec`.
-    :param deployment: deployment that waits for the answer. (templated)
+    :param family: of the release that stands by, from the XCom of the task that submitted it. (templated)
+    :param checked: `release` in the XCom of CheckReleaseOperator, as JSON: that is shown where nothing stands by.
+        (templated)
+    :param rewind: as CheckReleaseOperator was given it; shown in the same case. (templated)
     :param application: script as it was asked for. (templated)
     :param rehearsal: XCom of JudgeRehearsalOperator, as JSON. (templated)
+    :param strategy: as `check` has left it in XCom: with `restart` nothing stands by, and nothing was rehearsed.
+        (templated)
     :param approval: ``True`` or ``False``, as `check` saw it, from its XCom: that can only ask for more than the YAML
         does. (templated)
 
-    XCom: as of QuestionOperator.
+    XCom: as of QuestionOperator; under the key `approved_by` the name of the person who said yes.
     """
 
-    template_fields = (*QuestionOperator.template_fields, "deployment", "application", "rehearsal", "approval")
+    template_fields = (
+        *QuestionOperator.template_fields,
+        "family",
+        "checked",
+        "rewind",
+        "application",
+        "rehearsal",
+        "strategy",
+        "approval",
+    )
 
     WITHOUT_A_YES = "the standby is ended"
 
@@ -130,9 +146,12 @@ class ApproveUpgradeOperator(QuestionOperator):
         self,
         *,
         stream: StreamSpec,
-        deployment: str,
+        family: str,
         application: str,
         rehearsal: str,
+        checked: str = "",
+        rewind: str = "",
+        strategy: str = "",
         approval: str = "",
         **kwargs: Any,
     ) -> None:
@@ -142,9 +161,12 @@ class ApproveUpgradeOperator(QuestionOperator):
             **kwargs,
         )
         self.stream = stream
-        self.deployment = deployment
+        self.family = family
+        self.checked = checked
+        self.rewind = rewind
         self.application = application
         self.rehearsal = rehearsal
+        self.strategy = strategy
         self.approval = approval
 
     @override
@@ -153,37 +175,64 @@ class ApproveUpgradeOperator(QuestionOperator):
         from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.judgement import Answered
-        from airflow_stream_provider.planning.rewind import read_again
-        from airflow_stream_provider.releases.open_place import address_of
+        from airflow_stream_provider.spec.stream import Strategy
 
         judged = json.loads(self.rehearsal or "null") or {}
         needed = self.approval == "True" or self.stream.upgrade.approval
-        if judged.get("verdict") == "pass" and not needed:
-            raise AirflowSkipException("No approval is needed: the rehearsal has passed.")
+        alone = self.strategy == Strategy.RESTART.value
+        if not needed and (alone or judged.get("verdict") == "pass"):
+            raise AirflowSkipException(f"No approval is needed: {_why_not(alone=alone)}.")
         with failing_without_retry():
-            if self.stream.problem:
-                # The YAML names the approvers. Not a SpecError: the file may be mended when the task is retried.
-                raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
             snapshot = hook.observe()
-            if snapshot.holds(self.deployment):
+            held = snapshot.state.holding_deployment
+            if held is not None and held.family == self.family:
                 raise AirflowSkipException("It holds the stream already: there is nothing left to decide.")
-            declared = snapshot.state.deployments[self.deployment]
-            shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))
-            if declared.rewind is not None:
-                # First: it is what sets this upgrade apart from others.
-                shown = {"reads_records_again": read_again(declared.rewind, snapshot.holder_heartbeat), **shown}
+            known = snapshot.state.family(self.family)
+            if not known and not alone:
+                raise AirflowFailException(f"Nothing stands by that could be approved. {snapshot.holder_sentence}")
+            shown = self._checked_facts(hook, snapshot) if alone else self._facts(hook, snapshot, known[-1])
         shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)
         wanted = ["`upgrade.approval` is on."] if needed else []
-        shown["asked_because"] = [*judged.get("reasons", []), *wanted] or ["The rehearsal was not judged."]
+        unjudged = [] if alone else ["The rehearsal was not judged."]
+        shown["asked_because"] = [*judged.get("reasons", []), *wanted] or unjudged
         shown["rehearsal"] = judged
         # As JSON, in which no argument can end the block or pass for another line.
         self.body = f"```json\n{json.dumps(shown, indent=2)}\n```"
+        if alone:
+            return super().execute(context)
         limits = None if needed else self.stream.lag.limits.to_json()
-        return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, snapshot.holding, limits))
+        return self.ask_while_it_stands_by(context, hook, Answered(known[-1].id, snapshot.holding, limits))
 
-    def _facts(self, declared: Deployment, folder: str) -> dict[str, Any]:
-        release, spec = declared.release, self.stream
+    @override
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        answer = super().execute_complete(context, event)
+        context["ti"].xcom_push(key="approved_by", value=answered_by(event))
+        return answer
+
+    def _facts(self, hook: StreamHook, snapshot: Snapshot, declared: Deployment) -> dict[str, Any]:
+        return {
+            **_reads_again(declared.rewind, snapshot),
+            **self._release_facts(hook, declared.release),
+            "changed_checkpoints": list(declared.policy.changed_checkpoints),
+            "no_way_back": declared.policy.no_way_back,
+            "deployment": declared.id,
+        }
+
+    def _checked_facts(self, hook: StreamHook, snapshot: Snapshot) -> dict[str, Any]:
+        from airflow_stream_provider.lifecycle.release import Release
+        from airflow_stream_provider.planning.rewind import read_rewind
+
+        return {
+            **_reads_again(read_rewind(self.rewind), snapshot),
+            **self._release_facts(hook, Release.from_json(json.loads(self.checked))),
+            "strategy": "restart: the old release stops first, and nothing was rehearsed",
+        }
+
+    def _release_facts(self, hook: StreamHook, release: Release) -> dict[str, Any]:
+        from airflow_stream_provider.releases.open_place import address_of
+
+        folder, spec = address_of(release, hook.stream, hook.folder), self.stream
         same = {
             "version": release.version == spec.version,
             "application": self.application == spec.application,
@@ -197,7 +246,15 @@ class ApproveUpgradeOperator(QuestionOperator):
             "sources": {name: f"{folder}/{name}" for name in (release.application, *release.py_files)},
             "conf": dict(release.conf),
             "other_than_in_the_yaml": [name for name, is_same in same.items() if not is_same],
-            "changed_checkpoints": list(declared.policy.changed_checkpoints),
-            "no_way_back": declared.policy.no_way_back,
-            "deployment": declared.id,
         }
+
+
+def _reads_again(rewind: WantedRewind | None, snapshot: Snapshot) -> dict[str, Any]:
+    """The part that sets such an upgrade apart from others, so it is shown first."""
+    from airflow_stream_provider.planning.rewind import read_again
+
+    return {} if rewind is None else {"reads_records_again": read_again(rewind, snapshot.holder_heartbeat)}
+
+
+def _why_not(*, alone: bool) -> str:
+    return "nothing was rehearsed, and the YAML asks for none" if alone else "the rehearsal has passed"

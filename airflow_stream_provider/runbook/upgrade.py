@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
-from typing_extensions import override
 
-from airflow_stream_provider.hooks.failing import failing_without_retry
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import VERSION
 from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.operators.stream import (
-    HandOverOperator,
-    MakeRoomOperator,
-    RetireOperator,
-    RollBackOperator,
-    StopStreamOperator,
+from airflow_stream_provider.operators.stream import RetireOperator, RollBackOperator
+from airflow_stream_provider.operators.upgrade import (
+    JudgeRehearsalOperator,
+    SoakOperator,
+    SubmitStandbyOperator,
+    TakeOverOperator,
 )
-from airflow_stream_provider.operators.upgrade import JudgeRehearsalOperator, SoakOperator, SubmitStandbyOperator
 from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.form import (
     DIGITS,
@@ -42,44 +36,11 @@ from airflow_stream_provider.runbook.words import RETIRE, UPGRADE, group, task
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 from airflow_stream_provider.spec.watched import CHANGE
 
-if TYPE_CHECKING:
-    from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Step, TaskIdentity
-    from airflow_stream_provider.planning.waits import WaitOutcome
 
-
-class StopFirstOperator(StopStreamOperator):
-    """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise. A holder that hangs is fenced.
-
-    With `upgrade.approval` only if the YAML says so, whatever is in XCom: no person has been asked yet.
-
-    :param strategy: as `check` has left it in XCom. (templated)
-    """
-
-    template_fields: Sequence[str] = (*StopStreamOperator.template_fields, "strategy")
-
-    def __init__(self, *, strategy: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.strategy = strategy
-
-    @override
-    def execute(self, context: Context) -> Any:
-        if self.strategy != Strategy.RESTART.value:
-            raise AirflowSkipException("The old release runs until the new one takes over.")
-        if self.stream.problem:
-            # The new release could not be submitted. Not a SpecError: the file may be mended when this is retried.
-            raise StreamError(self.stream.problem)
-        with failing_without_retry():
-            self.stream.chosen_strategy(self.strategy)
-        return super().execute(context)
-
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.hooks.about_drivers import holder_hangs
-        from airflow_stream_provider.planning.stop import stop
-
-        hangs = "" if snapshot.state.open_request else holder_hangs(self.hook, self.stream, snapshot)
-        return stop(snapshot, identity, outcome, self.reason or identity.by, hangs=hangs, restarts=True)
+def _unless_restart(context: Context) -> None:
+    """Skip a task that needs room for two drivers, where `check` has found that there is none."""
+    if (context["ti"].xcom_pull(task_ids="check") or {}).get("strategy") == Strategy.RESTART.value:
+        raise AirflowSkipException("By the strategy `restart` the old release stops first, and nothing is rehearsed.")
 
 
 _RELEASE = {
@@ -104,22 +65,28 @@ _AGAIN = f"{{{{ ', and read records again' if {value('rewind')} else '' }}}}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
-_NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
+_CANDIDATE = "{{ ti.xcom_pull(task_ids='submit', key='family') or '' }}"
+# The same, or what `hand_over` has brought in itself, by the strategy `restart`.
+_NEW = "{{ ti.xcom_pull(task_ids='hand_over', key='family') or ti.xcom_pull(task_ids='submit', key='family') or '' }}"
+# Text for people and for the gate of a release that is neither judged nor approved; see `planning.gates`.
+_APPROVED = (
+    "{% set who = ti.xcom_pull(task_ids='approve', key='approved_by') %}"
+    "{% set judged = ti.xcom_pull(task_ids='judge') or {} %}"
+    "{{ who or ('judged: pass' if judged.get('verdict') == 'pass' else '') }}"
+)
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _HANDED = "{{ ti.xcom_pull(task_ids='hand_over') | tojson }}"
 _BACK = "{{ ti.xcom_pull(task_ids='roll_back') | tojson }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
 # An outcome that a roll-back must not take for a fault.
 _WHY_NOT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or ti.xcom_pull(task_ids='soak', key='inconclusive') or '' }}"
-_SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
+_VERSION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
-# Empty when the soak ended well: a release that took over since may keep this one warm for a roll-back.
-_UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
-
 _REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
-_WHY_DISCARDED = (
+_WHY_BACK = (
     "{% set who = ti.xcom_pull(task_ids='approve', key='rejected_by') %}"
-    "{% if who %}Rejected by {{ who }}.{% else %}It did not stay.{% endif %}"
+    "{% if who %}Rejected by {{ who }}.{% else %}"
+    "{{ ti.xcom_pull(task_ids='soak', key='fault') or 'It did not take over.' }}{% endif %}"
 )
 _DEPLOYMENT = (
     "id of the deployment to end, such as orders-1-5b84d9c5: what comes before the dot where the page Streams names "
@@ -133,6 +100,9 @@ Upgrades the stream {spec.name}. The new release is warm before the old one stop
 3. **judge**: it is compared with the old one on the same data; where that is not clear, **approve** asks a person
 4. **hand_over**: it takes over between two batches
 5. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
+
+With the strategy `restart`, for a cluster without room for two, **submit** and **judge** are skipped: **hand_over**
+stops the old release first.
 
 Every task may be cleared or retried at any time.
 """
@@ -164,10 +134,6 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             **_RELEASE,
         )
         with group(UPGRADE, "new_release"):
-            make_room = MakeRoomOperator(**task(UPGRADE, "make_room"), stream=spec)
-            stop_first = StopFirstOperator(
-                **task(UPGRADE, "stop_first"), stream=spec, strategy=_STRATEGY, reason=_REASON
-            )
             submit = SubmitStandbyOperator(
                 **task(UPGRADE, "submit"),
                 stream=spec,
@@ -175,34 +141,35 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 redeployed=_REDEPLOYED,
                 rewind=_REWIND,
                 reason=_REASON,
-                trigger_rule=TriggerRule.NONE_FAILED,
+                pre_execute=_unless_restart,
                 **_RELEASE,
             )
-            judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, deployment=_NEW)
+            judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, family=_CANDIDATE)
             approve = _approval(spec)
         with group(UPGRADE, "take_over"):
             # `approve` is skipped where no person has to be asked.
-            hand_over = HandOverOperator(
+            hand_over = TakeOverOperator(
                 **task(UPGRADE, "hand_over"),
                 stream=spec,
-                deployment=_NEW,
+                family=_CANDIDATE,
+                approved=_APPROVED,
+                strategy=_STRATEGY,
+                checked=_CHECKED,
+                redeployed=_REDEPLOYED,
+                rewind=_REWIND,
                 reason=_REASON,
                 trigger_rule=TriggerRule.NONE_FAILED,
+                **_RELEASE,
             )
-            soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, deployment=_NEW)
+            soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, family=_NEW)
         with group(UPGRADE, "way_back"):
             roll_back = RollBackOperator(
                 **task(UPGRADE, "roll_back"),
                 stream=spec,
-                deployment=_NEW,
+                family=_NEW,
                 fault=_FAULT,
-                trigger_rule=TriggerRule.ONE_FAILED,
-            )
-            discard = RetireOperator(
-                **task(UPGRADE, "discard"),
-                stream=spec,
-                deployment=_UNFIT,
-                reason=_WHY_DISCARDED,
+                well=_SOAKED,
+                reason=_WHY_BACK,
             )
         with group(UPGRADE, "afterwards"):
             retire = RetireLaterOperator(
@@ -215,7 +182,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             report = ReportUpgradeOperator(
                 **task(UPGRADE, "report"),
                 stream=spec,
-                deployment=_NEW,
+                family=_NEW,
                 soaked=_SOAKED,
                 fault=_WHY_NOT,
                 rejected_by=_REJECTED_BY,
@@ -224,14 +191,14 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 on_success_callback=UpgradeNotifier(stream=spec),
                 on_failure_callback=UpgradeNotifier(stream=spec),
             )
-        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, approve, hand_over, soak]
+        steps: list[BaseOperator] = [check, submit, judge, approve, hand_over, soak]
         for before, after in zip(steps, [*steps[1:], retire], strict=True):
             before >> after
-        soak >> roll_back >> discard >> report
+        soak >> roll_back >> report
         retire >> report
         # They run as well when a person marks the run as failed: no standby keeps cores in vain, and the run's state is
         # the report's, not that of skipped tasks.
-        discard.as_teardown()
+        roll_back.as_teardown()
         report.as_teardown(on_failure_fail_dagrun=True)
     # Set after the operators: Airflow copies the DAG's params for every operator made in it, which would take most of
     # the parsing time. Tasks see them all the same.
@@ -317,10 +284,14 @@ def _approval(spec: StreamSpec) -> BaseOperator:
     return ApproveUpgradeOperator(
         **task(UPGRADE, "approve"),
         stream=spec,
-        deployment=_NEW,
+        family=_CANDIDATE,
+        checked=_CHECKED,
+        rewind=_REWIND,
         application=_APPLICATION,
+        strategy=_STRATEGY,
         approval=_APPROVAL,
+        trigger_rule=TriggerRule.NONE_FAILED,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
-        subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}{_AGAIN}?",
+        subject=f"Hand {spec.name} over to release {_VERSION}{_AGAIN}?",
         notifiers=[ApprovalNotifier(stream=spec)],
     )

@@ -46,20 +46,11 @@ UPGRADE = {
         "The old release runs on all the while, unless the strategy is `restart`. Whatever fails here ends the new "
         "release and changes nothing else.",
     ),
-    "make_room": Words(
-        "End what earlier upgrades left warm",
-        "Ends the releases that were kept for a roll-back, to make room for the new one. The one that holds the stream "
-        "is not touched.",
-    ),
-    "stop_first": Words(
-        "Stop the old release first, if the strategy is restart",
-        "Skipped with the strategy `handover`. With `restart`, for a cluster without room for two, the stream stands "
-        "from here until the new release has taken over; if it does not, `roll_back` starts the old one again.",
-    ),
     "submit": Words(
         "Start the new release and rehearse it",
-        "Its driver comes up as a standby and rehearses on a clone of the checkpoint: it reads live data and writes "
-        "nothing. If it fails, the error has the reason, with the end of the driver's log.",
+        "What earlier upgrades left warm makes room for it. Its driver comes up as a standby and rehearses on a clone "
+        "of the checkpoint: it reads live data and writes nothing. If it fails, the error has the reason, with the end "
+        "of the driver's log. Skipped with the strategy `restart`.",
     ),
     "judge": Words(
         "Compare the rehearsal with what runs",
@@ -79,8 +70,9 @@ UPGRADE = {
     "hand_over": Words(
         "Hand the stream over between two batches",
         "The old release ends its batch and lets go; the new one takes the same checkpoint, so nothing is lost or "
-        "doubled. A holder that is dead or hangs is fenced first. If it fails, the error says who holds: the stream "
-        "runs.",
+        "doubled. A holder that is dead or hangs is fenced first. With the strategy `restart`, for a cluster without "
+        "room for two, the old release stops first, and the stream stands until the new one is up. If it fails, the "
+        "error says who holds.",
     ),
     "soak": Words(
         "Watch the new release",
@@ -93,13 +85,9 @@ UPGRADE = {
     ),
     "roll_back": Words(
         "Give the stream back to the old release",
-        "A hand-over in the other direction while the old release is warm; else it is started again. Skipped when "
-        "nothing has taken over. If it fails, the error says who holds; "
-        "clear this task, or use **roll-back** in `NAME__operate`.",
-    ),
-    "discard": Words(
-        "End the new release, if it did not stay",
-        "Skipped when it holds the stream, or when the soak ended well. If it fails, clear it: it ends what is left.",
+        "A hand-over in the other direction while the old release is warm; else it is started again. A release that "
+        "has not taken over is called off, and ended. Skipped when the soak ended well. If it fails, the error says "
+        "who holds; clear this task, or use **roll-back** in `NAME__operate`.",
     ),
     "afterwards": Words(
         "Keep the old release warm for a while, and say how it ended",
@@ -150,6 +138,15 @@ OPERATE = {
         "Start the stream",
         "Submits the release, waits until it is up, and appoints it.",
     ),
+    "restart": Words(
+        "Stop the stream after its batch, and start it again",
+        "Its holder ends the batch and exits; a new driver of the same version comes up and holds. Should this task "
+        "die in between, the watch brings the stream back.",
+    ),
+    "retire": Words(
+        "Stop the stream for good",
+        "As **stop**. What is left of it is removed by hand.",
+    ),
     "upgrade": Words(
         "Start a run of the upgrade",
         "That run goes on by itself: its graph says how far it is, and how it ended.",
@@ -192,8 +189,8 @@ RETIRE = {
 REVIVE = {
     "revive": Words(
         "Bring the stream back, if it has lost its driver",
-        "Fences the dead driver, then appoints a warm one or starts the last release again. Skipped, with the reason, "
-        "when there is nothing to do. If it fails, the cluster could not confirm that the dead driver is gone: "
+        "Fences the dead driver, then appoints a warm one of the wished release, or starts that. Skipped, with the "
+        "reason, when there is nothing to do. If it fails, the cluster could not confirm that the dead driver is gone: "
         "look at it, then clear this task, or use **fence** in `NAME__operate`.",
     )
 }
@@ -206,7 +203,7 @@ WATCH = {
     ),
     "revive": Words(
         "Start the runs that are needed",
-        "Triggers `NAME__revive` for a stream that has lost its driver, and `NAME__upgrade` for one whose YAML has "
+        "Triggers `FOLDER__revive` for a stream that has lost its driver, and `NAME__upgrade` for one whose YAML has "
         "changed, with `upgrade.on_change`. There is one for each.",
     ),
 }

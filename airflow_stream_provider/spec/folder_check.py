@@ -102,7 +102,7 @@ def check_folder(folder: str | Path) -> FolderCheck:
     for each in (errors, warnings):
         each.sort(key=lambda error: (_place(error)["file"], _place(error)["line"]))
     wrong = {error.fields["file"] for error in errors}
-    streams = sorted(file.name for file in found if str(file.path) not in wrong)
+    streams = sorted(file.spec.name for file in found if file.spec is not None and str(file.path) not in wrong)
     return FolderCheck(tuple(file.path.name for file in found), tuple(streams), tuple(errors), tuple(warnings))
 
 

@@ -157,12 +157,10 @@ class RequestedRelease:
     def check(self) -> None:
         """Raise SpecError unless this may be published.
 
-        The YAML must be usable; every file must be there, inside `folders` and Python; the version must be a plain
+        Every file must be there, inside `folders` and Python; the version must be a plain
         label; other arguments than the YAML's must be allowed there; each of `changed_checkpoints` must be a change
         that can be named; and nothing may look like a secret.
         """
-        if self.spec.problem:
-            raise SpecError(self.spec.problem)
         check_version(self.version)
         locations(self.changed_checkpoints, Change.CHECKPOINT)  # whether each entry can be read
         refuse_secret_conf(self.spec.conf)

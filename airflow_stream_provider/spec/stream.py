@@ -207,7 +207,6 @@ class StreamSpec(_Part):
     watch: WatchSpec = WatchSpec()
     notify: tuple[NotifySpec, ...] = ()
     _source: Path = PrivateAttr(default=Path("streams/stream.yaml"))
-    _problem: str = PrivateAttr(default="")
 
     @field_validator("conf")
     @classmethod
@@ -248,13 +247,6 @@ class StreamSpec(_Part):
     def source(self) -> Path:
         """The YAML file."""
         return self._source
-
-    @property
-    def problem(self) -> str:
-        """Why the YAML cannot be used: this is then what is known of the stream all the same (`spec.folder.salvage`),
-        and no release can be made of it. Empty: it can.
-        """
-        return self._problem
 
     @property
     def root(self) -> Path:

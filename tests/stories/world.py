@@ -42,7 +42,7 @@ ON_YARN, ON_KUBERNETES, ON_LOCAL = f"{YARN}+kafka+hdfs", f"{KUBERNETES}+kafka+mo
 WORLDS = (ON_FILES, ON_S3PROXY, ON_MASTERS, ON_YARN, ON_KUBERNETES, ON_LOCAL)
 EXECUTORS = ("CoarseGrainedExecutorBackend", "YarnCoarseGrainedExecutorBackend", "KubernetesExecutorBackend")
 DAG, OPERATE = "orders__upgrade", "orders__operate"
-DAGS = (DAG, OPERATE, "orders__retire", "orders__revive", "streams__watch")
+DAGS = (DAG, OPERATE, "orders__retire", "streams__revive", "streams__watch")
 ROLL_BACK = {"operation": "roll-back", "reason": "the story wants it back", "ask": False}
 RATE = 100
 wait_for = partial(drivers.wait_for, every=1.0)

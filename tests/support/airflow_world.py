@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from airflow_stream_provider.clusters.processes import MARK
-from airflow_stream_provider.control import ControlLog, make_root, open_log
+from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.lifecycle.state import StreamState
 from devstack.drivers import lives
 
@@ -117,9 +117,13 @@ class World:
         return self.airflow.run(dag=f"{self.name}__upgrade", logical_date=self.date.isoformat(), conf=conf, **command)
 
     def by_hand(self, what: str, again: datetime | None = None, crash: Any = None, **conf: str) -> Run:
-        """Run one of the single operators of `by_hand`, or another DAG of the stream."""
+        """Run one of the single operators of `by_hand`, or another DAG of the stream, or the revival of it."""
+        dag = f"{self.name}__{what}"
+        if what == "revive":
+            self.look()  # by which its control root is known
+            dag, conf = "streams__revive", {"stream": self.name, "control": self.control}
         self.date = again or datetime.now(UTC)
-        return self.airflow.run(dag=f"{self.name}__{what}", logical_date=self.date.isoformat(), conf=conf, crash=crash)
+        return self.airflow.run(dag=dag, logical_date=self.date.isoformat(), conf=conf, crash=crash)
 
     def look(self) -> Run:
         """Let the watch of the folder look once."""
@@ -130,8 +134,10 @@ class World:
         run = self.look()
         assert run.state == "success", run.log[-8000:]
         for each in run.other_runs:
-            if each["dag"] == f"{self.name}__revive" and each["state"] == "queued":
-                return self.by_hand("revive", crash=crash, **each["conf"])
+            mine = each["dag"] == "streams__revive" and each["conf"]["stream"] == self.name
+            if mine and each["state"] == "queued":
+                date = datetime.now(UTC).isoformat()
+                return self.airflow.run(dag=each["dag"], logical_date=date, conf=each["conf"], crash=crash)
         return run
 
     def deploy(self, version: str = "1") -> Run:
@@ -188,6 +194,8 @@ class World:
             with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(pid, signal.SIGKILL)
         self.yaml.unlink(missing_ok=True)
+        # Its YAML is gone, and nobody has stopped it: it would be brought back.
+        FilesRoot(self.control).forget(self.name)
         for process in psutil.process_iter():
             try:
                 if str(self.folder) in process.environ().get(MARK, ""):

@@ -85,17 +85,6 @@ def _operate(task: str, operation: str, version: str = "1", **more: Any) -> Row:
 
 ROWS = (
     Row(task="check", stream={"releases": 2}, **_UPGRADE),
-    Row(task="make_room", stream={"releases": 2}, **_UPGRADE),
-    Row(
-        task="stop_first",
-        stream={"strategy": "restart"},
-        verb="upgrade",
-        conf={"version": "2", "strategy": "restart"},
-        waits="deferred",
-        nobody=_STANDBY,
-        ended=_HOLDER,
-        lost=_HOLDER,
-    ),
     Row(task="submit", waits="deferred", **_READY),
     Row(task="judge", **_READY),
     Row(task="approve", stream={"more": "  approval: true\n"}, waits="deferred", **_READY),
@@ -112,11 +101,9 @@ ROWS = (
     Row(task="retire", **_UPGRADE),
     Row(task="report", **_UPGRADE),
     Row(task="roll_back", stream={"behaviour": "die-running"}, waits="deferred", **_BAD),
-    # The bad release is dead, and the one before holds again.
-    Row(task="discard", stream={"behaviour": "die-running"}, nobody=_STANDBY, **_BAD),
     _operate("look", "roll-back", "0", stream={"releases": 2}),
     _operate("confirm", "roll-back", "0", stream={"releases": 2}, waits="awaiting_input"),
-    _operate("stop", "restart", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
+    _operate("stop", "stop", "", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
     _operate("roll-back", "roll-back", "0", stream={"releases": 2}, waits="deferred"),
     _operate("abort", "abort", stream={"standby": True}),
     _operate("fence", "fence", waits="deferred", nobody=_STANDBY, ended=_HOLDER, cuts=True),
@@ -129,8 +116,9 @@ ROWS = (
         lost=_DRIVERS,
         cure=("upgrade", {"version": "s"}),
     ),
-    # It starts another driver itself: of a stream that was stopped nobody else would.
-    _operate("start", "restart", waits="deferred", nobody=_HOLDER),
+    _operate("start", "start", stream={"releases": 0}, waits="deferred", nobody=_HOLDER),
+    _operate("restart", "restart", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
+    _operate("retire", "retire", "", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
     # What it starts goes on by itself.
     _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_STANDBY),
     _operate("stand_by", "adopt", waits="deferred", **_ADOPTED),

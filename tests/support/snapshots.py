@@ -8,8 +8,9 @@ from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step, TaskIdentity
+from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Step, TaskIdentity, Wait, Want
 from tests.support.story import (
     NEW,
     OLD,
@@ -20,6 +21,7 @@ from tests.support.story import (
     requested,
     standby,
     submitted,
+    wanted,
 )
 
 ME = TaskIdentity("dag", "run", "hand_over")
@@ -36,16 +38,30 @@ def snapshot(*records: Record, drivers: dict[str, DriverFacts] | None = None, at
     return Snapshot("orders", at, state, tuple(numbered), {}, drivers or {})
 
 
-def up(name: str) -> list[Record]:
+def scene(*records: Record, at: float = 110.0, drivers: dict[str, DriverFacts] | None = None, **more: Any) -> Scene:
+    """What a task, or the watch, goes by. `me` and `lives` as in `Scene`."""
+    return Scene(snapshot(*records, at=at, drivers=drivers), **{"me": ME, **more})
+
+
+def up(name: str, family: str = "") -> list[Record]:
     deployment = deployment_of(name)
-    return [declared(deployment), submitted(deployment), standby(name)]
+    return [declared(deployment, family), submitted(deployment), standby(name)]
 
 
-RUNNING = [*up(OLD), requested("first", OLD, by="someone"), ready("first", OLD), acquired(OLD, "first", 1)]
-BOTH = [*RUNNING, *up(NEW)]
-ASKED = [*BOTH, requested("mine", NEW, by=ME.by)]
+# OLD serves the wishes of the family `old`, NEW those of `new`.
+RUNNING = [
+    wanted("old"),
+    *up(OLD, "old"),
+    requested("first", OLD, by="someone", wish="old"),
+    ready("first", OLD),
+    acquired(OLD, "first", 1),
+]
+BOTH = [*RUNNING, wanted("new", "stand_by"), *up(NEW, "new")]
+WISHED = [*BOTH, wanted("take", family="new", approved="it was judged")]
+ASKED = [*WISHED, requested("mine", NEW, by=ME.by, wish="take")]
 RELEASED = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW)]
 UPGRADED = [*RELEASED, acquired(NEW, "mine", 2)]
+STOPPED = [*RUNNING, wanted("rest", "stop"), requested("s", None, wish="rest"), released(OLD, "s", None)]
 
 
 def appended(step: Step | None, *names: str) -> tuple[Any, ...]:
@@ -64,3 +80,27 @@ def given_up(step: Step | None) -> str:
     """The error that a step gives up with."""
     assert isinstance(step, GiveUp), step
     return str(step.error)
+
+
+def brief(step: Step | None) -> str:
+    """A step in a few words, for tables: what it is, and of whom; OLD and NEW by their names."""
+    if step is None:
+        return "nothing"
+    if isinstance(step, Append):
+        of = next(step.fields[name] for name in ("incarnation", "to", "deployment", "request") if name in step.fields)
+        said = f"{step.kind} {of}"
+    elif isinstance(step, Want):
+        flags = " ".join(name for name in ("alone", "back", "adopts", "approval") if step.fields.get(name))
+        of = "new" if step.publish else step.fields.get("family", "")
+        said = f"want {step.fields['goal']} {of} {flags}"
+    elif isinstance(step, Declare):
+        said = f"declare {step.fields['family']}"
+    elif isinstance(step, (Wait, Kill)):
+        condition = step.condition if isinstance(step, Wait) else step.then
+        said = f"{type(step).__name__.lower()} {type(condition).__name__}"
+    else:
+        said = f"{type(step).__name__.lower()} {getattr(step, 'deployment', getattr(step, 'job', ''))}"
+    names = {OLD: "OLD", NEW: "NEW", deployment_of(OLD): "old", deployment_of(NEW): "new"}
+    for name, short in names.items():
+        said = said.replace(name, short)
+    return said.strip()

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase
+from airflow_stream_provider.lifecycle.wish import Goal
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
 MARKS = re.compile(r"(<!-- begin state tables -->\n).*?(<!-- end state tables -->)", re.DOTALL)
@@ -17,6 +18,7 @@ def tables() -> str:
     return "\n".join(
         [
             _table("The stream (`StreamPhase`)", StreamPhase),
+            _table("A wish (`Goal`)", Goal, rest=True),
             _table("A driver (`IncarnationState`)", IncarnationState, terminal=True),
             _table("A request (`RequestStage`)", RequestStage, open=True),
         ]

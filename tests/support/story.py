@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.control import ControlLog
@@ -41,9 +40,17 @@ def hash_of(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()
 
 
-def declared(deployment: str) -> Record:
+def wanted(id: str, goal: str = "hold", *, by: str = "airflow", at: float = 100.0, **fields: Any) -> Record:
+    """A wish. One for a driver brings a release in, unless it names the family of one that did."""
+    if goal in ("hold", "stand_by") and "family" not in fields:
+        fields = {"release": {"version": "1", "hash": hash_of(id)}, "policy": {}, **fields}
+    return record("wanted", by=by, at=at, **{"wish": id, "goal": goal, "reason": "a person wants it", **fields})
+
+
+def declared(deployment: str, family: str = "", **more: Any) -> Record:
     release = {"version": "1", "hash": hash_of(deployment)}
-    return record("declared", deployment=deployment, release=release, policy={}, reason="")
+    fields = {"deployment": deployment, "release": release, "policy": {}, "reason": "", **more}
+    return record("declared", **{**fields, **({"family": family} if family else {})})
 
 
 def declared_again(
@@ -55,10 +62,9 @@ def declared_again(
     return record("declared", by=by, at=at, **fields)
 
 
-def following(deployment: str) -> Record:
+def following(deployment: str, family: str = "") -> Record:
     """A deployment that is to follow a job without a stream."""
-    one = declared(deployment)
-    return replace(one, fields={**one.fields, "policy": {"adopts": True}})
+    return declared(deployment, family, policy={"adopts": True})
 
 
 def ending(deployment: str, job: str = "driver-1", *, expires: float = 160.0) -> Record:
@@ -115,10 +121,6 @@ def retired(deployment: str) -> Record:
     return record("retired", deployment=deployment, reason="not needed")
 
 
-def stopped(id: str, *, by: str = "airflow", **fields: Any) -> Record:
-    return record("stopped", by=by, request=id, reason="a person wants it", **fields)
-
-
 # Where a story stands, as the records that lead there. OLD holds from RUNNING on.
 STARTED = [declared(OLD_DEPLOYMENT), submitted(OLD_DEPLOYMENT), standby(OLD)]
 RUNNING = [*STARTED, requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
@@ -129,9 +131,14 @@ RELEASED = [*READY, released(OLD, "up", NEW)]
 INTERRUPTED = [*READY, released(OLD, "up", NEW, "interrupted")]
 HANDED_OVER = [*RELEASED, acquired(NEW, "up", 2)]
 TAKEN_BACK = [*RELEASED, acquired(OLD, "up", 2)]
-STOPPING = [*PREPARED, requested("stop", None)]
+STOPPING = [*PREPARED, wanted("rest", "stop"), requested("stop", None, wish="rest")]
 STOPPED = [*STOPPING, released(OLD, "stop", None)]
 # An adoption: OLD is to follow a job; the job is about to be ended; it is gone, and OLD was asked.
-FOLLOWING = [following(OLD_DEPLOYMENT), submitted(OLD_DEPLOYMENT), standby(OLD)]
+FOLLOWING = [
+    wanted("adopt", policy={"adopts": True}, adopts=True, job="driver-1"),
+    following(OLD_DEPLOYMENT, "adopt"),
+    submitted(OLD_DEPLOYMENT),
+    standby(OLD),
+]
 JOB_ENDING = [*FOLLOWING, ending(OLD_DEPLOYMENT)]
-JOB_GONE = [*JOB_ENDING, requested("adopt", OLD, evidence={"job": "driver-1", "state": "killed"})]
+JOB_GONE = [*JOB_ENDING, requested("adopt", OLD, wish="adopt", evidence={"job": "driver-1", "state": "killed"})]

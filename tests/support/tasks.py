@@ -11,8 +11,9 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.steps import TaskIdentity
-from airflow_stream_provider.planning.waits import WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # The task that `run` runs.
@@ -59,3 +60,8 @@ def waits(operator: StreamOperator, event: WaitOutcome | None = None) -> dict[st
         run(operator, event)
     condition: dict[str, Any] = deferred.value.trigger.serialize()[1]["condition"]
     return condition
+
+
+def lives(*drivers: str) -> WaitOutcome:
+    """These have given a sign of life."""
+    return WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence=dict.fromkeys(drivers, True), deadline=4e9)

@@ -1,106 +1,98 @@
-"""The task `look` of the watch without Airflow's database: it runs again and again, on a folder of streams."""
+"""The task `look` of the watch without Airflow's database and with a double of `FolderLook`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_stream_provider.monitoring.folder_look import FolderLook
-from airflow_stream_provider.monitoring.recipients import takes_alerts
+from airflow_stream_provider.monitoring.causes import FolderMemory
+from airflow_stream_provider.monitoring.folder_look import Found
 from airflow_stream_provider.operators.watch import WatchStreamsOperator
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import Watched
 
-SPEC = (
-    "name: {name}\napplication: apps/a.py\nversion: v1\ncluster: c\ncontrol: file:///d\n"
-    f"notify: [{{{{call: {__name__}.page, arguments: {{{{who: {{name}}}}}}}}}}]\n"
-)
-TOLD: list[tuple[str, Any]] = []
+SPEC = "name: {name}\napplication: apps/a.py\nversion: v1\ncluster: c\ncontrol: file:///d\n"
 
 
-@takes_alerts
-def page(alert: Any, who: str) -> None:
-    """Whom the streams of these tests tell."""
-    TOLD.append((who, alert))
+class Variables:
+    """Airflow's Variables."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.writes = 0
+
+    def get(self, key: str, default: Any, deserialize_json: bool) -> Any:
+        return json.loads(self.values[key]) if key in self.values else default
+
+    def set(self, key: str, value: Any, description: str, serialize_json: bool) -> None:
+        self.writes += 1
+        self.values[key] = json.dumps(value)
+
+
+class Look:
+    """The double of a look, which says what the test wants."""
+
+    def __init__(self, airflow: Airflow, watch: str, files: Any, roots: Any, left: Any, *more: Any, **how: Any) -> None:
+        self.airflow, self.now = airflow, 60.0 * airflow.minute
+        self.memory = airflow.memory
+        self.watching = self
+        airflow.asked = {"watch": watch, "roots": sorted(roots), "left": left, **how}
+        airflow.files = [each.path.name for each in files]
+
+    def go(self) -> Found:
+        if self.airflow.fails is not None:
+            raise self.airflow.fails
+        fields = {"application": "a", "version": "v", "cluster": "c", "control": "file:///d"}
+        revive = {name: StreamSpec.model_validate({"name": name, **fields}) for name in self.airflow.revive}
+        return Found(revive, {"looked": 2}, beside=self.airflow.beside, changed=self.airflow.changed)
+
+    def tell_of_watch(self, problem: str) -> None:
+        self.airflow.told.append(problem)
+
+    def keep(self) -> None:
+        self.airflow.kept += 1
 
 
 class Airflow:
-    """What a task sees of Airflow: XCom of earlier runs by key, and how many runs and tasks there are."""
+    """What a task sees of Airflow: variables, and how many runs there are."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.xcom: dict[str, Any] = {}
+        self.variables = Variables()
         self.pushed: dict[str, Any] = {}
-        self.pulled: list[str] = []
-        self.waiting = 0
-        self.active: set[str] = set()
-        self.queued: set[str] = set()
-        self.beside: frozenset[str] = frozenset()
+        # The runs that are under way, by state.
+        self.runs: dict[str, set[str]] = {"running": set(), "queued": set()}
         self.minute = 28_000_000
-        self.asked: list[Watched] = []
-        self.memories: list[Mapping[str, Any]] = []
+        self.memory = FolderMemory()
+        self.asked: dict[str, Any] = {}
+        self.files: list[str] = []
         self.revive: tuple[str, ...] = ()
+        self.beside: frozenset[str] = frozenset()
         self.changed: dict[str, str] = {}
         self.fails: BaseException | None = None
-        self.others: list[str] = []
-        self.in_common = False
-        self.problem = ""
+        self.told: list[str] = []
+        self.kept = 0
 
-    def look_at_all(
-        self,
-        watched: Sequence[Watched],
-        memory: Mapping[str, Any],
-        context: Mapping[str, Any],
-        others: Sequence[StreamSpec],
-        in_common: bool,
-    ) -> FolderLook:
-        if self.fails is not None:
-            raise self.fails
-        self.asked, self.others, self.in_common = list(watched), [each.name for each in others], in_common
-        self.memories.append(memory)
-        looks = {"looks": memory.get("looks", 0) + 1}
-        return FolderLook(looks, self.revive, {"looked": len(watched)}, self.problem, self.beside, self.changed)
+    def count(self, dag_id: str, run_ids: Sequence[str] | None = None, states: Sequence[str] = ()) -> int:
+        wanted = [dag_id] if run_ids is None else run_ids
+        return sum(run in self.runs[state] for state in states for run in wanted)
 
-    def runs(self, dag_id: str, states: Sequence[str]) -> int:
-        by_state = {"running": self.active, "queued": self.queued}
-        return sum(dag_id in by_state[state] for state in states)
-
-    def pull(self, *, task_ids: str, key: str, include_prior_dates: bool, map_indexes: int) -> Any:
-        assert (task_ids, include_prior_dates, map_indexes) == ("look", True, -1)
-        self.pulled.append(key)
-        return self.xcom.get(key)
-
-    def push(self, key: str, value: Any) -> None:
-        self.pushed[key] = self.xcom[key] = json.loads(json.dumps(value))
-
-    def look(
-        self, *, run_type: str = "scheduled", try_number: int = 1, dated: bool = True, streams: Any = None
-    ) -> list[dict[str, Any]]:
+    def look(self, *, run_type: str = "scheduled", try_number: int = 1) -> list[dict[str, Any]]:
         self.minute += 1
-        self.pushed, self.pulled = {}, []
-        at = datetime.fromtimestamp(60.0 * self.minute, UTC)
+        self.pushed = {}
         ti = SimpleNamespace(
             dag_id="p.streams__watch",
-            run_id=f"{run_type}__{self.minute}",
-            task_id="look",
             try_number=try_number,
-            xcom_pull=self.pull,
-            xcom_push=self.push,
-            get_ti_count=lambda dag_id, task_ids, states: self.waiting,
-            get_dr_count=self.runs,
+            xcom_push=lambda key, value: self.pushed.update({key: value}),
+            get_dr_count=self.count,
         )
-        run = SimpleNamespace(run_type=run_type, run_after=at, logical_date=at if dated else None)
-        task = WatchStreamsOperator(task_id="look", streams=streams or self.folder, prefix="p.")
+        run = SimpleNamespace(run_type=run_type, run_after=datetime.fromtimestamp(60.0 * self.minute, UTC))
+        task = WatchStreamsOperator(task_id="look", streams=self.folder, prefix="p.")
         context: Any = {"ti": ti, "dag_run": run}
         return task.execute(context)
-
-    @property
-    def names(self) -> set[str]:
-        return {each.spec.name for each in self.asked}
 
     def write(self, name: str, more: str = "", file: str = "") -> Path:
         path = self.folder / (file or f"{name}.yaml")

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.files_root import SampleFile
+from airflow_stream_provider.control.files_root import FilesRoot, SampleFile
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
+from airflow_stream_provider.monitoring.causes import FolderMemory
+from airflow_stream_provider.monitoring.folder_look import FolderLook, Found
 from airflow_stream_provider.monitoring.recipients import takes_alerts
 from airflow_stream_provider.monitoring.samples import LagSample, last
+from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import Watched
 from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
 
@@ -27,6 +28,8 @@ RECEIVED: dict[str, list[Alert]] = {}
 OVER = threading.Event()
 
 HERE = __name__
+# The DAG that looks.
+WATCH = "streams__watch"
 # That the streams read, each many of them.
 TOPICS = 10
 
@@ -39,6 +42,12 @@ def receive(alert: Alert, name: str = "") -> None:
 @takes_alerts
 def hang(alert: Alert) -> None:
     OVER.wait(600)
+
+
+def look_at(*specs: StreamSpec) -> Found:
+    """Look once at these streams, as a watch does that has only looked at them."""
+    files = [StreamFile(spec.source, spec) for spec in specs]
+    return FolderLook(WATCH, files, (), None, {}, lambda memory: None, everything=True).go()
 
 
 class Folder:
@@ -58,21 +67,39 @@ class Folder:
         self.kafka = kafka
         self.notify: list[dict[str, Any]] = [{"call": f"{HERE}.receive"}]
         self.dead: set[str] = set()
-        # Those that are not looked at, as their schedule has not come round.
+        # Those that are not looked at but once, as their schedule does not come round.
         self.seldom: set[str] = set()
+        # Why YAML files cannot be used, and the streams whose files are gone.
         self.problems: dict[str, str] = {}
-        # Those that are looked at for the last time.
-        self.last: set[str] = set()
+        self.without: set[str] = set()
         # What the YAML of a stream says besides, by its name.
         self.more: dict[str, dict[str, Any]] = {}
-        self.memory: Mapping[str, Any] = {}
+        self.roots = [self.streams[0].control] if self.streams else []
+        # What no control root could keep.
+        self.saved: Any = None
+        self.unread = ""
         self.looks = 0
         self.began = time.time()
         RECEIVED.clear()
 
     def spec(self, stream: StoredStream, **more: Any) -> StreamSpec:
-        fields = {**yaml.safe_load(stream.yaml("spark_here", self.kafka)), "notify": self.notify, **more}
-        return StreamSpec.model_validate({**fields, "kafka": self.kafka or None})
+        schedule = 3e8 if stream.name in self.seldom else 5
+        fields = {**yaml.safe_load(stream.yaml("spark_here", self.kafka)), "notify": self.notify}
+        found = StreamSpec.model_validate(
+            {**fields, "kafka": self.kafka or None, "watch": {"schedule": schedule}, **more}
+        )
+        found._source = Path(f"{stream.name}.yaml")
+        return found
+
+    def files(self) -> list[StreamFile]:
+        found = []
+        for stream in self.streams:
+            path, problem = Path(f"{stream.name}.yaml"), self.problems.get(stream.name)
+            if problem:
+                found.append(StreamFile(path, error=SpecError(problem)))
+            elif stream.name not in self.without:
+                found.append(StreamFile(path, self.spec(stream, **self.more.get(stream.name, {}))))
+        return found
 
     def beat(self, at: float) -> None:
         for stream in self.streams:
@@ -82,21 +109,38 @@ class Folder:
                 if beats.is_dir():
                     (beats / f"{stream.holder}.json").write_bytes(data)
 
-    def look(self, after: float) -> FolderLook:
+    def look(self, after: float) -> Found:
         """Look once; `after`: seconds since the beginning, by the clock that the looks believe in."""
         self.looks += 1
         # Whatever the test takes, a look is so many seconds after the first.
         self.beat(self.began + after)
-        specs = [self.spec(each, **self.more.get(each.name, {})) for each in self.streams]
-        watched = [
-            Watched(each, self.problems.get(each.name, ""), each.name in self.last)
-            for each in specs
-            if each.name not in self.seldom
-        ]
-        others = [each for each in specs if each.name in self.seldom]
-        found = look_at_all(watched, self.memory, {}, others=others, clock=lambda: self.began + after)
-        self.memory = found.memory
-        return found
+        look = self.last_look = FolderLook(
+            WATCH,
+            () if self.unread else self.files(),
+            self.roots,
+            self.saved,
+            {},
+            self.save,
+            unread=self.unread,
+            everything=not self.seldom,
+            clock=lambda: self.began + after,
+        )
+        try:
+            return look.go()
+        finally:
+            look.watching.keep()
+
+    def save(self, memory: Any) -> None:
+        self.saved = memory
+
+    @property
+    def root(self) -> FilesRoot:
+        return FilesRoot(self.streams[0].control)
+
+    @property
+    def memory(self) -> FolderMemory:
+        """What the last look has left."""
+        return FolderMemory.read(self.root.noted()[f".{WATCH}"])
 
     def sample(self, number: int) -> LagSample:
         found = last(SampleFile(folder_of(self.streams[number].log)))

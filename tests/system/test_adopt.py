@@ -15,19 +15,19 @@ from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
 from airflow_stream_provider.cli.run_here import Exit, adopt_here, run_here
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
+from airflow_stream_provider.monitoring.folder_look import Found
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.stream import ReviveStreamOperator, StopStreamOperator
-from airflow_stream_provider.planning import take_over
+from airflow_stream_provider.operators.stream import StopStreamOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
+from airflow_stream_provider.planning import request
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
-from airflow_stream_provider.spec.watched import Watched
 from devstack.commits import written_at
 from devstack.drivers import wait_for
 from devstack.stack_stream import QUERIES, StackStream
 from devstack.unmanaged import end_unmanaged, leave, submit_unmanaged, yaml_of
-from tests.support.watched_folder import RECEIVED
+from tests.support.watched_folder import RECEIVED, look_at
 
 
 @pytest.fixture
@@ -68,13 +68,13 @@ def test_a_job_under_load_is_adopted_and_left_again(
 
     # A person errs: the job runs on. Its logs do too, so nobody takes over, and no driver is left beside it.
     with monkeypatch.context() as hurry:
-        hurry.setattr(take_over, "STILL_SECONDS", 0.0)
-        hurry.setattr(take_over, "ANSWER_SECONDS", 8.0)
+        hurry.setattr(request, "STILL_SECONDS", 0.0)
+        hurry.setattr(request, "ANSWER_SECONDS", 8.0)
         operator = AdoptOperator(task_id="adopt", stream=spec, reason="errs", confirmed_by="Ada", wait_seconds=900)
         operator.hook.create()
         erred = adopt_here(operator, identity("erred"), "")
     assert erred.code is Exit.FAILED
-    assert "somebody else writes it" in erred.said
+    assert "somebody else writes the checkpoint" in erred.said
     assert orders.records(Kind.ACQUIRED) == []
     assert all(deployment.ended for deployment in orders.state.deployments.values())
     (asked,) = orders.records(Kind.REQUESTED)
@@ -96,7 +96,7 @@ def test_a_job_under_load_is_adopted_and_left_again(
     failed = (acquired, time.time())
 
     # Leaving: stopped at a batch boundary, the marks removed, the script submitted as before.
-    stop = StopStreamOperator(task_id="stop", stream=spec, reason="Retired for good: leaves")
+    stop = StopStreamOperator(task_id="stop", stream=spec, reason="leaves", for_good=True)
     assert run_here(stop, TaskIdentity("test", "leaves", "stop")).code is Exit.DONE
     assert orders.records(Kind.RELEASED)[-1]["boundary"] == "completed"
     leave(orders)
@@ -116,10 +116,9 @@ CUT_OFF = """
 import os, signal, sys
 from pathlib import Path
 from airflow_stream_provider.cli.run_here import adopt_here
-from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.stream import ReviveStreamOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import load_spec
 
@@ -145,12 +144,12 @@ def adopt_and_die(spec: StreamSpec, job: str, step: str) -> None:
     assert subprocess.run(command, check=False, timeout=600).returncode == -signal.SIGKILL
 
 
-def look_until(spec: StreamSpec, looks: int) -> FolderLook:
+def look_until(spec: StreamSpec, looks: int) -> Found:
     """Look as the watch does, a minute apart; return the last look."""
-    found = look_at_all([Watched(spec)], {}, {})
+    found = look_at(spec)
     for _ in range(looks - 1):
         time.sleep(61.0)
-        found = look_at_all([Watched(spec)], found.memory, {})
+        found = look_at(spec)
     return found
 
 
@@ -172,11 +171,11 @@ def test_an_adoption_that_is_cut_off_after_the_job_was_ended_is_told_and_brought
     (alert,) = RECEIVED[""]
     assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
     assert f"{job} was to be ended" in str(alert.reasons)
-    assert found.revive == (orders.stream,), "and the watch has a run bring it back"
+    assert [*found.revive] == [orders.stream], "and the watch has a run bring it back"
     failed = (ending.at, time.time())
 
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    assert run_here(revive, TaskIdentity("orders__revive", "run", "revive")).code is Exit.DONE
+    assert run_here(revive, TaskIdentity("streams__revive", "run", "revive")).code is Exit.DONE
     asked = orders.records(Kind.REQUESTED)[-1]
     assert asked["evidence"] == {"job": job, "state": DriverState.KILLED.value}
     assert (asked["to"] == follower) is (dead == "the process")
@@ -186,7 +185,7 @@ def test_an_adoption_that_is_cut_off_after_the_job_was_ended_is_told_and_brought
     assert (found_records.lost, found_records.duplicated) == (0, 0)
 
 
-def test_an_adoption_that_is_cut_off_before_the_job_was_ended_is_told_and_the_job_runs_on(
+def test_an_adoption_that_is_cut_off_before_the_job_was_ended_is_told_and_gone_on_with(
     orders: StackStream, spec: StreamSpec
 ) -> None:
     job = submit_unmanaged(orders)
@@ -197,18 +196,10 @@ def test_an_adoption_that_is_cut_off_before_the_job_was_ended_is_told_and_the_jo
     (alert,) = RECEIVED[""]
     assert f"{job} was to be ended" in str(alert.reasons)
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    ran = run_here(revive, TaskIdentity("orders__revive", "run", "revive"))
-    assert "nobody has confirmed that it is gone" in ran.said
     assert orders.cluster.status(job) is DriverState.RUNNING
-    operator = AdoptOperator(task_id="adopt", stream=spec, reason="go on", job=job, wait_seconds=900)
-    operator.deployment = ending_of(orders)
-    assert adopt_here(operator, identity("again"), "").code is Exit.DONE
+    assert run_here(revive, TaskIdentity("streams__revive", "run", "revive")).code is Exit.DONE
+    assert orders.cluster.status(job) is DriverState.KILLED
     orders.settle()
-
-
-def ending_of(orders: StackStream) -> str:
-    """The deployment that is to follow."""
-    return str(orders.records(Kind.ENDING)[-1]["deployment"])
 
 
 def test_a_checkpoint_that_the_job_does_not_use_is_refused_before_the_job_is_touched(
@@ -251,9 +242,9 @@ def test_a_follower_that_dies_alone_after_the_job_was_ended_is_told_and_another_
     found = look_until(spec, 2)
     (alert,) = RECEIVED[""]
     assert (alert.kind, alert.open) == (IncidentKind.DOWN, True)
-    assert found.revive == (orders.stream,), "and the watch has a run bring it back"
+    assert [*found.revive] == [orders.stream], "and the watch has a run bring it back"
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    assert run_here(revive, TaskIdentity("orders__revive", "run", "revive")).code is Exit.DONE
+    assert run_here(revive, TaskIdentity("streams__revive", "run", "revive")).code is Exit.DONE
     orders.settle()
     found_records = orders.audit(failures=((ending_at, time.time()),))
     assert (found_records.lost, found_records.duplicated) == (0, 0)
@@ -287,7 +278,7 @@ def test_a_cluster_that_is_lost_after_the_job_was_ended_is_told_and_a_person_say
     # A master that was started again does not know drivers that have ended: nothing says that the job is gone.
     assert f"{job} was to be ended" in str(alert.reasons)
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    assert "nobody has confirmed that it is gone" in run_here(revive, TaskIdentity("revive", "run", "revive")).said
+    assert f"does not confirm that {job} is gone" in run_here(revive, TaskIdentity("revive", "run", "revive")).said
     assert orders.records(Kind.ACQUIRED) == []
     operator = AdoptOperator(task_id="adopt", stream=spec, reason="go on", confirmed_by="Ada", wait_seconds=900)
     assert adopt_here(operator, identity("again"), "").code is Exit.DONE

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.state import RequestStage
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
@@ -133,7 +132,7 @@ def test_new_holder_dies_before_its_first_commit(pair: Pair, drag: Path) -> None
     orders.kill(two)
     death = Death(orders, two)
 
-    assert Autopilot(orders).take_over("one")["holder"] == "one"
+    assert Autopilot(orders).roll_back()["holder"] == "one"
 
     orders.settle()
     assert orders.state.holder == one
@@ -146,11 +145,9 @@ def test_both_die(pair: Pair, drag: Path) -> None:
     orders.kill(two)
     gone(orders, two)
     death = Death(orders, one)
-    pilot = Autopilot(orders)
 
     orders.submit("three", **LEASE)
-    pilot.stand_by("three")
-    pilot.take_over("three")
+    Autopilot(orders).take_over("three")
 
     orders.settle()
     assert orders.state.holding_deployment is not None
@@ -190,8 +187,8 @@ def test_standby_dies_in_rehearsal(orders: StackStream) -> None:
     two = str(wait_for("the rehearsal", rehearsing))
     orders.kill(two)
 
-    with pytest.raises(RehearsalRefused, match="never came up"):
-        Autopilot(orders).stand_by("two")
+    with pytest.raises(AssertionError, match="never came up"):
+        Autopilot(orders).take_over("two")
 
     assert (orders.state.holder, orders.state.epoch) == (one, epoch)
     gone(orders, two)
@@ -275,9 +272,7 @@ def test_supervised_relaunch_beside_its_orphan(orders: StackStream) -> None:
 
     # The cluster knows both by one submission: fencing the first ends the second too, and a third takes over.
     orders.submit("two", **LEASE)
-    pilot = Autopilot(orders)
-    pilot.stand_by("two")
-    pilot.take_over("two")
+    Autopilot(orders).take_over("two")
     orders.settle()
     gone(orders, again)
     death.audit(orders)

@@ -89,7 +89,8 @@ def redeploy(spec: StreamSpec, digits: str, rewind: str = "") -> str:
     )
     up = run_here(submit, TaskIdentity("d", "redeploy", "submit"))
     assert up.code is Exit.DONE, up.said
-    take = HandOverOperator(task_id="hand_over", stream=spec, deployment=str(up.result["deployment"]))
+    family = str(up.result["family"])
+    take = HandOverOperator(task_id="hand_over", stream=spec, family=family, approved="the test")
     over = run_here(take, TaskIdentity("d", "redeploy", "hand_over"))
     assert over.code is Exit.DONE, over.said
     return str(up.result["incarnation"])
@@ -217,7 +218,7 @@ def test_started_restarted_called_off_fenced_stopped_and_retired_with_every_reco
     assert not orders.state.holder
     # The fenced one, too, unless its time after SIGTERM was over before its batch was.
     assert {record["boundary"] for record in orders.records("released")} == {"completed"}
-    assert [record["reason"] for record in orders.records("requested")][-1] == "Retired for good: to retire"
+    assert [record["reason"] for record in orders.records("requested")][-1] == "to retire"
 
 
 def test_a_holder_that_hangs_is_upgraded_at_once(
@@ -246,7 +247,7 @@ def test_a_holder_that_hangs_is_upgraded_at_once(
 
     thread = threading.Thread(target=let_go)
     thread.start()
-    take = HandOverOperator(task_id="hand_over", stream=spec, deployment="two")
+    take = HandOverOperator(task_id="hand_over", stream=spec, family="two")
     ran = run_here(take, TaskIdentity("d", "upgrade", "hand_over"))
     thread.join()
     assert ran.code is Exit.DONE, ran.said

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.spark_master import Master
@@ -130,7 +131,7 @@ def test_the_master_is_killed_in_mid_hand_over(pair: tuple[StackStream, str, str
         lambda: applications <= {app["id"] for app in orders.stack.spark.status().get("activeapps", ())},
     )
 
-    Autopilot(orders).roll_back("two")
+    Autopilot(orders).roll_back()
 
     orders.settle()
     assert orders.state.holder == one
@@ -149,16 +150,16 @@ def test_the_master_is_killed_in_mid_fence(
     orders, one, two = pair
     pilot = Autopilot(orders)
     killed: list[Master] = []
-    kill = pilot.hook.kill
+    kill = StreamHook.kill
 
-    def fatal(deployment: str) -> None:
+    def fatal(hook: StreamHook, deployment: str) -> None:
         if not killed and moment == "before":
             killed.append(kill_leader(orders.stack))
-        kill(deployment)
+        kill(hook, deployment)
         if not killed:
             killed.append(kill_leader(orders.stack))
 
-    monkeypatch.setattr(pilot.hook, "kill", fatal)
+    monkeypatch.setattr(StreamHook, "kill", fatal)
 
     def frozen() -> bool:
         orders.kill(one, signal.SIGSTOP)  # again and again: its JVM may have started a child meanwhile

@@ -26,24 +26,24 @@ BUDGET = """
 . 100
 audit 1900
 checkpoint 2500
-cli 1600
+cli 1700
 clusters 5900
-control 3100
+control 3200
 hooks 2000
 kafka 2800
 lag 2500
-lifecycle 2900
+lifecycle 3200
 links 100
-monitoring 3100
+monitoring 3300
 notifications 300
-operators 2100
-planning 6100
+operators 2000
+planning 6300
 plugin 600
 releases 1000
 runbook 2100
 runtime 8700
 sensors 400
-spec 1700
+spec 1500
 triggers 700
 """
 
@@ -55,11 +55,10 @@ clusters/detach.py unmerged
 clusters/until.py unmerged
 get_provider_info.py public
 hooks/preflight.py unmerged
-lifecycle/driver_decision.py unmerged
 lifecycle/fields.py unmerged
 operators/lag.py public
-operators/watch.py unmerged
 plugin/entry.py public
+runbook/dags.py public
 runbook/note.py public
 sensors/stream.py public
 """

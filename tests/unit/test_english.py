@@ -30,9 +30,7 @@ LEFT = {
     "What was read before a mount came back is of long ago.",
     "after which nobody waits for a KDC any more.",
     "nobody else is to blame.",
-    "What YAML may be here:",
     "What is written in place of a value of the wrong kind, or of nothing, by the name of the field.",
-    "What is written there is a text:",
 }
 
 

@@ -38,7 +38,7 @@ def test_a_no_is_a_result_and_ends_the_standby(asked: World) -> None:
 def test_a_run_that_a_person_marks_as_failed_leaves_no_standby_and_stays_failed(asked: World) -> None:
     run = asked.upgrade("2", answer="cancel")
     assert (run.state, run.states["approve"], run.states["hand_over"]) == ("failed", "failed", "skipped")
-    assert (run.states["discard"], run.states["report"]) == ("success", "failed")
+    assert (run.states["roll_back"], run.states["report"]) == ("success", "failed")
     assert asked.version == "1"
     asked.until("the standby's end", lambda: len(asked.drivers()) == 1)
     asked.assert_sound()

@@ -35,11 +35,15 @@ def test_an_upgrade_is_told_and_what_the_next_one_would_change(world: World) -> 
     code, events = call(environment, "history", world.name)
     assert code == 0
     assert [(event["what"], event["version"]) for event in events] == [
+        ("wanted", "1"),
         ("deployed", "1"),
         ("stood_by", "1"),
+        ("wanted", "1"),
         ("started", "1"),
+        ("wanted", "2"),
         ("deployed", "2"),
         ("stood_by", "2"),
+        ("wanted", "2"),
         ("handed_over", "2"),
     ]
     last = events[-1]

@@ -20,7 +20,7 @@ from tests.support.whole_airflow import running_airflow
 # A whole Airflow, and minutes.
 pytestmark = [
     pytest.mark.system,
-    needs_chromium("the forms of NAME__upgrade, NAME__operate, NAME__retire, NAME__revive and FOLDER__watch"),
+    needs_chromium("the forms of NAME__upgrade, NAME__operate, NAME__retire, FOLDER__revive and FOLDER__watch"),
 ]
 
 DAG_FILE = """\
@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def airflow(world: World, tmp_path: Path) -> Iterator[Airflow]:
     with running_airflow(tmp_path / "dags", tmp_path) as running:
-        for dag_id in ("orders__operate", "orders__upgrade", "orders__retire", "orders__revive", "streams__watch"):
+        for dag_id in ("orders__operate", "orders__upgrade", "orders__retire", "streams__revive", "streams__watch"):
             running.api.wait_for_dag(dag_id)
         running.api.unpause("orders__upgrade")
         yield running
@@ -127,11 +127,11 @@ def test_every_form_is_submitted_with_the_mouse(world: World, airflow: Airflow) 
         assert "person" not in fenced["evidence"]
         assert not world.drivers()
 
-        ended(api, person.trigger("orders__revive"))
+        ended(api, person.trigger("streams__watch"))  # by which its control root is known
+        ended(api, person.trigger("streams__revive", stream="orders"))
         assert world.version == "1"
-        ended(api, person.trigger("streams__watch"))
 
         states, _ = operate("retire", "confirm")
-        assert states["stop"] == "success"
+        assert states["retire"] == "success"
         assert not world.drivers()
     world.assert_sound()

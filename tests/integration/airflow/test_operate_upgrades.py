@@ -160,7 +160,8 @@ def test_upgrades_redeployments_and_promotions_by_hand(site: Site) -> None:
     assert (code, found["outcome"]) == (0, "done"), found
     assert world.version == "1"
     assert site.reasons(Kind.DECLARED)[-1] == "2 is no good"
-    assert world.state.deployments[found["results"]["upgrade"]["deployment"]].declared["redeployed"] is True
+    redeployed = world.state.deployments[found["results"]["upgrade"]["deployment"]]
+    assert world.state.wishes[redeployed.family].option("redeployed") is True
     code, found = site.call("redeploy", NAME, "--release", first[:9], "--yes", reason="2 is no good")
     assert (code, found["outcome"]) == (0, "done_already"), found
 

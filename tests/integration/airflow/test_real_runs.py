@@ -132,7 +132,6 @@ def test_a_run_that_is_cancelled_leaves_no_standby(fleet: Fleet, moment: str) ->
     wait_for("what cleans up", lambda: fleet.tasks()[member.dag, member.run, "report"].state == "failed", 300)
     fleet.wait_for_runs([member])
     assert fleet.state(member) == "failed"
-    assert fleet.tasks()[member.dag, member.run, "discard"].state in ("success", "skipped")
     held = member.world.version
     # A release that holds by then stays, and the one before it is warm for a roll-back.
     left = 1 if held == "1" else 2

@@ -17,6 +17,7 @@ from airflow_stream_provider.hooks import control
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.planning.steps import Want
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from demo.environment import create_topics
 from devstack.audit import count, deliveries
@@ -28,6 +29,7 @@ from devstack.processes import Processes
 from devstack.producer import Producer
 from devstack.s3 import LOGIN, PASSWORD, moto
 from devstack.spark import Spark, bundled_spark
+from tests.support.deployed import deploy
 from tests.support.page_stream import PageStream
 from tests.support.places import SMALL
 
@@ -131,7 +133,7 @@ def runs(
     spec = page.spec(folder / "dags", {**SMALL, "spark.sql.shuffle.partitions": "2", "spark.cores.max": "2"})
     hook, deployment = StreamHook.of(spec), f"{spec.name}-1-aaaa"
     hook.create()
-    assert hook.declare(RequestedRelease.of(spec, None, None, None, []), deployment, "why", "me", 0)
+    deploy(hook, RequestedRelease.of(spec, None, None, None, []), deployment, goal="hold")
     try:
         assert hook.submit(deployment, "me", first=True)
         with Producer(kafka.servers, "orders", 50) as producer:
@@ -141,6 +143,7 @@ def runs(
         wait_for("all of them", lambda: len(list(deliveries(kafka.servers, "orders-enriched"))) >= produced)
         found = count(produced, deliveries(kafka.servers, "orders-enriched"))
         assert (found.lost, found.duplicated) == (0, 0), found
+        assert hook.wish(Want({"wish": "stop", "goal": "stop"}), "me", hook.control_log.refresh().seq)
         ask(hook, None)
         wait_for("the stop", lambda: hook.control_log.refresh().phase is StreamPhase.STOPPED)
     finally:

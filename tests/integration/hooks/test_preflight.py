@@ -24,7 +24,8 @@ from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
 from devstack import checkpoint_trees as trees
 from devstack.kafka_cluster import KafkaCluster
-from tests.support.story import HANDED_OVER, write
+from tests.support.snapshots import UPGRADED
+from tests.support.story import write
 
 RECORDS = 100
 
@@ -57,7 +58,7 @@ class Stream:
         def told(each: Record) -> Record:
             return replace(each, fields={**each.fields, "queries": [said]}) if each.kind == "standby" else each
 
-        write(self.hook.control_log, *map(told, HANDED_OVER))
+        write(self.hook.control_log, *map(told, UPGRADED))
         claim(str(self.checkpoint), "orders", url, self.hook.control_log.store.origin())
 
     def found(self, *changed: str) -> list[Finding]:

@@ -16,7 +16,7 @@ from airflow_stream_provider.hooks import stream as hooks
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.control_root import KafkaTopic, TopicRoot
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
-from airflow_stream_provider.monitoring.folder_reading import RootReads
+from airflow_stream_provider.monitoring.folder_reading import RootReads, open_roots
 from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.samples import LagSample
@@ -26,6 +26,7 @@ from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from tests.support import story
+from tests.support.deployed import deploy
 from tests.support.noting_cluster import NotingCluster
 from tests.support.one_broker import kafka, root_of
 
@@ -34,6 +35,14 @@ PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
 DEPLOYMENT = "payments-1-aaaa"
 HOLDER = f"{DEPLOYMENT}.00000001"
 DRIVER = "orders-1-aaaaaaaa.00000001"
+
+
+def read_root(url: str, spec: StreamSpec) -> RootReads:
+    """Open a control root, and read a stream there, as a look does."""
+    root = open_roots([url])[url]
+    root.specs = [spec]
+    root.read()
+    return root
 
 
 @pytest.fixture
@@ -76,7 +85,7 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
     hook.create()
     assert hook.exists()
     requested = RequestedRelease.of(spec, None, None, None, [])
-    assert hook.declare(requested, DEPLOYMENT, "why", "me", 0)
+    deploy(hook, requested, DEPLOYMENT, goal="hold")
     assert hook.submit(DEPLOYMENT, "me", first=True)
     (job,) = cluster.jobs
     assert job.arguments[:4] == ("--control", spec.control, "--brokers", kafka.servers)
@@ -88,15 +97,13 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
     seen = StreamHook(**hook.address).observe(Needs())
     assert seen.state.deployments[DEPLOYMENT].submission == cluster.did[0][1]
 
-    reads = RootReads(spec.control, [spec])
-    reads.read()
+    reads = read_root(spec.control, spec)
     assert reads.problem == ""
     reading = reads.found["payments"]
     assert isinstance(reading, Reading)
     keep(reading, LagSample(1.0), None, ())
     clean_up(reading)
-    reads = RootReads(spec.control, [spec])
-    reads.read()
+    reads = read_root(spec.control, spec)
     again = reads.found["payments"]
     assert isinstance(again, Reading)
     assert again.before == LagSample(1.0)
@@ -106,7 +113,7 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
     asked = {"name": "payments", "folder": str(spec.source.parent), "json": True, "last": 30, "verbose": False}
     history(Namespace(**asked))
     events = json.loads(capsys.readouterr().out.splitlines()[-1])  # behind what Kafka's client has logged
-    assert [each["what"] for each in events] == ["deployed", "stood_by", "started"]
+    assert [each["what"] for each in events] == ["wanted", "deployed", "stood_by", "started"]
     for script, code in (("x = 1\n", 0), ("x = 2\n", 1)):
         (tmp_path / "apps" / "orders.py").write_text(script)
         with pytest.raises(SystemExit) as found:
@@ -117,8 +124,7 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
 
 
 def test_a_connection_that_is_missing_is_a_problem_of_its_own_root(spec: StreamSpec) -> None:
-    reads = RootReads("kafka://nowhere/streams", [spec])
-    reads.read()
+    reads = read_root("kafka://nowhere/streams", spec.model_copy(update={"control": "kafka://nowhere/streams"}))
     assert "'nowhere' cannot be read" in reads.problem
     assert list(reads.found) == ["payments"]
 

@@ -66,29 +66,34 @@ def test_what_was_never_made_is_out_of_reach_and_not_empty(root_of: RootOf) -> N
 
 
 def test_streams_are_noted(root: TopicRoot, root_of: RootOf) -> None:
-    assert root.seen() == frozenset()
+    assert root.noted() == {}
     for name in ("orders", "payments", "orders"):
-        root.note(name)
-    assert root.seen() == {"orders", "payments"}
-    assert root_of(root.url.rpartition("/")[2]).seen() == {"orders", "payments"}
+        root.note(name, b"-")
+    assert set(root.noted()) == {"orders", "payments"}
+    assert root_of(root.url.rpartition("/")[2]).noted() == {"orders": b"-", "payments": b"-"}
+    root.note("orders", b"anew")
+    root.note(".p.streams__watch", b"{}")
+    root.forget("payments")
+    left = {"orders": b"anew", ".p.streams__watch": b"{}"}
+    assert root.noted() == root_of(root.url.rpartition("/")[2]).noted() == left
     with pytest.raises(SpecError):
-        root.note("../orders")
+        root.note("../orders", b"-")
 
 
 def test_what_else_is_in_the_topic_of_the_root_is_no_stream(root: TopicRoot) -> None:
     """One odd key would take all streams of the root out of reach, for ever."""
-    root.note("orders")
+    root.note("orders", b"-")
     for name in ("Orders", "orders/2027", ""):
         root._write(f"seen/{name}", b"-")
     root.check()
-    assert root.seen() == {"orders"}
+    assert set(root.noted()) == {"orders"}
 
 
 def test_what_a_person_removes_from_the_topic_of_the_root_is_gone(root: TopicRoot, root_of: RootOf) -> None:
     for name in ("orders", "payments"):
-        root.note(name)
+        root.note(name, b"-")
     root._root.write(b"seen/orders", None, {})
-    assert root.seen() == root_of(root.url.rpartition("/")[2]).seen() == {"payments"}
+    assert root.noted() == root_of(root.url.rpartition("/")[2]).noted() == {"payments": b"-"}
     root._root.write(b"root", None, {})
     with pytest.raises(ControlUnavailable, match="is not a control root"):
         root.check()
@@ -125,7 +130,7 @@ def test_samples_come_back_newest_first_and_the_oldest_go(root: TopicRoot, monke
 def test_a_kafka_that_does_not_answer_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "CONNECT_MS", 1000)
     root = TopicRoot("kafka://gone/streams", "gone", {"bootstrap.servers": "127.0.0.1:1"}, "streams")
-    for use in (root.check, root.make, lambda: root.exists("orders"), root.seen):
+    for use in (root.check, root.make, lambda: root.exists("orders"), root.noted):
         with pytest.raises(ControlUnavailable, match="connection 'gone'"):
             use()
 
@@ -162,7 +167,7 @@ def test_a_topic_that_somebody_has_changed_is_refused_when_it_is_opened_and_name
 ) -> None:
     for stream in ("orders", "payments"):
         root.store(stream, create=True)
-        root.note(stream)
+        root.note(stream, b"-")
     prefix = root.url.rpartition("/")[2]
     alter(client, f"{prefix}.orders", **settings)
     fresh = root_of(prefix)

@@ -178,15 +178,15 @@ def test_a_look_that_was_killed_in_the_middle_is_made_up_for_by_the_next(tmp_pat
     program = (
         "import os, sys; from pathlib import Path; from devstack.many_streams import StoredStream\n"
         "from tests.support.watched_folder import *\n"
-        "from airflow_stream_provider.monitoring import liveness; liveness.AGAIN_SECONDS = 0.0\n"
-        "import yaml; from airflow_stream_provider.monitoring.folder_look import look_at_all\n"
+        "from airflow_stream_provider.monitoring import health; health.AGAIN_SECONDS = 0.0\n"
+        "import yaml\n"
         "streams = [StoredStream(Path(sys.argv[1]), f's{n:04d}', '', upgrades=1) for n in range(int(sys.argv[2]))]\n"
         "specs = [yaml.safe_load(s.yaml('spark_here', '')) | {'kafka': None} for s in streams]\n"
         "for _ in range(5):\n"
         "    if not (child := os.fork()):\n"
         "        print(os.getpid(), flush=True)\n"
         "        os.dup2(2, 1)\n"  # what a look logs is no number
-        "        while True: look_at_all([Watched(StreamSpec.model_validate(spec)) for spec in specs], {}, {})\n"
+        "        while True: look_at(*(StreamSpec.model_validate(spec) for spec in specs))\n"
         "    os.waitpid(child, 0)"
     )
     file = tmp_path / "control" / folder.streams[count // 2].name / "lag.jsonl"

@@ -22,7 +22,8 @@ from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from tests.support.browser import asks_for, needs_chromium, person_at
 from tests.support.control_root import new_log
-from tests.support.story import HANDED_OVER, NEW, RUNNING, write
+from tests.support.snapshots import RUNNING, UPGRADED
+from tests.support.story import NEW, write
 
 ROOT = Path(__file__).parents[3]
 USERS = "admin:admin,anna:viewer,bert:viewer"
@@ -95,7 +96,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     dags, control = folder / "dags", folder / "control"
     (dags / "apps").mkdir(parents=True)
     (dags / "apps" / "orders.py").write_text("x = 1\n")
-    for team, records in (("anna", HANDED_OVER), ("bert", RUNNING)):
+    for team, records in (("anna", UPGRADED), ("bert", RUNNING)):
         (control / team).mkdir(parents=True)
         url = f"file://{control / team}"
         write(new_log(url), *records)

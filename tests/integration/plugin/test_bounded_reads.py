@@ -18,7 +18,8 @@ from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.dead_mount import hanging
 from tests.support.control_root import new_log
 from tests.support.namespaces import needs_fuse, run_program
-from tests.support.story import HANDED_OVER, NEW, write
+from tests.support.snapshots import UPGRADED
+from tests.support.story import NEW, write
 
 # More than there are threads for one control root.
 DEAD = 12
@@ -65,6 +66,6 @@ def until(load: Callable[[], str], shows: Callable[[str], bool]) -> str:
 
 def _stream(root: Path, name: str) -> Visible:
     root.mkdir(exist_ok=True)
-    write(new_log(root.as_uri(), name), *HANDED_OVER)
+    write(new_log(root.as_uri(), name), *UPGRADED)
     fields = {"name": name, "application": "a.py", "version": "1", "cluster": "c", "control": root.as_uri()}
     return Visible(f"{name}__operate", Shown(name, StreamSpec.model_validate(fields)))

@@ -18,6 +18,7 @@ from airflow_stream_provider.releases.place import ReleasePlace
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.s3 import BUCKET, S3Server, moto
+from tests.support.deployed import deploy
 from tests.support.releases import connection_of, release_of
 from tests.support.s3_rights import EVERYTHING, READ, check_rights, with_rights
 
@@ -73,7 +74,7 @@ def test_a_key_without_rights_publishes_nothing(
         place_of(users[who]).verify(release)
 
 
-def test_a_release_that_cannot_be_published_is_not_declared(
+def test_a_release_that_cannot_be_published_is_not_wished_for(
     users: Users, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a driver that holds the stream sees nothing of it."""
@@ -91,5 +92,5 @@ def test_a_release_that_cannot_be_published_is_not_declared(
     requested = RequestedRelease.of(spec, None, None, None, None)
     before = hook.control_log.refresh()
     with pytest.raises(SpecError, match=r"orders/releases cannot be written: access is denied\."):
-        hook.declare(requested, "orders-1-0000000a", "why", "me", before.seq)
+        deploy(hook, requested, "orders-1-0000000a")
     assert hook.control_log.refresh() == before

@@ -20,6 +20,7 @@ from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.drivers import wait_for
 from tests.support import releases
+from tests.support.deployed import deploy
 from tests.support.places import SMALL
 
 
@@ -59,7 +60,7 @@ class Stream:
         )
         spec._source = self.root / "streams" / "orders.yaml"
         requested = RequestedRelease.of(spec, None, None, None, None)
-        assert self.hook.declare(requested, deployment, "why", "me", self.hook.control_log.refresh().seq)
+        deploy(self.hook, requested, deployment)
         return deployment
 
     def declare_again(self, deployment: str) -> str:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_stream_provider.cli.status import Code, status_of
 from airflow_stream_provider.lifecycle.heartbeat import QueryHealth
 from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.folder_look import look_at_all
 from airflow_stream_provider.planning.stream_health import ILL_SECONDS
 from airflow_stream_provider.plugin.looks import Answer, Life, Visible
 from airflow_stream_provider.plugin.templates import render
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import Watched
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support import watched_folder
 from tests.support.hand_run import show
 from tests.support.orders_files import Orders
-from tests.support.watched_folder import RECEIVED
+from tests.support.watched_folder import RECEIVED, look_at
 
 pytestmark = pytest.mark.system  # a minute has to pass
 
@@ -46,11 +43,10 @@ class Watch:
         fields = {"name": "orders", "application": "a.py", "version": "1", "cluster": "c", "control": stream.url}
         notify = [{"call": f"{watched_folder.__name__}.receive"}]
         self.spec = StreamSpec.model_validate({**fields, "notify": notify})
-        self.memory: Mapping[str, Any] = {}
         RECEIVED.clear()
 
     def look(self) -> list[Alert]:
-        self.memory = look_at_all([Watched(self.spec)], self.memory, {}).memory
+        look_at(self.spec)
         return [alert for alert in RECEIVED.get("", []) if alert.kind == "query"]
 
     def page(self) -> str:

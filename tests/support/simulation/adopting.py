@@ -4,25 +4,16 @@ that are to follow it come up beside it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
-from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import RequestStage
-from airflow_stream_provider.planning.adopt import adopt
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, Step, TaskIdentity
-from airflow_stream_provider.planning.waits import Needs, WaitOutcome
-from tests.support.simulation.airflow import Task, only, retire, take_over
-from tests.support.simulation.invariants import expect
+from airflow_stream_provider.planning import verbs
+from tests.support.simulation.airflow import Task, by, stop, take_over
 from tests.support.simulation.machine import Streams, some
 from tests.support.simulation.oracle import PERSON
-from tests.support.simulation.wishes import Ended, Wish
-from tests.support.simulation.world import LONG, World
+from tests.support.simulation.wishes import Wish
+from tests.support.simulation.world import World
 
 JOB = "driver-of-somebody"
 # For which the logs have to stand still.
@@ -72,53 +63,19 @@ class OldJob:
         return UnmanagedView(JOB, DriverState.KILLED, "the old job")
 
 
-class Adopts(Task):
+def adopt(*, job: str = "", person: str = "") -> Wish:
     """As AdoptOperator.
 
     :param job: which the cluster ends.
-    :param person: by whose word the job is gone, who may err. With neither, the deployment only stands by.
+    :param person: by whose word the job is gone, who may err. With neither, a person is asked to end the job.
     """
-
-    def __init__(
-        self, world: World, identity: TaskIdentity, deployment: str, *, job: str = "", person: str = ""
-    ) -> None:
-        self.deployment = deployment
-        self.person = person
-        self._job = job
-        super().__init__(world, identity, Wish(self._plan, self._met))
-
-    def again(self) -> Adopts:
-        return Adopts(self.world, self.identity, self.deployment, job=self._job, person=self.person)
-
-    def _plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        who = {"job": self._job, "confirmed_by": self.person}
-        return adopt(snapshot, identity, self.deployment, outcome, "our first step", **who)
-
-    def _met(self, ended: Ended) -> bool:
-        """Done: somebody has asked this driver to take over, and it has; or it stands by, and that was all."""
-        if not self._job and not self.person:
-            return True
-        asked = (r for r in ended.state.requests.values() if deployment_of(r.to or "") == self.deployment)
-        return any(r.stage is RequestStage.DONE for r in asked) or not isinstance(ended.step, Done)
-
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        return Needs(job=self._job)
-
-    def end_job(self, job: str) -> bool:
-        self.ask_about_the_job()
-        self.point(doing="end the job")
-        said = [record for record in self.log.history() if record.kind == Kind.ENDING]
-        expect(said and said[-1]["job"] == job, "intent-first", said)
-        assert self.world.old_job is not None
-        self.world.old_job.kill()
-        self.world.old_job.ended_for = self.deployment
-        return True
+    return by(lambda scene: verbs.adopt(scene, "our first step", job=job, confirmed_by=person))
 
 
 class StreamsAdopting(Streams):
     """Nobody has held the stream, and a job without one runs; what comes up is to follow it.
 
-    That two are not begun side by side is for `check` and `foresee`: here they are, and do no harm either. Upgrades
+    That two are not begun side by side is for `check` and the forecast: here they are, and do no harm either. Upgrades
     that follow no job go on beside them: the log refuses the appointment of their drivers.
     """
 
@@ -130,29 +87,23 @@ class StreamsAdopting(Streams):
     @initialize(idle=st.booleans(), how=ways, given_up=st.booleans())
     def begin(self, idle: bool, how: str, given_up: bool = False) -> None:
         """Given up: nobody confirms the end of the job, its follower was ended, and a start is asked for."""
-        self.world.policies = (replace(LONG, adopts=True),)
         self.world.old_job = OldJob(self.world, idle=idle, cut_off=given_up)
-        self.adopt(0, "by its id" if given_up else how)
+        self.adopt("by its id" if given_up else how)
         if given_up:
             for each in self.world.actors:
-                if isinstance(each, Adopts):
+                if isinstance(each, Task):
                     each.crash()
             self.ask("retire", 0)
             self.recovery.settle(36)
             self.deploy(0)
             self.hand_over(1)
 
-    @rule(which=some, how=ways, schedule=st.binary(max_size=48))
-    def adopt(self, which: int, how: str, schedule: bytes = b"") -> None:
+    @rule(how=ways, schedule=st.binary(max_size=48))
+    def adopt(self, how: str, schedule: bytes = b"") -> None:
         """A person may err who says that it is gone: that is safe where the job writes on."""
-        name = f"orders-adopted-{which % 2 + 1}"
-        if name not in self.deployments:
-            self.deployments.append(name)
-        self.tasks += 1
-        identity = TaskIdentity("orders__operate", f"run-{self.tasks}", "adopt")
         errs = how == "by a person's word" and not self.old_job.idle
         job = "" if errs or how == "not yet" else JOB
-        Adopts(self.world, identity, name, job=job, person=PERSON if errs else "")
+        self.families.append(self._task(adopt(job=job, person=PERSON if errs else "")).identity.wish)
         self._go_on(self.world.awake, schedule)
         self.recovery.settle(36 if not schedule else 8)
 
@@ -164,7 +115,7 @@ class StreamsAdopting(Streams):
             return
         busy = any(isinstance(each, Task) and not each.over for each in self.world.actors)
         if self._job_is_known and not busy:
-            task = self._task(take_over(self.deployments[which % len(self.deployments)]))
+            task = self._task(take_over(self.families[which % len(self.families)]))
             self.recovery.settle(36)
             # Who goes on with it later may find neither, and it is then for the driver to see that the logs move.
             task.crash()
@@ -179,15 +130,8 @@ class StreamsAdopting(Streams):
         if self._job_is_known or not self.old_job.runs:
             super().try_again(which)
 
-    @rule(release=st.integers(0, 2))
-    @precondition(lambda self: len(self.deployments) < 5)
-    def deploy(self, release: int) -> None:
-        self.world.policies, policies = (LONG,), self.world.policies
-        super().deploy(release)
-        self.world.policies = policies
-
-    @rule(what=st.sampled_from(["hand over", "roll back", "stop", "retire", "give up"]), which=some)
-    @precondition(lambda self: self.deployments)
+    @rule(what=st.sampled_from(["hand over", "roll back", "stop", "retire", "call off", "give up"]), which=some)
+    @precondition(lambda self: self.families)
     def ask(self, what: str, which: int) -> None:
         if what not in ("hand over", "roll back") or not self.old_job.runs:
             super().ask(what, which)
@@ -197,7 +141,7 @@ class StreamsAdopting(Streams):
         """By itself."""
         self.old_job.end()
 
-    def teardown(self) -> None:
+    def end(self) -> None:
         """The watch brings the stream to run, or people are told; then a person calls off what followed nothing."""
         self.the_old_job_ends()
         for _ in range(10):
@@ -205,9 +149,6 @@ class StreamsAdopting(Streams):
         self.recovery.heal()
         self.recovery.drivers_alone()
         self.recovery.watch(runs=True)
-        self.world.policies = (LONG,)
         if self.oracle.state.holder is None:
-            for deployment in list(self.oracle.state.deployments.values()):
-                if deployment.adopts and not deployment.ended:
-                    self.recovery.finish(self._task(retire(deployment.id), only(deployment.id)))
-        super().teardown()
+            self.recovery.finish(self._task(stop()))
+        super().end()

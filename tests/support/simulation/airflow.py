@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from airflow_stream_provider.clusters import Cluster, DriverState, Job, UnmanagedView, Whose
@@ -16,33 +17,24 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.lifecycle.rules import may_abort
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.wish import Goal
 from airflow_stream_provider.planning import retire as retiring
-from airflow_stream_provider.planning import roll_back as rolling_back
-from airflow_stream_provider.planning import stand_by as standing_by
-from airflow_stream_provider.planning import start as starting
-from airflow_stream_provider.planning import stop as stopping
-from airflow_stream_provider.planning import take_over as taking_over
+from airflow_stream_provider.planning import verbs
+from airflow_stream_provider.planning.due import needs
 from airflow_stream_provider.planning.fence import fence, may_fence
+from airflow_stream_provider.planning.pursue import pursue
+from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out
-from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, TaskIdentity, Wait
+from airflow_stream_provider.planning.steps import Append, Declare, Kill, Step, TaskIdentity, Wait, Want
 from airflow_stream_provider.planning.stream_health import HeartbeatAges
+from airflow_stream_provider.planning.verbs import Answer
 from airflow_stream_provider.planning.waits import Condition, Needs, Observations, WaitOutcome
 from airflow_stream_provider.planning.waits import Ended as WaitEnded
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import PERSON
-from tests.support.simulation.wishes import (
-    Ended,
-    Plan,
-    Wish,
-    handed_over,
-    retired,
-    rolled_back,
-    started,
-    stood_by,
-    stopped,
-)
+from tests.support.simulation.wishes import Ended, Plan, Wish, retired, rolled_back, says_truly, wished
 from tests.support.simulation.world import Actor, World
 from tests.support.story import hash_of
 
@@ -52,23 +44,6 @@ WAIT_SECONDS = 900.0
 # Of so many deployments one is to read records again.
 READS_AGAIN = 3
 RETRY_SECONDS = 5.0
-
-LookFor = Callable[[Snapshot, TaskIdentity], Needs]
-
-
-def nothing_more(snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-    """What most operators need beside log and heartbeats."""
-    return Needs()
-
-
-def stopped_ones(snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-    """What StopStreamOperator needs."""
-    return Needs(drivers=() if snapshot.holding else stopping.stoppable(snapshot, identity))
-
-
-def only(*deployments: str) -> LookFor:
-    """What RetireOperator needs."""
-    return lambda snapshot, identity: Needs(drivers=tuple(d for d in deployments if d in snapshot.state.deployments))
 
 
 class Airflow(Actor):
@@ -100,7 +75,16 @@ class Airflow(Actor):
         return state, self.log.heartbeats(), read_at
 
     def end_job(self, job: str) -> bool:
-        raise AssertionError("there is no job without a stream in this world")
+        """Have the cluster end the job without a stream, which was said before."""
+        if self.world.cluster_down or self.cut:
+            raise ClusterError("The cluster does not answer.")
+        self.point(doing="end the job")
+        said = [record for record in self.log.history() if record.kind == Kind.ENDING]
+        expect(said and said[-1]["job"] == job, "intent-first", said)
+        assert self.world.old_job is not None
+        self.world.old_job.kill()
+        self.world.old_job.ended_for = said[-1]["deployment"]
+        return True
 
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment), stream_folder="")
@@ -114,16 +98,15 @@ class Task(Airflow):
     It is the loop's verb and its stream in one.
     """
 
-    def __init__(self, world: World, identity: TaskIdentity, plan: Plan, needs: LookFor | None = None) -> None:
+    def __init__(self, world: World, identity: TaskIdentity, plan: Plan) -> None:
         super().__init__(world, identity.by)
         self.identity = identity
         self.plan = plan
-        self._needs = needs or nothing_more
         # The step that ended it by itself; None for one that was killed, or failed.
         self.ended: Step | None = None
 
     def again(self) -> Task:
-        return Task(self.world, self.identity, self.plan, self._needs)
+        return Task(self.world, self.identity, self.plan)
 
     def run(self) -> None:
         outcome: WaitOutcome | None = None
@@ -138,7 +121,7 @@ class Task(Airflow):
                     outcome = self._wait(step.condition, deadline)
                 else:
                     self.ended = step
-                    self._judge(Ended(step, self.by, seen))
+                    self._judge(Ended(step, self.identity, seen))
                     return
             except (ControlUnavailable, ClusterError, RuleBroken):
                 outcome = None  # the task fails; Airflow tries it again
@@ -148,21 +131,24 @@ class Task(Airflow):
         """What the task was for must be so by the log that it has read."""
         if isinstance(self.plan, Wish):
             expect(self.plan.met(ended), "as-asked", f"{self.by}: {ended.step}")
+            expect(says_truly(ended), "told-truly", f"{self.by}: {ended.step} {getattr(ended.step, 'error', '')}")
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        return self._needs(snapshot, identity)
+        return needs(snapshot)
 
-    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        release = {"version": step.reason, "hash": hash_of(step.reason)}
-        fields: dict[str, Any] = {
-            "deployment": step.deployment,
-            "release": release,
-            "policy": self.world.policies[len(snapshot.state.deployments) % len(self.world.policies)].to_json(),
-            "reason": "",
-        }
-        if self.world.data is not None and len(snapshot.state.deployments) % READS_AGAIN == 1:
-            fields["rewind"] = WantedRewind(0.0, {"orders": {"orders": {0: 0}}}).to_json()
-        return self.append(Kind.DECLARED, identity.by, snapshot.state.seq, **fields)
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        fields = dict(step.fields)
+        if step.publish:
+            version = fields["reason"]
+            policy = self.world.policies[len(snapshot.state.deployments) % len(self.world.policies)]
+            fields["release"] = {"version": version, "hash": hash_of(version)}
+            fields["policy"] = replace(policy, adopts=bool(fields.get("adopts"))).to_json()
+            if self.world.data is not None and len(snapshot.state.deployments) % READS_AGAIN == 1:
+                fields["rewind"] = WantedRewind(0.0, {"orders": {"orders": {0: 0}}}).to_json()
+        return self.append(Kind.WANTED, identity.by, snapshot.state.seq, **fields)
+
+    def declare(self, step: Declare, by: str, seq: int) -> bool:
+        return self.append(Kind.DECLARED, by, seq, deployment=step.deployment, **step.fields)
 
     def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
         self.point(doing="look")
@@ -219,59 +205,90 @@ class Task(Airflow):
         return Observations(ages=HeartbeatAges(lambda: self.world.now))
 
 
-def stand_by(deployment: str, release: str) -> Plan:
-    """As SubmitStandbyOperator: declare, submit, wait until it is warm."""
+def by(verb: Callable[[Scene], Answer], met: Callable[[Ended], bool] = wished) -> Wish:
+    """The plan of a task that pursues this wish."""
 
     def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        if deployment not in snapshot.state.deployments:
-            return Declare(deployment, release)  # the release in place of the reason: the step names none
-        return standing_by.stand_by(snapshot, deployment, outcome)
+        scene = Scene(snapshot, identity, outcome)
+        return pursue(scene, lambda: verb(scene))
 
-    return Wish(plan, stood_by(deployment))
+    return Wish(plan, met)
 
 
-def take_over(deployment: str) -> Plan:
-    """As HandOverOperator."""
-    return Wish(
-        lambda snapshot, identity, outcome: taking_over.take_over(snapshot, identity, deployment, outcome, "wanted"),
-        handed_over(deployment),
-    )
+def stand_by(release: str, *, approval: bool = False) -> Plan:
+    """As SubmitStandbyOperator; `approval`: a person has to approve it."""
+    # The release in place of the reason: the wish names none yet.
+    return by(lambda scene: verbs.stand_by(scene, release, float("inf"), approval=approval))
+
+
+def hand_over(family: str, approved: str = "") -> Plan:
+    """As HandOverOperator; `approved`: by whom."""
+    return by(lambda scene: verbs.hand_over(scene, family, "judged", approved))
+
+
+def promote() -> Plan:
+    """As HandOverOperator by hand, for the newest release that stands by."""
+    return by(lambda scene: verbs.promote(scene, "now"))
+
+
+def take_over(family: str) -> Plan:
+    """As HandOverOperator, once a person has said yes; and of any release that a person names."""
+
+    def verb(scene: Scene) -> Answer:
+        known = scene.state.family(family)
+        if not any(scene.snapshot.candidate(each.id) for each in known):
+            return verbs.hand_over(scene, family, "wanted", approved="somebody")
+        return verbs._want(scene, Goal.HOLD, "wanted", family=family, approved="somebody")
+
+    return by(verb)
 
 
 def start(release: str) -> Plan:
-    """As StartStreamOperator: declare, submit, appoint; and once more when the driver was lost."""
-
-    def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        # The release in place of version and reason, as in `stand_by`.
-        return starting.start(snapshot, identity, release, outcome, release)
-
-    return Wish(plan, started(release))
+    """As StartStreamOperator."""
+    return by(lambda scene: verbs.start(scene, release, release))
 
 
-def roll_back(deployment: str) -> Plan:
-    """As RollBackOperator."""
+def restart(release: str) -> Plan:
+    """As the operation `restart`, whatever runs."""
 
-    def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        if deployment not in snapshot.state.deployments:
-            return Skip("Nothing to roll back.")
-        return rolling_back.roll_back(snapshot, identity, deployment, outcome, "it is bad")
+    def verb(scene: Scene) -> Answer:
+        held = scene.state.holding_deployment
+        return verbs.restart(scene, release if held is None else held.release.version, release)
 
-    return Wish(plan, rolled_back(deployment))
+    return by(verb)
 
 
-def stop(*, restarts: bool = False) -> Plan:
+def roll_back() -> Plan:
+    """As RollBackOperator, by hand."""
+    return by(lambda scene: verbs.roll_back(scene, "it is bad"), rolled_back)
+
+
+def undo() -> Plan:
+    """As RollBackOperator of an upgrade whose task has failed."""
+    return by(lambda scene: verbs.undo(scene, None, "it is bad"))
+
+
+def stop(*, for_good: bool = False) -> Plan:
     """As StopStreamOperator."""
-
-    def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        return stopping.stop(snapshot, identity, outcome, "wanted", restarts=restarts)
-
-    return Wish(plan, stopped)
+    return by(lambda scene: verbs.stop(scene, "wanted", for_good=for_good))
 
 
-def retire(deployment: str) -> Plan:
+def withdraw() -> Plan:
+    """As AbortOperator."""
+    return by(lambda scene: verbs.withdraw(scene, "", "not wanted"))
+
+
+def newest(state: StreamState) -> str:
+    """The deployment that was declared last; empty: there is none."""
+    return next(reversed([*state.deployments]), "")
+
+
+def retire(deployment: Callable[[StreamState], str]) -> Plan:
     """As RetireOperator."""
     return Wish(
-        lambda snapshot, identity, outcome: retiring.retire(snapshot, deployment, outcome, "not needed"),
+        lambda snapshot, identity, outcome: retiring.end(
+            Scene(snapshot, identity, outcome), deployment(snapshot.state), "not needed"
+        ),
         retired(deployment),
     )
 

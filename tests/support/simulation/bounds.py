@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.planning.begun import ADOPT_SECONDS
-from airflow_stream_provider.planning.recover import MAX_PAUSE_SECONDS
-from airflow_stream_provider.planning.take_over import ANSWER_SECONDS
+from airflow_stream_provider.planning.bring_up import MAX_PAUSE_SECONDS, ORPHANED_SECONDS
+from airflow_stream_provider.planning.request import ANSWER_SECONDS
 from tests.support.simulation.protocol_state import STATES
 from tests.support.simulation.watching import LOOK_SECONDS
 
@@ -22,7 +21,7 @@ PROMPT = (
     + 2 * PATIENT.pause_seconds
 )
 # Only where the watch really pauses before another try, or a task has declared a deployment and died.
-BOUND = PROMPT + MAX_PAUSE_SECONDS + ADOPT_SECONDS
+BOUND = PROMPT + MAX_PAUSE_SECONDS + ORPHANED_SECONDS
 # From `released`, while the log can be had, until the releaser has taken the stream back when the other does not come.
 TAKE_BACK_BOUND = PATIENT.take_back_seconds + PATIENT.lease_seconds
 PHASES = 3

@@ -61,6 +61,8 @@ class Driver(Actor):
         # Whether the cluster has lost its machine.
         self.lost = False
         self.points = 0
+        # Whether its script has raised an error.
+        self.raised = False
         # Whether a person has said in the log that it is dead, and whether it has had a whole turn since it read that.
         self.said_dead = self.knew = False
         self.log = world.open_log(self)
@@ -119,6 +121,7 @@ class Driver(Actor):
     def script_fails(self) -> None:
         """The user's script raises."""
         if (agent := self.agent) is not None:
+            self.raised = True
             self.spawn(lambda: agent.script_failed("The script failed", Mishap("It raised.")))
 
     def script_ends(self) -> None:

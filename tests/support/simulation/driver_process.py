@@ -65,7 +65,8 @@ class Jvm:
     def halt(self) -> None:
         found = self._driver.log.state.incarnations.get(self._driver.incarnation)
         # One that was frozen for a lease on its way out, by either clock, is ended by the timer in any case.
-        if self.in_time and found is not None and found.state is IncarnationState.FINISHED:
+        finished = found is not None and found.state is IncarnationState.FINISHED
+        if self.in_time and finished and not self._driver.raised:
             self._driver.world.violation = Broken("good-end", self._driver.incarnation)
         self._driver.end()
 

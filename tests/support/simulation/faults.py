@@ -7,13 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.checkpoint import Seen
-from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.runtime.control_client import HOLDERS
 from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.data import ID, LISTING_SECONDS
 from tests.support.simulation.driver import Driver
-from tests.support.simulation.oracle import FORGER
+from tests.support.simulation.forgeries import FORGERIES
 from tests.support.simulation.watching import Runs
 from tests.support.simulation.wire import AT_WRITE, Fault
 from tests.support.simulation.world import Actor
@@ -244,13 +243,7 @@ def forged_record(sim: Simulation) -> Heal | None:
     state, world = sim.oracle.state, sim.world
     if world.damaged or not state.incarnations:
         return None
-    name = list(state.incarnations)[-1]
-    forged = sim.rng.choice(
-        (
-            Record(Kind.ACQUIRED, {"incarnation": name, "request": "forged", "epoch": state.epoch + 1}, by=FORGER),
-            Record(Kind.FENCED, {"incarnation": state.holder or name, "reason": "because", "evidence": ""}, by=FORGER),
-        )
-    )
+    forged = FORGERIES[sim.rng.choice(list(FORGERIES))](state)
     if world.store.read(state.seq + 1) is None:
         world.store.create(state.seq + 1, forged.to_json())
     return sim.nothing

@@ -12,11 +12,22 @@ from tests.support.simulation.oracle import FORGER
 FORGERIES: dict[str, Callable[[StreamState], Record]] = {
     "acquired": lambda state: Record(
         Kind.ACQUIRED,
-        {"incarnation": next(iter(state.incarnations), "nobody"), "request": "forged", "epoch": state.epoch + 1},
+        {"incarnation": next(reversed([*state.incarnations]), "nobody"), "request": "forged", "epoch": state.epoch + 1},
         by=FORGER,
     ),
     "fenced": lambda state: Record(
         Kind.FENCED, {"incarnation": state.holder or "nobody", "reason": "because", "evidence": ""}, by=FORGER
+    ),
+    "a wish that was made already": lambda state: Record(
+        Kind.WANTED,
+        {"wish": next(reversed([*state.wishes]), "forged"), "goal": "stop" if state.wishes else "?"},
+        by=FORGER,
+    ),
+    "a wish for nothing that there is": lambda state: Record(
+        Kind.WANTED, {"wish": "forged", "goal": "paused", "family": next(iter(state.wishes), "")}, by=FORGER
+    ),
+    "a wish for a release that nobody has described": lambda state: Record(
+        Kind.WANTED, {"wish": "forged", "goal": "hold", "family": "forged"}, by=FORGER
     ),
 }
 # What nobody can know to have been so from the beginning: it stops everybody who reads it, until a person mends it.

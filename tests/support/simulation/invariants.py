@@ -1,4 +1,4 @@
-"""The invariants by name: what oracle, data and quiet phases check. docs/reliability.md shows this table."""
+"""The invariants by name: what oracle, data and quiet phases check."""
 
 from __future__ import annotations
 
@@ -35,12 +35,19 @@ INVARIANTS = {
     "good-end": "A run that has ended well does not end with the code of a failure.",
     "no-surprise": "Agent, task and watch raise no error that is not theirs.",
     "take-back": "A releaser takes the stream back, without Airflow, when the appointed driver does not come.",
-    "appoints-the-living": "The watch appoints only a driver that has given a sign of life lately.",
-    "stop-stays": "The watch starts nothing that a person has stopped, or that has finished.",
+    "appoints-the-living": "Where nobody holds, the watch appoints only a driver that has given a sign of life lately.",
+    "stop-stays": "Nothing is started that a person has stopped, or that has finished, before another wish.",
     "rewinds-once": "A deployment sets its stream back once at most, and only while its driver holds.",
     "rewinds-or-tells": "What a person asked to be read again is read again before the next batch, or it is told.",
-    "no-downgrade": "The watch appoints only the release that ran last, or an older one where that is said.",
-    "rolled-back-stays": "What a roll-back has put aside is not appointed by the watch.",
+    "one-wish": "One wish governs who holds, the last one, and one at most what stands by; no other wish counts.",
+    "current-wish": "Who holds is changed for the wish only that governs then.",
+    "approved-first": "A release that waits for a person's approval is not appointed before somebody gives it.",
+    "told": "A stream that is to run and has no holder is never called well.",
+    "told-truly": "A task whose wish was replaced says so, by which record and by whom; no other task says so.",
+    "as-wanted": "After the faults, what is wished for is so within the bound, or a look says why it cannot be.",
+    "as-wished": "Only what is wished for is declared, appointed or stopped, or the release before where that is said.",
+    "way-back": "What a wish gives way to, and what a roll-back goes to, has held the stream and was to hold before.",
+    "rolled-back-stays": "What a roll-back has put aside is not appointed.",
     "as-asked": "A task that says it is done has reached what it was started for, or somebody has changed that since; "
     "none gives up a start of which a driver was only lost.",
     "intent-first": "A task writes `fenced` only after `fencing`, and ends a job only after `ending`.",

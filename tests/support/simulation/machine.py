@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,23 +15,24 @@ from airflow_stream_provider.lifecycle.saved_state import dump
 from airflow_stream_provider.planning.steps import TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
-    LookFor,
     Task,
-    only,
+    newest,
     retire,
     roll_back,
     stand_by,
     stop,
-    stopped_ones,
     take_over,
+    withdraw,
 )
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.forgeries import DAMAGE, FORGERIES
+from tests.support.simulation.memo import shared_readings
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
+from tests.support.simulation.topic_wire import virtual_time
 from tests.support.simulation.watching import Revive, Runs, Watch
 from tests.support.simulation.wire import Fault
 from tests.support.simulation.wishes import Plan
@@ -50,11 +52,14 @@ class Streams(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.within = ExitStack()
         self.world = self.new_world()
+        self.within.enter_context(virtual_time(self.world))
+        self.within.enter_context(shared_readings())
         self.oracle = Oracle(self.world)
         self.recovery = Recovery(self.world, self.oracle)
         self.tasks = 0
-        self.deployments: list[str] = []
+        self.families: list[str] = []
         self.watched = ""
 
     def new_world(self) -> World:
@@ -96,36 +101,34 @@ class Streams(RuleBasedStateMachine):
     # -- what people and DAGs ask for ------------------------------------------------------------------------------
 
     @rule(release=st.integers(0, 2))
-    @precondition(lambda self: len(self.deployments) < 5)
+    @precondition(lambda self: len(self.families) < 5)
     def deploy(self, release: int) -> None:
-        name = f"orders-{len(self.deployments) + 1}"
-        self.deployments.append(name)
-        self._task(stand_by(name, f"release-{release}"))
+        self.families.append(self._task(stand_by(f"release-{release}")).identity.wish)
         self.recovery.settle(30)
 
     @rule(which=some, schedule=st.binary(max_size=48))
-    @precondition(lambda self: self.deployments)
+    @precondition(lambda self: self.families)
     def hand_over(self, which: int, schedule: bytes = b"") -> None:
         self.ask("hand over", which)
         self._go_on(self.world.awake, schedule)
         self.recovery.settle(36 if not schedule else 8)
 
-    @rule(what=st.sampled_from(["hand over", "hand over", "roll back", "stop", "retire", "give up"]), which=some)
-    @precondition(lambda self: self.deployments)
+    @rule(
+        what=st.sampled_from(["hand over", "hand over", "roll back", "stop", "retire", "call off", "give up"]),
+        which=some,
+    )
+    @precondition(lambda self: self.families)
     def ask(self, what: str, which: int) -> None:
-        deployment = self.deployments[which % len(self.deployments)]
         if what == "give up":
             GiveUp(self.world, "somebody")
-        elif what == "retire":
-            self._task(retire(deployment), only(deployment))
-        elif what == "stop":
-            self._task(stop(), stopped_ones)
-        else:
-            self._task({"hand over": take_over, "roll back": roll_back}[what](deployment))
+            return
+        family = self.families[which % len(self.families)]
+        plans = {"roll back": roll_back(), "retire": retire(newest), "stop": stop(), "call off": withdraw()}
+        self._task(plans.get(what) or take_over(family))
 
-    def _task(self, plan: Plan, needs: LookFor | None = None) -> Task:
+    def _task(self, plan: Plan) -> Task:
         self.tasks += 1
-        return Task(self.world, TaskIdentity("orders", "run", f"task-{self.tasks}"), plan, needs)
+        return Task(self.world, TaskIdentity("orders", "run", f"task-{self.tasks}"), plan)
 
     @rule(which=some)
     def try_again(self, which: int) -> None:
@@ -290,6 +293,11 @@ class Streams(RuleBasedStateMachine):
         self.oracle.look()
 
     def teardown(self) -> None:
+        """See `end`."""
+        with self.within:
+            self.end()
+
+    def end(self) -> None:
         """From wherever this came to: the drivers alone, then the watch or new runs of the DAG, bring it to run."""
         self.recovery.heal()
         self.recovery.drivers_alone()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from tests.support.simulation.machine import Streams, some
-from tests.support.simulation.topic_wire import TopicWorld, virtual_time
+from tests.support.simulation.topic_wire import TopicWorld
 from tests.support.simulation.wire import Fault
 from tests.support.simulation.world import World
 
@@ -22,8 +20,6 @@ class StreamsOnTopic(Streams):
 
     def new_world(self) -> World:
         self.topics = TopicWorld(0)
-        self.within = ExitStack()
-        self.within.enter_context(virtual_time(self.topics))
         return self.topics
 
     @rule()
@@ -72,9 +68,6 @@ class StreamsOnTopic(Streams):
         for each in (topic.airflow, *topic.connections.values()):
             each.stale_end, each.writes_fail, each.tears, each.at_beat = None, False, -1, Fault.NONE
 
-    def teardown(self) -> None:
-        try:
-            self._brokers_come_back()
-            super().teardown()
-        finally:
-            self.within.close()
+    def end(self) -> None:
+        self._brokers_come_back()
+        super().end()

@@ -50,32 +50,21 @@ class StreamsOnFiles(Streams):
     """The same on real files, which are slower; in memory where there is such a place, for the disks' sake."""
 
     def new_store(self) -> Store:
-        self.folder = TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-        make_root(Path(self.folder.name).as_uri())
-        store = FilesStore(Path(self.folder.name) / "orders")
+        temporary = TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        folder = Path(self.within.enter_context(temporary))
+        make_root(folder.as_uri())
+        store = FilesStore(folder / "orders")
         store.initialise()
         return store
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.folder.cleanup()
 
 
 class StreamsPruned(Streams):
     """The same with next to nothing kept of what has ended."""
 
     def new_store(self) -> Store:
-        self.limits = patch.multiple(
-            saved_state, PRUNE_EVERY=1, DEPLOYMENTS_KEPT=1, INCARNATIONS_KEPT=1, REQUESTS_KEPT=1
-        )
-        self.limits.start()
+        for name in ("PRUNE_EVERY", "DEPLOYMENTS_KEPT", "INCARNATIONS_KEPT", "REQUESTS_KEPT", "WISHES_KEPT"):
+            self.within.enter_context(patch.object(saved_state, name, 1))
         return super().new_store()
-
-    def teardown(self) -> None:
-        try:
-            super().teardown()
-        finally:
-            self.limits.stop()
 
 
 class StreamsPutBack(Streams):
@@ -91,7 +80,7 @@ class StreamsPutBack(Streams):
         """`grows`: after it is put back, the log becomes shorter than it was, as long, or longer."""
         self.copied, self.grows = self.oracle.seen, grows
 
-    def teardown(self) -> None:
+    def end(self) -> None:
         assert isinstance(self.world.store, MemoryStore)
         self.all_comes_back()
         self.recovery.heal()

@@ -205,7 +205,7 @@ def a_release_that_never_commits_is_tried_for_ever(patch: pytest.MonkeyPatch) ->
     with_committed(patch, None)
 
 
-@MUTANTS.found_as("no-downgrade", "runs-again")
+@MUTANTS.found_as("as-wished", "runs-again")
 def a_release_that_has_committed_counts_as_one_that_never_did(patch: pytest.MonkeyPatch) -> None:
     with_committed(patch, False)
 

@@ -14,11 +14,14 @@ from airflow_stream_provider.lifecycle import fold as folding
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamState
-from airflow_stream_provider.planning import take_over
-from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.lifecycle.wish import Wish
+from airflow_stream_provider.planning import reconcile
+from airflow_stream_provider.planning.scene import Scene
+from airflow_stream_provider.planning.steps import Step
 from airflow_stream_provider.runtime import agent
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
+from tests.support.simulation import watching
 from tests.support.simulation.mutants import Mutants, everywhere, without_rule
 
 MUTANTS = Mutants()
@@ -130,18 +133,19 @@ def a_retired_driver_acquires(patch: pytest.MonkeyPatch) -> None:
 
 @MUTANTS.found_as("one-request")
 def a_second_request_is_made(patch: pytest.MonkeyPatch) -> None:
-    plan = take_over.take_over
+    whole = reconcile.reconcile
 
-    def beside(snapshot: Snapshot, *rest: Any, **more: Any) -> Any:
-        state = snapshot.state
+    def beside(scene: Scene, wish: Wish | None = None) -> Step:
+        state = scene.state
         request = state.open_request
-        if request is not None and request.by != rest[0].by:
+        if request is not None and request.by != scene.me.by:
             closed = {**state.requests, request.id: replace(request, stage=RequestStage.ABORTED)}
-            snapshot = replace(snapshot, state=replace(state, requests=closed))
-        return plan(snapshot, *rest, **more)
+            scene = replace(scene, snapshot=replace(scene.snapshot, state=replace(state, requests=closed)))
+        return whole(scene, wish)
 
     without_rule(patch, Kind.REQUESTED, "one-request")
-    patch.setattr(take_over, "take_over", beside)
+    everywhere(patch, whole, beside)
+    patch.setattr(watching, "reconcile", beside)
 
 
 @MUTANTS.found_as("forgery-carried", "legal", "whole-log", "one-writer", "known-writer", "runs-again", "holder-commits")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
+from airflow_stream_provider.planning.reconcile import COME_UP_SECONDS
 from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.invariants import Broken, expect
+from tests.support.simulation.oracle_of_wishes import OracleOfWishes, rests
 from tests.support.simulation.world import World
 
 # Whoever writes to the control folder past the rules.
@@ -20,21 +19,19 @@ FORGER = "somebody"
 # Who says that a driver is dead, and may be wrong.
 PERSON = "on-call"
 # The DAG of the runs that bring the stream back.
-REVIVE = "orders__revive"
+REVIVE = "streams__revive"
 # The DAG of the runs that stop a stream to start it again.
 RESTART = "orders__restart"
 # Between two looks of the watch, with what holds up the second, and the process that acts upon it.
 LATELY_SECONDS = 60.0
-# After so many holders that failed or were fenced without a commit, their release is given up.
-SEVERAL = 3
 ENDS = (Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED)
 
 
-class Oracle:
+class Oracle(OracleOfWishes):
     """Follows the log record by record; `look` after every step."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
+        super().__init__(world)
         self.state = StreamState()
         self.seen = 0
         self._counted = 0
@@ -46,28 +43,11 @@ class Oracle:
         self.answered: dict[str, int] = {}
         self.released_for: dict[str, str] = {}
         self.over: set[str] = set()
-        self.ended: set[str] = set()
         self.lost: set[str] = set()
-        # Whether somebody is to run the stream: nobody has stopped it for good, and its script has not ended.
-        self.wanted = False
-        # The deployment for which a job without a stream was ended, until somebody holds.
-        self.follows = ""
+        # The legal records.
+        self.records: list[Record] = []
         self.kinds: dict[str, int] = {}
-        # By deployment: the hash of its release, and of which it was declared to be another try.
-        self.hashes: dict[str, str] = {}
-        self.again: dict[str, str] = {}
-        # What was put aside by roll-backs, and what they declared in its place.
-        self.aside: dict[str, set[str]] = {}
         self.last: str | None = None
-        self.free_since = 0.0
-        self.proven: set[str] = set()
-        # Releases of which a holder has committed a batch, so that somebody can know it.
-        self.sound: set[str] = set()
-        # Those of which a holder has failed, how many of theirs have failed or were fenced, and those with a holder of
-        # which nobody can know whether it had committed.
-        self.failed: set[str] = set()
-        self.in_vain: Counter[str] = Counter()
-        self.unknown: set[str] = set()
         self.to_be_fenced: set[str] = set()
         # Deployments that read records again and have not held yet, and the first driver of the last one that has.
         self.rewinds: set[str] = set()
@@ -84,7 +64,9 @@ class Oracle:
                 expect(found == (before.illegal_count + 1, self.seen), "forgery-carried", record)
             else:
                 expect(self.state.illegal == before.illegal, "legal", record)
+                self.records.append(record)
                 self._follow(record)
+                self.look_at_the_wish(record, self.state, self.holder)
             expect((self.state.holder, self.state.epoch) == (self.holder, self.epoch), "legal", record)
             expect(set(self.state.must_fence) == self.torn, "legal", record)
         if len(stored) > self.seen:
@@ -125,8 +107,7 @@ class Oracle:
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             stops = [r for id, r in self.asked.items() if id not in self.over and r.get("to") is None]
             self._note_the_end(record)
-            ends = record.kind == Kind.FINISHED and not any(_restarts(r) for r in stops)
-            self.wanted = not (ends or any(not _restarts(r) for r in stops))
+            self.finished = record.seq if record.kind == Kind.FINISHED and not stops else 0
             self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):
@@ -169,32 +150,25 @@ class Oracle:
     def _declared(self, r: Record) -> None:
         deployment = r["deployment"]
         expect(deployment not in self.ended, "ended-stays", r)
-        expect(self.wanted or not _by_watch(r), "stop-stays", r)
         self.hashes[deployment] = r["release"]["hash"]
-        self.again[deployment] = r.get("again") or ""
+        self.families[deployment] = r["family"]
         if r.get("rewind") is not None:
             self.rewinds.add(deployment)
-        if _by_watch(r):
-            expect(not self._put_aside(r.get("again") or ""), "rolled-back-stays", r)
-        if r.get("instead_of"):
-            self.aside.setdefault(r["instead_of"], set()).add(deployment)
+        self.is_declared_as_wished(r)
 
-    def _put_aside(self, deployment: str) -> bool:
-        """Whether a roll-back from this deployment, or what it is another try of, to another release is under way."""
-        seen, release = set(), self.hashes.get(deployment)
-        while deployment and deployment not in seen:
-            seen.add(deployment)
-            if any(self.hashes[instead] != release for instead in self.aside.get(deployment, ())):
-                return True
-            deployment = self.again.get(deployment, "")
-        return False
+    def _wanted(self, r: Record) -> None:
+        self.is_wished(r, self.holder)
 
     def _requested(self, r: Record) -> None:
         expect(r["request"] not in self.asked, "one-request", r)
         expect(set(self.asked) <= self.over, "one-request", r)
-        if _by_watch(r):
-            expect(self.wanted or self.holder, "stop-stays", r)
-            self._appointed_by_watch(r)
+        assert self.wish is not None
+        if r["to"] is None:
+            expect(rests(self.wish) or self.wish.get("alone"), "as-wished", r)
+        else:
+            expect(self.wanted, "stop-stays", r)
+            self._appointed(r)
+        expect(r["wish"] == self.wish["wish"], "current-wish", r)
         if r.get("evidence") is not None:
             self._job_ends(deployment_of(r["to"]))
         self.asked[r["request"]] = r
@@ -205,28 +179,15 @@ class Oracle:
 
     def _job_ends(self, deployment: str) -> None:
         if self.holder is None:
-            self.wanted, self.follows = True, self.follows or deployment
+            self.follows = self.follows or deployment
 
-    def _appointed_by_watch(self, r: Record) -> None:
+    def _appointed(self, r: Record) -> None:
         to = deployment_of(r["to"])
-        wanted = self.hashes[to]
         silent = self.world.now - self.world.drivers[r["to"]].beat_at
-        expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
-        if self.follows:
-            expect(wanted == self.hashes[self.follows], "no-downgrade", f"{to} in place of {self.follows}")
-            return
-        expect(wanted in self.proven, "no-downgrade", f"{to} never ran")
-        expect(not self._put_aside(to), "rolled-back-stays", r)
-        last = deployment_of(self.last or "")
-        if self.last is None or self.hashes[last] == wanted:
-            return
+        if _by_watch(r) and self.holder is None:
+            expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
         slow = self.world.now - self.free_since >= COME_UP_SECONDS / 2  # by the clock of another machine
-        vain = self._never_commits(self.hashes[last])
-        expect(vain or slow or self._put_aside(last), "no-downgrade", f"{to} after {last}")
-
-    def _never_commits(self, release: str) -> bool:
-        """Whether an older release may follow this one: one failure tells, or several that were fenced."""
-        return release not in self.sound and (release in self.failed or self.in_vain[release] >= SEVERAL)
+        self.is_appointed_as_wished(r, to, may_be_any=self.holder is None and slow, free=self.holder is None)
 
     def _ready(self, r: Record) -> None:
         expect(r["request"] not in self.over, "open-request", r)
@@ -259,17 +220,14 @@ class Oracle:
             waited = driver.clock - driver.queries.stopped_at
             expect(waited >= driver.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
         self.holder, self.epoch = me, self.epoch + 1
+        self.held_from = r.seq if me == to else self.held_from
         self.last, self.follows = me, ""
         if deployment_of(me) in self.rewinds:
             self.rewinds.remove(deployment_of(me))
             self._owe(me)
         self.proven.add(self.hashes[deployment_of(me)])
+        self.ran.add(self.families[deployment_of(me)])
         self.over.add(request)
-        if me == to:
-            self.aside.clear()
-        else:  # it holds on, so a roll-back from it is given up of which all has ended while nobody held
-            for deployment in self.ended:
-                self._give_up(deployment)
 
     def _owe(self, first: str | None) -> None:
         self.rewinder = first
@@ -301,7 +259,7 @@ class Oracle:
             self._owe(None)  # it has told why
         live = [i for i in self.state.of_deployment(r["deployment"]) if not i.state.terminal]
         if r.get("incarnation") == self.holder or not live:
-            self._give_up(r["deployment"])
+            self.refused[self.families[r["deployment"]]] += 1
             self.ended.add(r["deployment"])
 
     def _has_committed(self, r: Record) -> bool:
@@ -329,24 +287,8 @@ class Oracle:
         gone = (self.asked[request]["to"], self.released_for[request])
         return all(name in self.lost | self.torn or deployment_of(name) in self.ended for name in gone)
 
-    def _give_up(self, deployment: str) -> None:
-        """A roll-back is given up when what it declared ends while somebody holds."""
-        if self.holder is not None:
-            left = {bad: instead - {deployment} for bad, instead in self.aside.items()}
-            self.aside = {bad: instead for bad, instead in left.items() if instead}
-
-    def _stopped(self, r: Record) -> None:
-        expect(self.holder is None, "one-holder", r)
-        expect(set(self.asked) <= self.over, "one-request", r)
-        expect(r["request"] not in self.asked, "one-request", r)
-        self.asked[r["request"]] = r
-        self.over.add(r["request"])
-        if not _restarts(r):
-            self.wanted, self.follows = False, ""
-
     def _retired(self, r: Record) -> None:
         expect(self.holder is None or deployment_of(self.holder) != r["deployment"], "one-holder", r)
-        self._give_up(r["deployment"])
         self.ended.add(r["deployment"])
 
 
@@ -355,10 +297,5 @@ def _saw_it_lost(record: Record) -> bool:
     return isinstance(evidence, dict) and evidence.get("driver") == "lost"
 
 
-def _restarts(stop: Record) -> bool:
-    """Whether who has stopped the stream was to start it again."""
-    return stop.by.startswith(f"airflow:{RESTART}/")
-
-
 def _by_watch(record: Record) -> bool:
-    return record.by == "watch" or record.by.startswith(f"airflow:{REVIVE}/")
+    return record.by.startswith(f"airflow:{REVIVE}/")

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, TaskIdentity
-from airflow_stream_provider.planning.waits import Needs
 from tests.support.simulation.airflow import (
     GiveUp,
-    LookFor,
     Task,
-    nothing_more,
-    only,
+    hand_over,
+    newest,
+    promote,
+    restart,
     retire,
     roll_back,
     stand_by,
-    start,
     stop,
-    stopped_ones,
     take_over,
+    undo,
+    withdraw,
 )
 from tests.support.simulation.oracle import RESTART
 from tests.support.simulation.queries import BAD
@@ -42,13 +40,11 @@ class Run:
         dag: str,
         plans: list[tuple[str, Plan]],
         at_last: Plan | None = None,
-        needs: LookFor | None = None,
     ) -> None:
         self._sim = sim
         self._dag = dag
         self._id = f"run-{len(sim.people.tasks) + 1}"
         self._plans = plans
-        self._needs = needs
         self._at_last = at_last
         self._tries = 0
         self.over = False
@@ -57,7 +53,7 @@ class Run:
     def _next(self) -> Task:
         name, plan = self._plans.pop(0)
         identity = TaskIdentity(self._dag, self._id, name)
-        task = Task(self._sim.world, identity, plan, self._needs)
+        task = Task(self._sim.world, identity, plan)
         self._sim.people.tasks.append(task)
         return task
 
@@ -87,7 +83,7 @@ class People:
         self._sim = sim
         self.tasks: list[Task] = []
         self.runs: list[Run] = []
-        self.deployments: list[str] = []
+        self.families: list[str] = []
 
     def schedule(self) -> None:
         """Go on with all runs."""
@@ -99,26 +95,26 @@ class People:
         """Do one of ACTS."""
         getattr(self, what.replace(" ", "_"))()
 
-    def upgrade(self) -> None:
-        name = f"orders-{len(self.deployments) + 1}"
+    def upgrade(self, *, approves: bool = False) -> None:
+        """`approves`: a person is there who approves it, if that is asked for."""
         bad = self._sim.rng.random() < 0.15 and self._sim.oracle.state.epoch
         release = BAD if bad else f"release-{self._sim.rng.randrange(3)}"
-        self.deployments.append(name)
-        plans = [("stand_by", stand_by(name, release)), ("take_over", take_over(name))]
+        unapproved = bool(self._sim.oracle.state.epoch) and not approves and self._sim.rng.random() < 0.15
+        family = TaskIdentity("orders__upgrade", f"run-{len(self.tasks) + 1}", "stand_by").wish
+        self.families.append(family)
+        takes_over = hand_over(family) if unapproved else take_over(family)
+        plans = [("stand_by", stand_by(release, approval=unapproved)), ("take_over", takes_over)]
         held = self._sim.oracle.state.holding_deployment
-        needs = None
         if held is not None and self._sim.rng.random() < 0.5:
-            plans.append(("retire", retire(held.id)))
-            needs = only(held.id)
-        self.runs.append(Run(self._sim, "orders__upgrade", plans, roll_back(name), needs))
+            plans.append(("retire", retire(lambda state: held.id)))
+        self.runs.append(Run(self._sim, "orders__upgrade", plans, undo()))
 
     def two_upgrades(self) -> None:
         self.upgrade()
         self.upgrade()
 
     def roll_back(self) -> None:
-        name = self._a_deployment()
-        self.runs.append(Run(self._sim, "orders__back", [("roll_back", roll_back(name))]))
+        self.runs.append(Run(self._sim, "orders__back", [("roll_back", roll_back())]))
 
     def roll_back_cold(self) -> None:
         """What holds fails, and nothing is warm that it could be rolled back to."""
@@ -127,29 +123,32 @@ class People:
             if name != held:
                 driver.crash()
         if held is not None:
-            self.runs.append(Run(self._sim, "orders__back", [("roll_back", roll_back(deployment_of(held)))]))
+            self.runs.append(Run(self._sim, "orders__back", [("roll_back", roll_back())]))
             driver = self._sim.world.drivers[held]
             self._sim.later(self._sim.rng.uniform(0.0, 6.0), driver.crash)
 
     def stop(self) -> None:
-        self.runs.append(Run(self._sim, "orders__stop", [("stop", stop())], needs=stopped_ones))
+        self.runs.append(Run(self._sim, "orders__stop", [("stop", stop())]))
+
+    def leave(self) -> None:
+        self.runs.append(Run(self._sim, "orders__stop", [("stop", stop(for_good=True))]))
+
+    def promote(self) -> None:
+        self.runs.append(Run(self._sim, "orders__promote", [("promote", promote())]))
+
+    def call_off(self) -> None:
+        self.runs.append(Run(self._sim, "orders__abort", [("abort", withdraw())]))
 
     def restart(self) -> None:
         """Not one of ACTS, but a phase of its own."""
-        plans = [("stop", stop(restarts=True)), ("start", start(f"release-{len(self.tasks) % 3}"))]
-
-        def needs(snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-            return (stopped_ones if identity.task_id == "stop" else nothing_more)(snapshot, identity)
-
-        self.runs.append(Run(self._sim, RESTART, plans, needs=needs))
+        self.runs.append(Run(self._sim, RESTART, [("restart", restart(f"release-{len(self.tasks) % 3}"))]))
 
     def hand_over(self) -> None:
-        name = self._a_deployment()
-        self.runs.append(Run(self._sim, "orders__hand_over", [("take_over", take_over(name))]))
+        family = self._sim.pick(self.families) or "none"
+        self.runs.append(Run(self._sim, "orders__hand_over", [("take_over", take_over(family))]))
 
     def retire(self) -> None:
-        name = self._a_deployment()
-        self.runs.append(Run(self._sim, "orders__retire", [("retire", retire(name))], needs=only(name)))
+        self.runs.append(Run(self._sim, "orders__retire", [("retire", retire(newest))]))
 
     def clear_a_task(self) -> None:
         """A task that is over is cleared, or tried again though its last try still runs somewhere."""
@@ -160,13 +159,6 @@ class People:
     def give_up(self) -> None:
         GiveUp(self._sim.world, "somebody")
 
-    def _a_deployment(self) -> str:
-        """What holds, or what was declared last, or any."""
-        held = self._sim.oracle.state.holding_deployment
-        known = list(self._sim.oracle.state.deployments)
-        names = [name for name in (held.id if held else "", known[-1] if known else "", self._sim.pick(known)) if name]
-        return self._sim.pick(names) or "orders-1"
-
 
 ACTS = (
     "upgrade",
@@ -174,8 +166,11 @@ ACTS = (
     "roll back",
     "roll back cold",
     "stop",
+    "leave",
+    "promote",
     "hand over",
     "retire",
+    "call off",
     "clear a task",
     "give up",
 )

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase, StreamState
-from airflow_stream_provider.planning.begun import hindrance
-from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
+from airflow_stream_provider.planning.job import follows_job
+from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.planning.steps import AskPerson, GiveUp, TaskIdentity
 from airflow_stream_provider.planning.stream_health import judge_run
 from tests.support.simulation.airflow import Task, stand_by, take_over
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
-from tests.support.simulation.watching import Runs, Watch
+from tests.support.simulation.watching import Runs, Watch, as_it_is
 from tests.support.simulation.world import World
 
 # Far more turns, and seconds, than any recovery needs.
@@ -97,10 +97,11 @@ class Recovery:
             if not isinstance(actor.process, Driver):
                 actor.crash()
 
-    def upgrade(self, deployment: str) -> None:
+    def upgrade(self, run: str) -> None:
         """A new run of the DAG: standby, hand-over."""
-        for number, plan in enumerate((stand_by(deployment, "release-0"), take_over(deployment))):
-            self.finish(Task(self.world, TaskIdentity("orders__upgrade", deployment, f"task-{number}"), plan))
+        up = TaskIdentity("orders__upgrade", run, "stand_by")
+        self.finish(Task(self.world, up, stand_by("release-0")))
+        self.finish(Task(self.world, TaskIdentity("orders__upgrade", run, "take_over"), take_over(up.wish)))
         self.settle(6)  # from `acquired` to running queries
 
     def finish(self, task: Task) -> None:
@@ -116,13 +117,16 @@ class Recovery:
         state = self.oracle.state
         resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
         resting = (resting and not self.oracle.wanted) or self._is_told_a_person(state)
-        alive = {name: driver.lives for name, driver in self.world.drivers.items()}
-        return resting and recovery_step(state, alive, self.world.now).action is RecoveryAction.WAIT
+        return resting and not state.must_fence and state.open_request is None
 
     def _is_told_a_person(self, state: StreamState) -> bool:
         """Whether only a person can go on with an adoption, and the watch tells people so."""
-        left = state.job is not None and bool(hindrance(state, gone=True))
-        return left and judge_run(Snapshot("orders", self.world.now, state), None).health is Health.FAIL
+        snapshot = Snapshot("orders", self.world.now, state)
+        scene = as_it_is(self.world, snapshot, TaskIdentity("orders__watch", "last", "look"))
+        adopts = state.job is not None or (state.wish is not None and follows_job(state, state.wish))
+        if state.holder is not None or not adopts or not isinstance(reconcile(scene), (GiveUp, AskPerson)):
+            return False
+        return judge_run(snapshot, None).health is Health.FAIL
 
     def _able(self, incarnation: str | None) -> bool:
         return live_standby(self.oracle.state, incarnation) and self._well(str(incarnation))

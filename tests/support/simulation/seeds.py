@@ -14,7 +14,6 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-from airflow_stream_provider.planning.begun import BY_ITSELF_SECONDS
 from tests.support.simulation.bounds import (
     BOUND,
     PATIENT,
@@ -167,32 +166,27 @@ class Simulation:
     def _quiet(self) -> None:
         healed = self.world.now
         committed = self._data.committed
-        by_itself = self._go_for(healed, lambda: self.liveness.runs(committed) or self.liveness.rests())
+        self._go_for(healed, lambda: self.liveness.runs(committed) or self.liveness.rests())
         if not self.liveness.runs(committed) and self.liveness.rests():
             self.say("-- it rests; a person starts it again")
             healed = self.world.now
-            self.people.upgrade()
-            by_itself = self._go_for(healed, lambda: self.liveness.runs(committed))
+            self.people.upgrade(approves=True)
+            self._go_for(healed, lambda: self.liveness.runs(committed))
             if not self.liveness.runs(committed) and self.liveness.rests():
                 return  # somebody has stopped it again, or what was started did not come up
         took = self.world.now - healed
         expect(self.liveness.runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {took:.0f} s")
-        if not by_itself:
-            self.result.longest_recovery = max(self.result.longest_recovery, took)
+        self.result.longest_recovery = max(self.result.longest_recovery, took)
         self.say(f"-- runs again after {took:.0f} s")
+        self._go_for(healed, self.liveness.settled)
+        self.go(self.world.now + BOUND, self.liveness.settled)
+        expect(self.liveness.settled(), "as-wanted", self.oracle.state.wish)
 
-    def _go_for(self, healed: float, enough: Callable[[], bool]) -> bool:
-        """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules.
-
-        :return: whether it went on for longer, because a start was under way, which the watch leaves to its run.
-        """
+    def _go_for(self, healed: float, enough: Callable[[], bool]) -> None:
+        """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules."""
         self.go(healed + PROMPT, enough)
         if not enough() and self.liveness.waits_by_rule(healed):
             self.go(healed + BOUND, enough)
-        by_itself = not enough() and self.liveness.left_to_its_run(healed)
-        if by_itself:
-            self.go(healed + BOUND + BY_ITSELF_SECONDS, enough)
-        return by_itself
 
     @property
     def _data(self) -> Data:
@@ -216,22 +210,29 @@ class Simulation:
                 if enough():
                     return
                 world.actors = [actor for actor in world.actors if not actor.over]
-            actor, due = None, until
-            for each in world.actors:
-                if each.due < due and not each.over and not each.process.frozen:
-                    actor, due = each, each.due
-            if self._events and self._events[0][0] <= due:
-                actor, due = None, self._events[0][0]
-            if due > world.now:
-                world.until(due)
-            if due >= until:
+            if not self.go_a_step(until):
                 return
-            if actor is None:
-                heapq.heappop(self._events)[2]()
-                self.oracle.look()
-                self._after()
-            elif not actor.over:
-                self._step(actor)
+
+    def go_a_step(self, until: float) -> bool:
+        """Let whatever is next happen; return False when nothing is until this time, which it is then."""
+        world = self.world
+        actor, due = None, until
+        for each in world.actors:
+            if each.due < due and not each.over and not each.process.frozen:
+                actor, due = each, each.due
+        if self._events and self._events[0][0] <= due:
+            actor, due = None, self._events[0][0]
+        if due > world.now:
+            world.until(due)
+        if due >= until:
+            return False
+        if actor is None:
+            heapq.heappop(self._events)[2]()
+            self.oracle.look()
+            self._after()
+        elif not actor.over:
+            self._step(actor)
+        return True
 
     def _step(self, actor: Actor) -> None:
         rng, fault, luck = self.rng, Fault.NONE, Luck.GOOD

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
+from airflow_stream_provider.control import log as control_log
 from airflow_stream_provider.control import topic, topic_index, topic_reader, topic_store
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic_store import TopicStore
@@ -108,10 +109,15 @@ class Call:
 
 
 class VirtualTime:
-    """The module `time`, for whoever uses a topic."""
+    """The module `time`, for whoever writes a record or uses a topic."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+
+    def time(self) -> float:
+        """By the clock of the machine that asks."""
+        actor = self._world.current
+        return self._world.now + (actor.process.skew if actor else 0.0)
 
     def monotonic(self) -> float:
         actor = self._world.current
@@ -125,10 +131,10 @@ class VirtualTime:
 
 @contextmanager
 def virtual_time(world: World) -> Iterator[None]:
-    """Let the code of topics go by the clocks of a world, and read each key and header once."""
+    """Let the log, and the code of topics, go by the clocks of a world, and read each key and header once."""
     time = VirtualTime(world)
     with ExitStack() as patched:
-        for module in (topic, topic_reader, topic_store):
+        for module in (control_log, topic, topic_reader, topic_store):
             patched.enter_context(patch.object(module, "time", time))
         for name in ("number_of", "replaced_key"):
             once = cache(getattr(topic_index, name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from dataclasses import replace
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import LagLimits
@@ -13,48 +14,41 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring import health
 from airflow_stream_provider.monitoring.health import sample_of
-from airflow_stream_provider.planning.recover import (
-    drivers_of_interest,
-    due_beside_another,
-    job_of_interest,
-    recover,
-    revival_is_due,
-)
-from airflow_stream_provider.planning.recovery_decision import RecoveryStep, coming_up, recovery_step
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Step, TaskIdentity
-from airflow_stream_provider.planning.waits import Needs, WaitOutcome
+from airflow_stream_provider.planning.due import due_without_cluster, is_due, needs
+from airflow_stream_provider.planning.reconcile import reconcile
+from airflow_stream_provider.planning.scene import Scene
+from airflow_stream_provider.planning.signs_of_life import Dead
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.steps import Append, Declare, EndJob, Kill, Step, Submit, TaskIdentity
+from airflow_stream_provider.planning.waits import WaitOutcome
 from tests.support.simulation.airflow import Airflow, Task
 from tests.support.simulation.oracle import REVIVE
 from tests.support.simulation.world import World
 
-REQUEST_SECONDS = 60.0
 LOOK_SECONDS = 20.0  # a minute in Airflow
 LIMITS = LagLimits()
 
 
 class Revive(Task):
-    """A run of NAME__revive: what a look found to be due is carried out."""
+    """A run of the watch's: what a look found to be due is carried out."""
 
     def __init__(self, world: World, name: str) -> None:
         sample = world.sample
 
         def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
             # Another process goes on after each wait, and does not know what the look has seen.
-            return recover(snapshot, identity, outcome, sample.counters if sample and outcome is None else {})
+            before = sample.counters if sample and outcome is None else {}
+            return reconcile(Scene(snapshot, identity, outcome, before=before))
 
         super().__init__(world, TaskIdentity(REVIVE, name, "revive"), plan)
         self._name = name
-
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        return Needs(drivers=drivers_of_interest(snapshot), job=job_of_interest(snapshot))
 
     def again(self) -> Revive:
         return Revive(self.world, self._name)
 
 
 class Runs(Airflow):
-    """The watch as its DAG makes it: a look after the other, and a run of NAME__revive when something is due."""
+    """The watch as its DAG makes it: a look after the other, and a run of FOLDER__revive when something is due."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, "airflow:streams__watch/look")
@@ -78,7 +72,9 @@ class Runs(Airflow):
         drivers = self._ask(snapshot)
         alive = health.alive(snapshot, before, beaten, drivers or {})
         self.world.sample = sample_of(snapshot, None, before, LIMITS, {})
-        return revival_is_due(snapshot, alive, cluster_answers=drivers is not None), due_beside_another(snapshot, alive)
+        scene = Scene(snapshot, TaskIdentity("orders__watch", self._name, "look"), lives=alive)
+        due = is_due(scene, cluster_answers=drivers is not None)
+        return due, due and due_without_cluster(reconcile(scene))
 
     def _again(self, snapshot: Snapshot) -> dict[str, bool]:
         """Whether those beat of which it is doubtful; nothing when that cannot be read in time."""
@@ -99,70 +95,70 @@ class Runs(Airflow):
         if self.world.cluster_down or self.cut:
             return None
         state = snapshot.state
-        wanted = {deployment_of(state.last_holder or ""), *(() if state.holder else (d.id for d in coming_up(state)))}
+        wanted = {deployment_of(state.last_holder or ""), *needs(snapshot).drivers}
         known = {name: snapshot.submission(name) for name in sorted(wanted) if name in state.deployments}
         return {name: self.cluster.status(submission) for name, submission in known.items() if submission}
 
 
+def as_it_is(world: World, snapshot: Snapshot, me: TaskIdentity) -> Scene:
+    """What a snapshot shows, with the truth about who lives and what the cluster runs."""
+    state = snapshot.state
+    living = {deployment_of(name) for name, driver in world.drivers.items() if driver.lives}
+    facts = {
+        each.id: DriverFacts(
+            each.submission,
+            DriverState.RUNNING if each.id in living else DriverState.FAILED,
+            gone=each.id not in living,
+        )
+        for each in state.deployments.values()
+        if each.submission
+    }
+    job = None if world.old_job is None else world.old_job.view
+    lives = {name: world.drivers[name].lives for name in state.incarnations}
+    return Scene(replace(snapshot, drivers=facts, job=job), me, lives=lives)
+
+
 class Watch(Airflow):
-    """Looks, asks `recovery_step`, does it, and knows at once who lives; two of them may run at a time."""
+    """Takes the steps of `reconcile`, and knows at once who lives; two of them may run at a time."""
 
     def run(self) -> None:
+        me = TaskIdentity(REVIVE, self.by, "revive")
+        self.by = me.by
         while True:
             self.point()
             try:
                 state = self.log.refresh()
-                step = recovery_step(state, self.alive(state), self.now, job_gone=self._job_is_gone)
+                reached = not (self.world.cluster_down or self.cut)
+                snapshot = Snapshot("orders", self.now, state, self.log.history(), self.log.heartbeats())
+                scene = as_it_is(self.world, snapshot, me) if reached else Scene(snapshot, me)
+                step = reconcile(scene)
                 self.point()
-                getattr(self, f"_{step.action.value}")(state, step)
+                self._take(state, step)
             except (ControlUnavailable, ClusterError, SeqTaken, RuleBroken):
                 continue  # look again
 
-    def alive(self, state: StreamState) -> dict[str, bool | None]:
-        if self.world.cluster_down or self.cut:
-            return {}
-        drivers = {name: self.world.drivers[name].lives for name in state.incarnations}
-        return {**drivers, **{name: self._any_lives(name) for name in state.deployments}}
+    def _take(self, state: StreamState, step: Step) -> None:
+        if isinstance(step, Append):
+            self.log.append(self.record(step.kind, **step.fields), state.seq)
+        elif isinstance(step, Declare):
+            self.log.append(self.record(Kind.DECLARED, deployment=step.deployment, **step.fields), state.seq)
+        elif isinstance(step, Submit):
+            self.submit(step.deployment, self.by, first=False)
+        elif isinstance(step, EndJob):
+            self.end_job(step.job)
+        elif isinstance(step, Kill) and isinstance(step.then, Dead):
+            self._fence(step.then.incarnation)
+        elif isinstance(step, Kill):
+            for name in [n for n in self.world.drivers if deployment_of(n) == step.deployment]:
+                self.world.drivers[name].kill()
 
-    @property
-    def _job_is_gone(self) -> bool:
-        job = self.world.old_job
-        return job is not None and not job.runs and not (self.world.cluster_down or self.cut)
-
-    def _any_lives(self, deployment: str) -> bool:
-        return any(d.lives for name, d in self.world.drivers.items() if deployment_of(name) == deployment)
-
-    def _wait(self, state: StreamState, step: RecoveryStep) -> None:
-        return
-
-    def _fence(self, state: StreamState, step: RecoveryStep) -> None:
-        if not state.incarnations[step.subject].fencing:
-            self.log.append(self.record(Kind.FENCING, incarnation=step.subject, reason=step.reason), state.seq)
+    def _fence(self, incarnation: str) -> None:
+        self.world.drivers[incarnation].kill()
         self.point()
-        self.world.drivers[step.subject].kill()
-        self.point()
-        fenced = self.record(Kind.FENCED, incarnation=step.subject, reason=step.reason, evidence="gone")
+        fenced = self.record(Kind.FENCED, incarnation=incarnation, reason="It is dead.", evidence="gone")
 
         def build(now: StreamState) -> Record | None:
-            found = now.incarnations[step.subject].state
-            return None if found.terminal and step.subject not in now.must_fence else fenced
+            found = now.incarnations[incarnation].state
+            return None if found.terminal and incarnation not in now.must_fence else fenced
 
         self.log.propose(build)
-
-    def _abort(self, state: StreamState, step: RecoveryStep) -> None:
-        self.log.append(self.record(Kind.ABORTED, request=step.subject, reason=step.reason), state.seq)
-
-    def _request(self, state: StreamState, step: RecoveryStep) -> None:
-        expires = self.now + REQUEST_SECONDS
-        gone = {"evidence": {"job": state.job.id}} if state.job is not None and not state.job.gone else {}
-        wanted = self.record(Kind.REQUESTED, request=f"watch-{state.seq}", to=step.subject, expires=expires, **gone)
-        self.log.append(wanted, state.seq)
-
-    def _fail(self, state: StreamState, step: RecoveryStep) -> None:
-        self.log.append(self.record(Kind.FAILED, deployment=step.subject, reason=step.reason), state.seq)
-
-    def _declare(self, state: StreamState, step: RecoveryStep) -> None:
-        new, old = f"watch-{state.seq}", state.deployments[step.subject].declared
-        fields = {"release": old["release"], "policy": old["policy"]}
-        self.log.append(self.record(Kind.DECLARED, deployment=new, **fields), state.seq)
-        self.submit(new, self.by, first=False)

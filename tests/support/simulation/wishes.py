@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import (
-    DeploymentEnd,
-    IncarnationState,
-    Request,
-    RequestStage,
-    StreamState,
-)
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.state import IncarnationState, StreamState
+from airflow_stream_provider.planning.choice import TRIES
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.start import TRIES
 from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, Step, TaskIdentity
 from airflow_stream_provider.planning.waits import WaitOutcome
+from tests.support.simulation.oracle_of_wishes import family_of
 
 Plan = Callable[[Snapshot, TaskIdentity, WaitOutcome | None], Step]
 
@@ -28,7 +21,7 @@ class Ended:
     """How a task ended: with which step, and what it had seen then."""
 
     step: Step
-    by: str
+    identity: TaskIdentity
     seen: Snapshot
 
     @property
@@ -36,14 +29,17 @@ class Ended:
         """The log that it had read."""
         return self.seen.state
 
-    def requests(self, *, stop: bool) -> list[Request]:
-        """Return what this task has asked for, oldest first."""
-        return [r for r in self.state.requests.values() if r.by == self.by and (r.to is None) is stop]
+    @property
+    def wish(self) -> Record | None:
+        """The record of its wish; None: it has made none, or one that the log does not show any more."""
+        mine = (r for r in self.seen.records if r.kind == Kind.WANTED and r["wish"] == self.identity.wish)
+        return next(mine, None)
 
-    def asked(self, request: Request) -> int:
-        """Return the number of the record that made a request."""
-        kinds = (Kind.REQUESTED, Kind.STOPPED)
-        return next((r.seq for r in self.seen.records if r.kind in kinds and r["request"] == request.id), 0)
+    @property
+    def later(self) -> list[Record]:
+        """The wishes since, for anything."""
+        mine = self.wish
+        return [r for r in self.seen.records if mine is not None and r.kind == Kind.WANTED and r.seq > mine.seq]
 
 
 @dataclass(frozen=True)
@@ -57,114 +53,81 @@ class Wish:
         return self.plan(snapshot, identity, outcome)
 
 
-def stood_by(deployment: str) -> Callable[[Ended], bool]:
-    """Done: the deployment is up, and the log has its submission, if anybody knows that."""
-
-    def met(ended: Ended) -> bool:
-        up = ended.seen.candidate(deployment) or ended.seen.holds(deployment)
-        recorded = ended.seen.submission(deployment) == ended.state.deployments[deployment].submission
-        return bool(up and recorded) or not isinstance(ended.step, Done)
-
-    return met
-
-
-def handed_over(deployment: str) -> Callable[[Ended], bool]:
-    """Done: a request of this task is done, or the deployment holds."""
-
-    def met(ended: Ended) -> bool:
-        mine = (r for r in ended.requests(stop=False) if deployment_of(r.to or "") == deployment)
-        reached = any(r.stage is RequestStage.DONE for r in mine) or _holding(ended.state) == deployment
-        return reached or not isinstance(ended.step, Done)
-
-    return met
+def wished(ended: Ended) -> bool:
+    """Done: what was wished is so. It does not give up a release of which a driver was only lost."""
+    wish, state = ended.wish, ended.state
+    if wish is None or not isinstance(ended.step, Done):
+        return not isinstance(ended.step, GiveUp) or wish is None or not _only_lost(ended, family_of(wish))
+    if ended.step.result.get("adopted") is False:  # a person is asked to end the job, and the follower stands by
+        return bool(ended.seen.candidate(ended.step.result["deployment"]))
+    if wish["goal"] in ("stop", "leave"):
+        asked = {r["wish"] for r in ended.later if r["goal"] == "stand_by"}
+        left = [d for d in state.deployments.values() if not d.ended and d.family not in asked]
+        return state.holder is None and not left
+    held = state.holding_deployment
+    if wish["goal"] == "hold":
+        fresh = held is not None and (not wish.get("alone") or held.declared.seq > wish.seq)
+        return held is not None and held.family == family_of(wish) and fresh
+    mine = [d for d in state.family(family_of(wish)) if ended.seen.candidate(d.id) or ended.seen.holds(d.id)]
+    return any(ended.seen.submission(d.id) == d.submission for d in mine)
 
 
-def started(release: str) -> Callable[[Ended], bool]:
-    """Done: the release holds, or this task has put it in charge and somebody has changed that since.
+def replaced_by(ended: Ended) -> Record | None:
+    """The wish that counts in place of the task's own: for a standby too, if its own is; None: its own counts."""
+    mine = ended.wish
+    if mine is None:
+        return None
+    governs, candidate = (None, mine) if mine["goal"] == "stand_by" else (mine, None)
+    for later in ended.later:
+        # What governs anew ends what was to stand by: that holds then, or is not needed.
+        governs, candidate = (governs, later) if later["goal"] == "stand_by" else (later, None)
+    present = [each for each in (governs, candidate) if each is not None]
+    if any(_same(each, mine) for each in present):
+        return None
+    return present[-1 if mine["goal"] == "stand_by" else 0]
 
-    It does not give up what was only lost before it held, while nobody has stopped the stream since.
-    """
 
-    def met(ended: Ended) -> bool:
-        held = ended.state.holding_deployment
-        if isinstance(ended.step, GiveUp):
-            return held is not None or not _left_lying(ended)
-        reached = any(r.stage is RequestStage.DONE for r in ended.requests(stop=False))
-        return reached or (held is not None and held.release.version == release) or not isinstance(ended.step, Done)
-
-    return met
-
-
-def stopped(ended: Ended) -> bool:
-    """Done: the stop is done, and all that was declared before has ended; or somebody has started the stream since."""
-    if not isinstance(ended.step, Done):
+def _same(wish: Record, other: Record) -> bool:
+    if {wish["goal"], other["goal"]} <= {"stop", "leave"}:
         return True
-    mine = ended.requests(stop=True)
-    if not mine and ended.state.forgotten:
-        return True  # it was so long ago that the log has been shortened since
-    if not mine or mine[-1].stage is not RequestStage.DONE:
-        return False
-    requests = list(ended.state.requests.values())
-    later = requests[requests.index(mine[-1]) + 1 :]
-    if any(r.to is not None and r.stage is not RequestStage.ABORTED for r in later):
+    return not {wish["goal"], other["goal"]} & {"stop", "leave"} and family_of(wish) == family_of(other)
+
+
+def says_truly(ended: Ended) -> bool:
+    """Whether the task says that its wish was replaced, by which record and by whom: where it was, and only there."""
+    step, now = ended.step, replaced_by(ended)
+    says = isinstance(step, GiveUp) and "by" in step.error.fields
+    if ended.identity.wish in ended.state.forgotten:
+        return says  # so long ago that nobody knows any more what it was for
+    if ended.wish is None:
         return True
-    asked = ended.asked(mine[-1])
-    left = [d for d in ended.state.deployments.values() if d.declared.seq < asked and not d.ended]
-    return not left and ended.state.holder is None
+    if now is None:
+        return not says
+    return isinstance(step, GiveUp) and says and f"record {now.seq}, by {now.by}" in step.error.message
 
 
-def rolled_back(bad: str) -> Callable[[Ended], bool]:
-    """Done: the release does not hold, and nothing of it was warm when another was asked. Skip: as far as it could."""
-
-    def met(ended: Ended) -> bool:
-        state = ended.state
-        bads = {bad}
-        for each in state.deployments.values():
-            if each.declared.get("again") in bads:
-                bads.add(each.id)
-        if isinstance(ended.step, Skip):
-            found = state.deployments.get(bad)
-            return not (_holding(state) in bads and found is not None and found.previous)
-        if not isinstance(ended.step, Done):
-            return True
-        mine = [r for r in ended.requests(stop=False) if r.stage is RequestStage.DONE]
-        if not mine:
-            return _holding(state) not in bads
-        asked, kept = ended.asked(mine[-1]), {deployment_of(mine[-1].source or ""), deployment_of(mine[-1].to or "")}
-        return not any(_warm_before(state, name, asked) for name in bads - kept)
-
-    return met
+def rolled_back(ended: Ended) -> bool:
+    """As `wished`; and it is skipped only where a roll-back is wished for already."""
+    state = ended.state
+    return wished(ended) and (not isinstance(ended.step, Skip) or (state.wish is not None and state.wish.back))
 
 
-def retired(deployment: str) -> Callable[[Ended], bool]:
+def _only_lost(ended: Ended, family: str) -> bool:
+    """Whether nothing but the loss of a driver has befallen a family since it was wished for, and not too often."""
+    state, wish = ended.state, ended.wish
+    since = [d for d in state.family(family) if wish is not None and d.declared.seq > wish.seq and d.ended]
+    word = any(isinstance(r.get("evidence"), dict) and "person" in r["evidence"] for r in ended.seen.records)
+    drivers = [i for d in since for i in state.of_deployment(d.id)]
+    lost = all(i.state is IncarnationState.FENCED and not i.epoch for i in drivers)
+    present = replaced_by(ended) is None and state.holder is None and not word
+    return bool(drivers) and lost and present and 0 < len(since) < TRIES and len(drivers) >= len(since)
+
+
+def retired(deployment: Callable[[StreamState], str]) -> Callable[[Ended], bool]:
     """Done: the deployment has ended."""
-    return lambda ended: not isinstance(ended.step, Done) or bool(ended.state.deployments[deployment].ended)
 
+    def met(ended: Ended) -> bool:
+        name = deployment(ended.state)
+        return not isinstance(ended.step, Done) or not name or bool(ended.state.deployments[name].ended)
 
-def _left_lying(ended: Ended) -> bool:
-    mine = [d for d in ended.state.deployments.values() if d.declared.by == ended.by]
-    if not mine or len(mine) >= TRIES:
-        return False
-    drivers = ended.state.of_deployment(mine[-1].id)
-    lost = all(d.state is IncarnationState.FENCED and not d.epoch for d in drivers)
-    stops = (r for r in ended.seen.records if r.kind in (Kind.REQUESTED, Kind.STOPPED) and r.get("to") is None)
-    stopped_since = any(r.seq > mine[-1].declared.seq for r in stops)
-    return lost and mine[-1].ended in (None, DeploymentEnd.FAILED) and not stopped_since and not _fenced_by_word(ended)
-
-
-def _fenced_by_word(ended: Ended) -> bool:
-    fences = (r.get("evidence") for r in ended.seen.records if r.kind == Kind.FENCED)
-    return any(isinstance(evidence, dict) and "person" in evidence for evidence in fences)
-
-
-def _holding(state: StreamState) -> str:
-    return deployment_of(state.holder or "")
-
-
-def _warm_before(state: StreamState, deployment: str, seq: int) -> bool:
-    """Whether a deployment could be appointed then, or brought up, and still can."""
-    found = state.deployments.get(deployment)
-    if found is None or found.ended or found.declared.seq > seq:
-        return False
-    drivers = state.of_deployment(deployment)
-    return not drivers or any(live_standby(state, i.id) and i.announced < seq for i in drivers)
+    return met

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +29,9 @@ from tests.support.chaos_facts import (
 )
 from tests.support.story import (
     NEW,
+    NEW_DEPLOYMENT,
     OLD,
+    OLD_DEPLOYMENT,
     PREPARED,
     RELEASED,
     RUNNING,
@@ -36,6 +39,7 @@ from tests.support.story import (
     failed,
     fenced,
     released,
+    wanted,
 )
 
 # Orders 0 to 19 are in batch 0, 20 to 29 and 997 to 1006 in batch 1; the first half of each is written again.
@@ -43,6 +47,19 @@ AGAIN = {0: [0, 1, 2, 3], 1: [20, 21, 22, 23]}
 
 
 HEALED = {"at": 106.0, "what": "healed", "id": "f1"}
+
+
+def wished(records: Sequence[tuple[Record, float]], deployment: str, run: str) -> list[tuple[Record, float]]:
+    """The log with a wish of a run before it, which a deployment serves."""
+    wish = (wanted("wish", "stand_by", by=f"airflow:up/{run}/submit"), records[0][1] - 1.0)
+    mine = (r.kind == "declared" and r["deployment"] == deployment for r, _ in records)
+    serves = [
+        (replace(r, fields={**r.fields, "family": "wish"}) if is_mine else r, at)
+        for (r, at), is_mine in zip(records, mine, strict=True)
+    ]
+    return [(r.numbered(n), at) for n, (r, at) in enumerate([wish, *serves], 1)]
+
+
 SUCCESS = {"expected": "success", "ended": "success"}
 
 
@@ -161,9 +178,9 @@ def test_what_was_not_recorded_is_a_problem() -> None:
 
 def test_a_release_that_was_to_be_refused_and_held() -> None:
     facts = in_two_holds(fenced(OLD), 114.0)
-    declared = [(replace(r, by="airflow:up/run/submit") if r.seq == 7 else r, at) for r, at in facts.records]
     ended = {"at": 130.0, "what": "upgrade", "kind": "refused", "run": "run", "expected": "failed", "ended": "failed"}
-    [says] = judged(replace(facts, records=declared), {**ended, "seconds": 40.0}).problems
+    ended["seconds"] = 40.0
+    [says] = judged(replace(facts, records=wished(facts.records, NEW_DEPLOYMENT, "run")), ended).problems
     assert says.startswith(f"{NEW} acquired, though its release was to be refused (run run).")
 
 
@@ -347,8 +364,8 @@ def test_a_standby_that_was_killed_does_not_explain_what_the_holder_doubled() ->
 def test_an_upgrade_that_ended_otherwise_needs_a_fault(ended: str, struck: list[dict[str, Any]], found: int) -> None:
     run = {"kind": "good", "run": "manual__1", "expected": "success", "ended": ended, "seconds": 100.0}
     lines = [*struck, RECOVERED, {"at": 200.0, "what": "upgrade", **run}]
-    # OLD, which the run has declared, acquired while it ran.
-    log = [(replace(r, by="airflow:up/manual__1/submit"), at + 30.0) for r, at in timed(RUNNING)]
+    # OLD, whose release the run has brought in, acquired while it ran.
+    log = [(r, at + 30.0) for r, at in wished(timed(RUNNING), OLD_DEPLOYMENT, "manual__1")]
     problems = judged(good(records=log, batches={}, outputs=outputs()), *lines).problems
     problems = tuple(says for says in problems if "manual__1" in says)
     assert len(problems) == found

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +8,15 @@ from chaos.holds import holds
 from chaos.upgrades import EITHER, unexpected_ends, untrue_operations, untrue_successes, wrong_holders
 from devstack.places import Pair
 from tests.support.chaos_facts import fault, later, timed
-from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD_DEPLOYMENT, PREPARED, fenced
+from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD_DEPLOYMENT, PREPARED, declared, fenced, wanted
 
-RECORDS = [
-    (replace(r, by="airflow:up/run-2/submit") if r.kind == "declared" and r["deployment"] in NEW else r, at)
-    for r, at in timed(HANDED_OVER, end=100.0)
+WISH = wanted("new", "stand_by", by="airflow:up/run-2/submit")
+# NEW serves the wish of a run, and was declared by the watch.
+BEFORE = [
+    WISH,
+    *(declared(NEW_DEPLOYMENT, "new") if r.kind == "declared" and r["deployment"] in NEW else r for r in PREPARED),
 ]
+RECORDS = list(timed([*BEFORE, *HANDED_OVER[len(PREPARED) :]], end=100.0))
 
 
 def upgrade(kind: str, **fields: Any) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def upgrade(kind: str, **fields: Any) -> dict[str, Any]:
 def test_a_refused_release_never_acquires() -> None:
     [says] = wrong_holders([upgrade("refused")], RECORDS, holds(RECORDS))
     assert says.startswith(f"{NEW} acquired, though its release was to be refused")
-    before = RECORDS[: len(PREPARED)]
+    before = RECORDS[: len(BEFORE)]
     assert wrong_holders([upgrade("refused")], before, holds(before)) == []
 
 
@@ -58,7 +60,7 @@ def test_a_success_means_that_a_deployment_of_the_run_acquired(kind: str) -> Non
     done = upgrade(kind, ended="success")
     struck = fault(110.0)
     assert untrue_successes([struck, done], RECORDS, holds(RECORDS)) == []
-    before = RECORDS[: len(PREPARED)]
+    before = RECORDS[: len(BEFORE)]
     [says] = untrue_successes([struck, done], before, holds(before))
     assert says.startswith(f"The run run-2 ({kind}) ended as success, and no deployment of it acquired.")
     assert untrue_successes([upgrade(kind)], before, holds(before)) == []
@@ -83,7 +85,10 @@ def test_a_task_by_hand_that_succeeds_has_done_what_it_says() -> None:
     assert untrue(operation("start")) == 0
     assert untrue(operation("start", seconds=10.0)) == 1
     assert untrue(operation("stop")) == 1
-    assert untrue(operation("stop", "start")) == 0
+    assert untrue(operation("restart")) == 0
+    assert untrue(operation("restart", seconds=10.0)) == 1
+    stays = later(RECORDS, (wanted("stays", family="new", back=True, by="airflow:o/run-3/roll-back"), 119.0))
+    assert untrue(operation("roll-back", holder=NEW_DEPLOYMENT), stays) == 0
     assert untrue(operation("fence")) == 1
     over = later(RECORDS, (fenced(NEW), 119.0))
     assert untrue(operation("fence"), over) == 0

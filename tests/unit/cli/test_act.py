@@ -11,24 +11,15 @@ import pytest
 
 from airflow_stream_provider.cli import act
 from airflow_stream_provider.cli.run_here import Exit
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog, FilesRoot, open_log
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning import take_over
+from airflow_stream_provider.planning import request
 from tests.support.commands import Here
 from tests.support.control_root import new_log, published
 from tests.support.played_drivers import PlayedDrivers
-from tests.support.story import (
-    HANDED_OVER,
-    NEW,
-    NEW_DEPLOYMENT,
-    OLD,
-    OLD_DEPLOYMENT,
-    PREPARED,
-    RUNNING,
-    fenced,
-    write,
-)
+from tests.support.snapshots import BOTH, RUNNING, UPGRADED
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, fenced, write
 
 # Nobody holds, and no driver is left but one that the cluster has to confirm gone.
 DOWN = [*RUNNING, fenced(OLD)]
@@ -42,7 +33,7 @@ def test_a_stop_ends_every_driver_and_says_who_asked_and_why(here: Here) -> None
     write(here.log, *RUNNING)
     with PlayedDrivers(here.control):
         assert here.call("stop") == Exit.DONE
-    assert kinds(here.log, len(RUNNING)) == ["requested", "released", "retired"]
+    assert kinds(here.log, len(RUNNING)) == ["wanted", "requested", "released", "retired"]
     asked = here.log.records()[len(RUNNING)]
     assert asked.by.startswith("person:")
     assert asked.by.endswith("/stop")
@@ -50,11 +41,11 @@ def test_a_stop_ends_every_driver_and_says_who_asked_and_why(here: Here) -> None
     said = here.said()
     assert "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again." in said.out
     assert "After record" in said.err, "each step"
-    assert "The holder is asked to stop at a batch boundary, within" in said.err, "it is said though nobody is asked"
+    assert f"{OLD} stops at a batch boundary, within" in said.err, "it is said though nobody is asked"
     assert "After record" not in said.out
     assert here.call("stop") == Exit.DONE
     assert "Nothing to do: It was stopped by person:" in here.said().out
-    assert len(here.log.records()) == len(RUNNING) + 3
+    assert len(here.log.records()) == len(RUNNING) + 4
 
 
 def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(here: Here) -> None:
@@ -64,18 +55,20 @@ def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(here: Here) -> Non
     assert "Give the same command again" in here.said().err
     here.cluster.error = None
     assert here.call("stop") == Exit.DONE
-    assert kinds(here.log, len(DOWN)).count("stopped") == 1
+    assert kinds(here.log, len(DOWN)) == ["wanted", "retired"]
 
 
 def test_a_restart_stops_and_starts_with_one_reason(here: Here) -> None:
-    write(here.log, published(here.log, OLD_DEPLOYMENT), *RUNNING[1:])
+    release = published(here.log, OLD_DEPLOYMENT)["release"]
+    write(here.log, RUNNING[0], declared(OLD_DEPLOYMENT, "old", release=release), *RUNNING[2:])
     with PlayedDrivers(here.control):
         assert here.call("restart") == Exit.DONE
     state = here.log.refresh()
     assert state.holding_deployment is not None
     assert state.holding_deployment.id != OLD_DEPLOYMENT
     by = [record.by.rpartition("/")[2] for record in here.log.records() if record.by.startswith("person:")]
-    assert set(by) == {"restart.stop", "restart.start"}
+    assert set(by) == {"restart"}
+    assert kinds(here.log, len(RUNNING)).count("wanted") == 1
 
 
 def test_a_start_makes_the_control_log_of_a_stream_that_never_ran(here: Here, tmp_path: Path) -> None:
@@ -86,7 +79,7 @@ def test_a_start_makes_the_control_log_of_a_stream_that_never_ran(here: Here, tm
 
 
 def test_a_roll_back_gives_the_stream_to_the_release_before(here: Here) -> None:
-    write(here.log, *HANDED_OVER)
+    write(here.log, *UPGRADED)
     with PlayedDrivers(here.control):
         assert here.call("roll-back") == Exit.DONE
     assert here.log.refresh().holder == OLD
@@ -96,22 +89,24 @@ def test_a_roll_back_gives_the_stream_to_the_release_before(here: Here) -> None:
 
 
 def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(here: Here) -> None:
-    write(here.log, *HANDED_OVER)
+    write(here.log, *UPGRADED)
     assert here.call("roll-back", dry_run=True, reason=None) == Exit.DONE
     said = here.said().out
     assert f"orders is running: driver {NEW} with release 1" in said
     assert "Read again: nothing, as every query stops at a batch boundary." in said
     assert said.endswith("Dry run: nothing was done.\n")
-    assert len(here.log.records()) == len(HANDED_OVER)
+    assert len(here.log.records()) == len(UPGRADED)
 
 
 def test_a_release_is_called_off_before_it_holds(here: Here) -> None:
-    write(here.log, *PREPARED)
-    assert here.call("abort") == Exit.DONE
-    assert kinds(here.log, len(PREPARED)) == ["retired"]
+    write(here.log, *BOTH)
+    with PlayedDrivers(here.control):
+        assert here.call("abort") == Exit.DONE
+    assert kinds(here.log, len(BOTH)) == ["wanted", "retired"]
     assert f"Called off: disk of w3. Ended: {NEW_DEPLOYMENT}." in here.said().out
     assert here.log.refresh().holder == OLD
-    assert here.call("abort") == Exit.DONE
+    with PlayedDrivers(here.control):
+        assert here.call("abort") == Exit.DONE
     assert "Nothing to do: No new release comes up" in here.said().out
 
 
@@ -126,8 +121,8 @@ def test_a_retired_stream_is_stopped_for_good(here: Here) -> None:
     write(here.log, *RUNNING)
     with PlayedDrivers(here.control):
         assert here.call("retire") == Exit.DONE
-    asked = next(record for record in here.log.records()[len(RUNNING) :] if record.kind == "requested")
-    assert asked["reason"] == "Retired for good: disk of w3"
+    wish = here.log.records()[len(RUNNING)]
+    assert (wish["goal"], wish["reason"]) == ("leave", "disk of w3")
     assert "Retired for good: disk of w3." in here.said().out
 
 
@@ -155,9 +150,9 @@ def test_what_cannot_be_done_is_refused_and_touches_nothing(
 
 
 def test_a_stop_that_misses_its_boundary_has_failed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(take_over, "ANSWER_SECONDS", 0.0)
+    monkeypatch.setattr(request, "ANSWER_SECONDS", 0.0)
     short = {"boundary_seconds": 1.0}
-    write(here.log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
+    write(here.log, RUNNING[0], declared(OLD_DEPLOYMENT, "old", policy=short), *RUNNING[2:])
     with PlayedDrivers(here.control, deaf=True):
         assert here.call("stop") == Exit.FAILED
     said = here.said().err
@@ -193,7 +188,7 @@ def test_who_holds_by_now_is_shown_before_it_is_done(here: Here, asked: list[Cal
     write(here.log, *RUNNING)
 
     def upgraded_meanwhile() -> str:
-        write(here.log, *HANDED_OVER[len(RUNNING) :])
+        write(here.log, *UPGRADED[len(RUNNING) :])
         return "y"
 
     asked += [upgraded_meanwhile, lambda: "yes"]
@@ -224,13 +219,18 @@ def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(here: Here
     yaml.write_text(yaml.read_text() + "versoin: 2\n")
     assert here.call("restart") == Exit.REFUSED
     assert "versoin: there is no such field" in "".join(here.said())
+    assert here.call("stop", control=None) == Exit.REFUSED
+    assert "Where a stream runs on without a YAML: --control URL." in "".join(here.said())
+    note = {"file": "orders.yaml", "watch": "streams__watch", "stream": {"cluster": "spark_default"}}
+    FilesRoot(here.control).note("orders", json.dumps(note).encode())
     with PlayedDrivers(here.control):
-        assert here.call("stop") == Exit.DONE
+        assert here.call("stop", control=here.control) == Exit.DONE
     assert here.log.refresh().holder is None
+    assert here.call("stop", control=f"{here.control}/nowhere") == Exit.UNKNOWN
 
 
 def test_a_standby_is_promoted(here: Here) -> None:
-    write(here.log, *PREPARED)
+    write(here.log, *BOTH)
     with PlayedDrivers(here.control):
         assert here.call("promote") == Exit.DONE
     assert here.log.refresh().holder == NEW

@@ -21,7 +21,8 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.planning.rewind import FoundRewind
 from tests.support.commands import Here
 from tests.support.control_root import published
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, RUNNING, declared, requested, write
+from tests.support.snapshots import BOTH, RUNNING
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, requested, write
 
 
 class PlayedRun:
@@ -42,7 +43,7 @@ class PlayedRun:
     def carry_out(self, hook: StreamHook, conf: dict[str, str], say: Callable[..., None]) -> Ran:
         self.conf = conf
         assert hook.append(
-            "retired", "airflow:orders__upgrade/r/make_room", hook.observe().state.seq, deployment=NEW_DEPLOYMENT
+            "retired", "airflow:orders__upgrade/r/submit", hook.observe().state.seq, deployment=NEW_DEPLOYMENT
         )
         return dataclasses.replace(self.ran, snapshot=hook.observe())
 
@@ -62,7 +63,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PlayedRun]:
 
 
 def test_an_upgrade_is_a_run_of_airflow(here: Here, play: Callable[..., PlayedRun]) -> None:
-    write(here.log, *PREPARED)
+    write(here.log, *BOTH)
     run = play(same=True)
     assert here.call("upgrade", dry_run=True, reason=None) == Exit.DONE
     assert "A driver of the YAML's release 1 (" in here.said().out
@@ -75,7 +76,7 @@ def test_an_upgrade_is_a_run_of_airflow(here: Here, play: Callable[..., PlayedRu
 
 
 def test_an_upgrade_that_fails_has_begun(here: Here, play: Callable[..., PlayedRun]) -> None:
-    write(here.log, *PREPARED)
+    write(here.log, *BOTH)
     play(ran=Ran(Exit.FAILED, {"run": "r", "state": "failed"}, "Run r failed (soak)."))
     assert here.call("upgrade", json=True) == Exit.FAILED
     found = json.loads(here.said().out)
@@ -84,14 +85,14 @@ def test_an_upgrade_that_fails_has_begun(here: Here, play: Callable[..., PlayedR
 
 
 def test_what_an_earlier_command_has_started_is_followed(here: Here, play: Callable[..., PlayedRun]) -> None:
-    """Also in the middle of its hand-over, where nothing new may begin."""
-    write(here.log, *PREPARED, declared("orders-3-cccc"), requested("up", NEW))
+    """Also in the middle of its hand-over."""
+    write(here.log, *BOTH, declared("orders-3-cccc"), requested("up", NEW))
     play(run_id="r")
     assert here.call("upgrade", dry_run=True) == Exit.DONE
     assert "Run r of orders__upgrade, which was asked for before, is under way." in here.said().out
     play(problem="An upgrade is under way already: run x.")
     assert here.call("upgrade", dry_run=True) == Exit.REFUSED
-    assert "The request for" in here.said().out
+    assert "An upgrade is under way already: run x." in here.said().out
 
 
 @pytest.mark.parametrize("followed", ["r", ""])
@@ -99,7 +100,7 @@ def test_a_run_that_has_deployed_something_else_than_the_yaml_says_is_no_success
     here: Here, play: Callable[..., PlayedRun], followed: str
 ) -> None:
     """One that is followed had begun before; one that is started goes by the form as Airflow has read it last."""
-    write(here.log, *PREPARED)
+    write(here.log, *BOTH)
     play(run_id=followed)
     assert here.call("upgrade") == Exit.FAILED
     said = "Run r has deployed something else than was asked for. orders-1-aaaa (release 1) holds the stream."
@@ -116,7 +117,7 @@ def test_what_airflow_cannot_start_is_refused(here: Here, play: Callable[..., Pl
 
 def test_a_stored_release_is_redeployed(here: Here, play: Callable[..., PlayedRun]) -> None:
     stored = published(here.log, "orders-1-dddd")
-    write(here.log, stored, *PREPARED)
+    write(here.log, stored, *BOTH)
     release = stored["release"]["hash"]
     run = play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": "orders-1-dddd"}))
     assert here.call("redeploy", release="ffff") == Exit.REFUSED
@@ -147,8 +148,8 @@ def test_a_rewind_is_a_run_of_airflow_with_what_was_shown(
     play: Callable[..., PlayedRun],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first = PREPARED[0]
-    for each in PREPARED:
+    first = next(each for each in BOTH if each.kind == "declared")
+    for each in BOTH:
         if each.kind == "declared":  # the second one is what the run has declared
             more = {"rewind": WANTED} if each is not first else {}
             each = dataclasses.replace(each, fields={**each.fields, **more})
@@ -183,7 +184,7 @@ def test_a_run_that_has_deployed_another_stored_release_is_no_success(
     here: Here, play: Callable[..., PlayedRun]
 ) -> None:
     stored = published(here.log, "orders-1-dddd")
-    write(here.log, stored, *PREPARED)
+    write(here.log, stored, *BOTH)
     play(ran=Ran(Exit.DONE, {"run": "r", "state": "success", "deployment": NEW_DEPLOYMENT}))
     assert here.call("redeploy", release=stored["release"]["hash"]) == Exit.FAILED
     assert "Run r has deployed something else than was asked for." in here.said().err

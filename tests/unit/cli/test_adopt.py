@@ -11,13 +11,13 @@ import pytest
 
 from airflow_stream_provider.cli.run_here import Exit, run_here
 from airflow_stream_provider.clusters import DriverState, UnmanagedView
-from airflow_stream_provider.planning import adopt, take_over
+from airflow_stream_provider.planning import pursue, request
 from airflow_stream_provider.planning.judgement import Answered
 from devstack.drivers import wait_for
 from tests.support.commands import Here
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
-from tests.support.story import OLD, OLD_DEPLOYMENT, hash_of, record, retired, standby, submitted, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, following, retired, standby, submitted, wanted, write
 
 JOB = "driver-20261121023732-0002"
 RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"driver {JOB} (PythonRunner, worker w)")
@@ -26,7 +26,7 @@ RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"driver {JOB} (PythonRunner, wor
 @pytest.fixture
 def job(cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch) -> str:
     """A job that the cluster knows."""
-    monkeypatch.setattr(adopt, "FIRST_COMMIT_SECONDS", 0.0)
+    monkeypatch.setattr(pursue, "FIRST_COMMIT_SECONDS", 0.0)
     cluster.foreign[JOB] = RUNS
     return JOB
 
@@ -35,8 +35,8 @@ def test_a_job_is_ended_by_its_id_once_the_new_driver_stands_by(here: Here, job:
     with PlayedDrivers(here.control):
         assert here.call("adopt", job=job) == Exit.DONE
     kinds = [record.kind for record in here.log.records()]
-    assert kinds == ["declared", "submitted", "standby", "ending", "requested", "ready", "acquired"]
-    declared, asked = here.log.records()[0], here.log.records()[4]
+    assert kinds == ["wanted", "declared", "submitted", "standby", "ending", "requested", "ready", "acquired"]
+    declared, asked = here.log.records()[1], here.log.records()[5]
     assert declared["policy"]["adopts"] is True
     assert asked["evidence"] == {"job": job, "state": "killed"}
     assert here.cluster.did == [("submit", "driver-1"), ("end", job)]
@@ -86,7 +86,7 @@ def test_a_person_who_gives_up_leaves_no_driver_beside_the_job(
     with PlayedDrivers(here.control):
         assert here.call("adopt") == Exit.REFUSED
     kinds = [record.kind for record in here.log.records()]
-    assert kinds == ["declared", "submitted", "standby", "ending", "stopped", "retired"]
+    assert kinds == ["wanted", "declared", "submitted", "standby", "ending", "wanted", "retired"]
     assert ("end", job) not in here.cluster.did
 
 
@@ -111,22 +111,16 @@ def test_a_person_who_is_asked_hears_that_the_driver_is_lost(
 
 def test_the_driver_of_somebody_else_is_left_to_him(here: Here, asked: list[Any], job: str) -> None:
     """He may be asked still whether the job has ended."""
-    theirs = record(
-        "declared",
-        by="airflow:orders__operate/manual__1/stand_by",
-        deployment=OLD_DEPLOYMENT,
-        release={"version": "1", "hash": hash_of("x")},
-        policy={"adopts": True},
-        reason="",
-    )
-    write(here.log, theirs, submitted(OLD_DEPLOYMENT), standby(OLD))
+    by = "airflow:orders__operate/manual__1/stand_by"
+    theirs = wanted("adopt", by=by, policy={"adopts": True}, adopts=True)
+    write(here.log, theirs, following(OLD_DEPLOYMENT, "adopt"), submitted(OLD_DEPLOYMENT), standby(OLD))
     asked.append(lambda: "")
     with PlayedDrivers(here.control):
         assert here.call("adopt") == Exit.REFUSED
     assert not here.log.refresh().deployments[OLD_DEPLOYMENT].ended
     assert here.log.records()[-1].kind == "ending", "it may still follow"
     said = here.said().err
-    assert f"{OLD_DEPLOYMENT} was brought up by airflow:orders__operate/manual__1/stand_by, and is left" in said
+    assert f"was brought up by {by} (a person wants it), and is left to that" in said
 
 
 def test_a_driver_that_does_not_answer_is_ended(
@@ -139,15 +133,15 @@ def test_a_driver_that_does_not_answer_is_ended(
         here.cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
 
     monkeypatch.setattr(here.cluster, "end", end)
-    monkeypatch.setattr(take_over, "STILL_SECONDS", 0.0)
-    monkeypatch.setattr(take_over, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(request, "STILL_SECONDS", 0.0)
+    monkeypatch.setattr(request, "ANSWER_SECONDS", 0.5)
     yaml = tmp_path / "dags" / "streams" / "orders.yaml"
     yaml.write_text(yaml.read_text() + "upgrade: {boundary_seconds: 1s}\n")
     with PlayedDrivers(here.control, appoints=False):
         assert here.call("adopt", job=job) == Exit.FAILED
-    assert "so somebody else writes it" in here.said().err
+    assert "As a rule somebody else writes the checkpoint" in here.said().err
     kinds = [record.kind for record in here.log.records()]
-    assert kinds[-3:] == ["requested", "aborted", "retired"]
+    assert kinds[-4:] == ["requested", "aborted", "wanted", "retired"]
     assert here.log.refresh().holder is None
 
 
@@ -155,7 +149,7 @@ def test_a_driver_that_does_not_answer_is_ended(
     ("view", "more", "says"),
     [
         (RUNS, {"job": "driver-1,driver-2"}, "is not the id of one job"),
-        (RUNS, {"job": JOB, "confirmed_by": "Ada"}, "give one of both"),
+        (RUNS, {"job": JOB, "confirmed_by": "Ada"}, "Give one of both"),
         (RUNS, {}, "Nobody can be asked here to end the old job"),
         (replace(RUNS, managed=True), {"job": JOB}, "is run by a stream of this provider"),
     ],

@@ -131,9 +131,9 @@ def test_the_commands_of_operations_do_what_is_said(
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("stop", "The holder is asked to stop at a batch boundary"),
+        ("stop", "stops at a batch boundary, within"),
         ("start", "Nothing to do: Release 1 runs already."),
-        ("restart", "is started. It rehearses on a clone of the checkpoint, then it holds."),
+        ("restart", "is started. It rehearses on a clone of the checkpoint."),
         ("upgrade", "Nothing to do: Release 1 ("),
         ("redeploy", "Refused: orders has no stored release of which the hash begins with '7a6b5c4d'"),
         ("rewind", "Refused: Its YAML names no connection `kafka`, so nobody can tell which records are since then."),

@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.cli.commands import (
+    declared_stream,
     given_by,
     given_folder,
     given_stream,
-    given_stream_as_far_as_known,
     read_connections,
 )
+from airflow_stream_provider.control import FilesRoot, make_root
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.spec.watched import note_of
 from tests.support.spec_text import SPEC
 
 
@@ -56,20 +58,22 @@ def test_streams_are_beside_the_dags_unless_a_folder_is_given(tmp_path: Path, mo
 
 def test_a_stream_is_found_by_its_name(folder: Path) -> None:
     assert given_stream(asked("orders", folder)).version == "v1"
-    with pytest.raises(SpecError, match=r"broken\.yaml.*versoin: there is no such field") as refused:
-        given_stream(asked("broken", folder))
-    assert "There is no stream" not in str(refused.value)
-    with pytest.raises(SpecError, match=r"There is no stream nobody in .*; there are: orders.*versoin"):
-        given_stream(asked("nobody", folder))
+    for name in ("broken", "nobody"):
+        with pytest.raises(SpecError, match=rf"There is no stream {name} in .*; there are: orders.*versoin"):
+            given_stream(asked(name, folder))
 
 
-def test_what_runs_can_be_found_though_its_file_is_broken(folder: Path) -> None:
-    found = given_stream_as_far_as_known(asked("broken", folder))
-    assert (found.name, found.control) == ("broken", "file:///d")
-    assert "versoin" in found.problem
-    assert given_stream_as_far_as_known(asked("orders", folder)).problem == ""
-    with pytest.raises(SpecError, match="There is no stream nobody"):
-        given_stream_as_far_as_known(asked("nobody", folder))
+def test_what_runs_can_be_found_though_its_file_is_broken(folder: Path, tmp_path: Path) -> None:
+    control = (tmp_path / "control").as_uri()
+    make_root(control)
+    FilesRoot(control).note("broken", note_of(given_stream(asked("orders", folder)), "streams__watch"))
+    found = declared_stream(Namespace(name="broken", folder=str(folder), control=control))
+    assert (found.name, found.control, found.cluster) == ("broken", control, "c")
+    assert declared_stream(Namespace(name="orders", folder=str(folder), control=None)).version == "v1"
+    with pytest.raises(SpecError, match="Where a stream runs on without a YAML: --control URL"):
+        declared_stream(Namespace(name="broken", folder=str(folder), control=None))
+    with pytest.raises(SpecError, match="No stream nobody was declared in"):
+        declared_stream(Namespace(name="nobody", folder=str(folder), control=control))
 
 
 def test_connections_are_read_as_the_server_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:

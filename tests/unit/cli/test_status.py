@@ -22,6 +22,9 @@ from airflow_stream_provider.cli.status import (
     status_of,
     statuses,
 )
+from airflow_stream_provider.cli.status import (
+    wanted as wanted_of,
+)
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.files_root import SampleFile
@@ -36,6 +39,7 @@ from airflow_stream_provider.monitoring.life import What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
+from tests.support import snapshots
 from tests.support.control_root import log_of
 from tests.support.lag_reports import partition, report
 from tests.support.more_time import in_time
@@ -43,6 +47,7 @@ from tests.support.story import (
     HANDED_OVER,
     NEW,
     OLD,
+    OLD_DEPLOYMENT,
     PREPARED,
     RUNNING,
     STARTED,
@@ -52,8 +57,11 @@ from tests.support.story import (
     declared,
     failed,
     fenced,
+    play,
     record,
     requested,
+    retired,
+    wanted,
     write,
 )
 
@@ -161,6 +169,7 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
         "holder": found.holder,
         "since": found.since,
         "event": event,
+        "wanted": wanted_of(play(records)),
         "queries": {},
         "lag": None,
         "problem": "",
@@ -378,3 +387,27 @@ def test_a_stream_that_does_not_answer_keeps_no_other_one_waiting(
         in_time(read)
     finally:
         over.set()
+
+
+MORE = [*snapshots.BOTH, wanted("take", family="new", by="person:ann")]
+LEFT = [*snapshots.STOPPED, retired(OLD_DEPLOYMENT), wanted("off", "leave")]
+SINCE = "by airflow (a person wants it), since 1970-01-01 00:01:40 UTC"
+HOLDS, STANDS_BY = f"Release 1 is to hold the stream, {SINCE}", f"Release 1 is to stand by, {SINCE}"
+
+
+@pytest.mark.parametrize(
+    ("records", "says"),
+    [
+        ([], ""),
+        ([wanted("go")], f"{HOLDS}, and it is not so yet."),
+        (snapshots.RUNNING, f"{HOLDS}, and it is so."),
+        (snapshots.BOTH, f"{HOLDS}, and it is so. {STANDS_BY}, and it is so."),
+        (snapshots.BOTH[:-1], f"{HOLDS}, and it is so. {STANDS_BY}, and it is not so yet."),
+        (MORE, f"{HOLDS.replace('airflow', 'person:ann')}, and it is not so yet."),
+        (snapshots.UPGRADED, f"{HOLDS}, and it is so."),
+        (snapshots.STOPPED, f"No driver is to hold the stream, {SINCE}, and it is not so yet."),
+        (LEFT, f"No driver is to hold the stream any more, {SINCE}, and it is so."),
+    ],
+)
+def test_what_is_wanted_by_whom_since_when_and_whether_it_is_so_is_one_line(records: list[Record], says: str) -> None:
+    assert wanted_of(play(records)) == says

@@ -80,9 +80,12 @@ def sample(**more: Any) -> LagSample:
     return LagSample(**{"at": 1000.0, "phase": "running", "version": "2", "queries": queries, **more})
 
 
+WANTED = "Release 2 is to hold the stream, by person:ann (disk), since 2026-11-27 12:00:00 UTC, and it is so."
+
+
 def test_the_status_of_streams() -> None:
     lines = [
-        StreamStatus("orders", "running", "2", sample(), code=Code.WARN, silent_seconds=2.0),
+        StreamStatus("orders", "running", "2", sample(), code=Code.WARN, silent_seconds=2.0, wanted=WANTED),
         StreamStatus("quiet", "silent", "2", sample(), code=Code.BAD, silent_seconds=2400.0),
         StreamStatus("broken", problem="line 3: this is not YAML."),
     ]

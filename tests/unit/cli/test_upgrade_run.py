@@ -22,7 +22,18 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.control_root import log_of
-from tests.support.story import PREPARED, RUNNING, acquired, failed, ready, record, released, requested
+from tests.support.story import (
+    OLD,
+    RUNNING,
+    acquired,
+    declared,
+    failed,
+    ready,
+    record,
+    released,
+    requested,
+    wanted,
+)
 
 DAG = "orders__upgrade"
 RELEASE = "ab" * 32
@@ -189,14 +200,15 @@ THIRD = "orders-3-cccc"
 THIRD_DRIVER = f"{THIRD}.0000000c"
 BROUGHT = [
     *RUNNING,
-    record("declared", by=BY, deployment=THIRD, release={"version": "3", "hash": RELEASE}, policy={}, reason=""),
+    wanted("third", "stand_by", by=BY),
+    declared(THIRD, "third", release={"version": "3", "hash": RELEASE}),
     record("standby", deployment=THIRD, incarnation=THIRD_DRIVER, queries=[{"name": "a"}], rehearsal={}),
 ]
 HELD = [
     *BROUGHT,
     requested("c", THIRD_DRIVER),
     ready("c", THIRD_DRIVER),
-    released(RUNNING[2]["incarnation"], "c", THIRD_DRIVER),
+    released(OLD, "c", THIRD_DRIVER),
     acquired(THIRD_DRIVER, "c", 2),
 ]
 
@@ -253,7 +265,7 @@ def test_a_run_that_a_person_has_said_no_to_is_no_success(follow: Any) -> None:
     ran, _ = follow(BROUGHT, (DagRunState.SUCCESS, {"approve": "failed_on_purpose"}))
     assert ran.code is Exit.FAILED
     assert "ended, and its release has not come to hold." in ran.said
-    unknown, _ = follow(PREPARED, (DagRunState.SUCCESS, {}))
+    unknown, _ = follow(RUNNING, (DagRunState.SUCCESS, {}))
     assert (unknown.code, unknown.result["deployment"]) == (Exit.FAILED, "")
 
 

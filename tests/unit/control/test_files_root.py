@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control import FilesRoot
-from airflow_stream_provider.control.files_root import WATCHED
+from airflow_stream_provider.control.files_root import NOTE_LIMIT, WATCHED
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 
 
@@ -37,13 +37,39 @@ def test_no_name_of_a_stream_leads_out_of_the_root(tmp_path: Path) -> None:
             use("../orders")
 
 
-def test_streams_are_noted_once_and_for_all(tmp_path: Path) -> None:
+def test_a_note_is_replaced_and_removed_and_outlives_its_stream(tmp_path: Path) -> None:
+    root = FilesRoot(tmp_path.as_uri())
+    with pytest.raises(ControlUnavailable, match="is not a control root"):
+        root.noted()
+    root.make()
+    assert root.noted() == {}
+    root.forget("orders")
+    for name, data in (("orders", b"1"), ("payments", b"2"), ("orders", b"3"), (".p.streams__watch", b"{}")):
+        root.note(name, data)
+    assert root.noted() == {"orders": b"3", "payments": b"2", ".p.streams__watch": b"{}"}
+    root.forget("orders")
+    root.forget("orders")
+    assert set(root.noted()) == {"payments", ".p.streams__watch"}
+
+
+def test_a_note_that_cannot_be_read_takes_no_other_away(tmp_path: Path) -> None:
     root = FilesRoot(tmp_path.as_uri())
     root.make()
-    assert root.seen() == frozenset()
-    for name in ("orders", "payments", "orders"):
-        root.note(name)
-    assert root.seen() == {"orders", "payments"}
+    root.note("orders", b"1")
+    (tmp_path / WATCHED / "large").write_bytes(b"x" * (NOTE_LIMIT + 1))
+    (tmp_path / WATCHED / "folder").mkdir()
+    (tmp_path / WATCHED / ".new.7").write_bytes(b"half a note of a writer that was killed")
+    (tmp_path / WATCHED / "what is this").touch()
+    assert root.noted() == {"orders": b"1", "large": b"", "folder": b""}
+
+
+@pytest.mark.parametrize("name", ["../orders", "..", ".", "", "a/b", "a\0b"])
+def test_no_name_of_a_note_leads_elsewhere(tmp_path: Path, name: str) -> None:
+    root = FilesRoot(tmp_path.as_uri())
+    root.make()
+    for use in (root.forget, lambda name: root.note(name, b"x")):
+        with pytest.raises(SpecError):
+            use(name)
 
 
 def test_a_link_in_the_place_of_the_notes_is_not_followed(tmp_path: Path) -> None:
@@ -53,7 +79,7 @@ def test_a_link_in_the_place_of_the_notes_is_not_followed(tmp_path: Path) -> Non
     elsewhere.mkdir()
     (tmp_path / "root" / WATCHED).symlink_to(elsewhere)
     with pytest.raises(ControlUnavailable):
-        root.note("orders")
+        root.note("orders", b"")
     with pytest.raises(ControlUnavailable):
-        root.seen()
+        root.noted()
     assert os.listdir(elsewhere) == []

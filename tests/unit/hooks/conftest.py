@@ -13,6 +13,7 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
 from devstack.checkpoint_trees import commit, kafka, new, plan
+from tests.support.deployed import deploy
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
     OLD,
@@ -75,7 +76,7 @@ def yaml(tmp_path: Path) -> Path:
 def running(hook: StreamHook, yaml: Path) -> StreamHook:
     """The stream runs what its YAML says."""
     asked = RequestedRelease.of(load_spec(yaml), None, None, None, ["/dropped"])
-    assert hook.declare(asked, OLD_DEPLOYMENT, "why", "me", 0)
+    deploy(hook, asked, OLD_DEPLOYMENT, goal="hold")
     holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
     write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
     return hook

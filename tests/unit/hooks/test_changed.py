@@ -11,10 +11,11 @@ from airflow_stream_provider.control.releases import runtime_zip
 from airflow_stream_provider.hooks.compare import refuse_unasked, unasked_release
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.steps import Want
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.control_folder import folder_of
+from tests.support.deployed import deploy
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -28,13 +29,13 @@ from tests.support.story import (
     requested,
     standby,
     submitted,
+    wanted,
     write,
 )
 
 
-def declare(hook: StreamHook, spec: StreamSpec, deployment: str, by: str = "me") -> None:
-    asked = RequestedRelease.of(spec)
-    assert hook.declare(asked, deployment, "why", by, hook.control_log.refresh().seq)
+def declare(hook: StreamHook, spec: StreamSpec, deployment: str, by: str = "me", **more: Any) -> None:
+    deploy(hook, RequestedRelease.of(spec), deployment, by, **more)
 
 
 def due(hook: StreamHook, yaml: Path) -> bool:
@@ -77,15 +78,17 @@ def test_a_stream_that_was_rolled_back_stays_so_until_the_yaml_changes(running: 
     declare(running, load_spec(yaml), NEW_DEPLOYMENT)
     over = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
     write(running.control_log, submitted(NEW_DEPLOYMENT), standby(NEW), *over)
-    again: dict[str, Any] = {"again": OLD_DEPLOYMENT, "instead_of": NEW_DEPLOYMENT}
+    back = wanted("back", family=OLD_DEPLOYMENT, back=True)
+    again: dict[str, Any] = {"again": OLD_DEPLOYMENT, "family": OLD_DEPLOYMENT}
     write(
         running.control_log,
+        back,
         record("declared", deployment="orders-3-cccc", release=old.to_json(), policy={}, reason="", **again),
     )
     assert not due(running, yaml)
     assert not refused(running, yaml), "it holds still"
-    back = [requested("back", OLD), ready("back", OLD), released(NEW, "back", OLD), acquired(OLD, "back", 3)]
-    write(running.control_log, *back)
+    over = [requested("back", OLD), ready("back", OLD), released(NEW, "back", OLD), acquired(OLD, "back", 3)]
+    write(running.control_log, *over)
     assert not due(running, yaml)
     assert f"({NEW_DEPLOYMENT}), which was refused, or which somebody went back from" in refused(running, yaml)
     (yaml.parent.parent / "apps" / "a.py").write_text("x = 1\n")
@@ -122,7 +125,7 @@ def test_another_version_of_the_provider_upgrades_nothing_by_itself(
 
 def test_nothing_is_due_where_the_stream_was_stopped_or_never_started(hook: StreamHook, yaml: Path) -> None:
     assert not due(hook, yaml)
-    declare(hook, load_spec(yaml), OLD_DEPLOYMENT)
+    declare(hook, load_spec(yaml), OLD_DEPLOYMENT, goal="hold")
     change(yaml)
     assert not due(hook, yaml)
     holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
@@ -130,7 +133,7 @@ def test_nothing_is_due_where_the_stream_was_stopped_or_never_started(hook: Stre
     write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
     assert not refused(hook, yaml), "a fresh driver of the same release, or what the YAML says by now"
     stopped = "The stream was stopped by airflow (a person wants it), and only a person starts it."
-    write(hook.control_log, requested("stop", None))
+    write(hook.control_log, wanted("rest", "stop"), requested("stop", None, wish="rest"))
     assert stopped in refused(hook, yaml), "found by a review: it ends its batch, and was started again after that"
     write(hook.control_log, released(OLD, "stop", None))
     assert not due(hook, yaml)
@@ -143,10 +146,9 @@ def test_a_run_that_has_begun_is_not_refused_when_its_check_is_cleared(running: 
     declare(running, load_spec(yaml), NEW_DEPLOYMENT)
     assert "which was refused" in refused(running, yaml)
     assert not refused(running, yaml, "me")
-    stop = requested("stop", None)
-    write(running.control_log, Record(stop.kind, stop.fields, by="me/stop_first", at=stop.at))
-    write(running.control_log, released(OLD, "stop", None))
-    assert "The stream was stopped by me/stop_first" in refused(running, yaml)
+    stop = wanted("rest", "stop", by="me/stop")
+    write(running.control_log, stop, requested("stop", None, wish="rest"), released(OLD, "stop", None))
+    assert "The stream was stopped by me/stop (a person wants it)" in refused(running, yaml)
     assert not refused(running, yaml, "me")
 
 
@@ -165,3 +167,16 @@ def test_what_cannot_be_read_is_said(running: StreamHook, yaml: Path) -> None:
     (yaml.parent.parent / "apps" / "a.py").unlink()
     with pytest.raises((SpecError, StreamError), match=r"a\.py"):
         due(running, yaml)
+
+
+def test_a_redeployment_is_no_wish_of_the_yaml(running: StreamHook, yaml: Path) -> None:
+    change(yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT, redeployed=True)
+    assert due(running, yaml)
+
+
+def test_a_release_that_found_no_room_is_not_asked_for_again(running: StreamHook, yaml: Path) -> None:
+    change(yaml)
+    want = Want({"wish": "w", "goal": "stand_by", "reason": "why"}, publish=True)
+    assert running.wish(want, "me", running.control_log.refresh().seq, RequestedRelease.of(load_spec(yaml)))
+    assert not due(running, yaml)

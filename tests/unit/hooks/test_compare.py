@@ -15,11 +15,13 @@ from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
 from devstack.control_folder import folder_of
+from tests.support.deployed import deploy
 from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
     released,
     requested,
+    wanted,
     write,
 )
 
@@ -85,7 +87,8 @@ def test_files_that_cannot_be_read_are_said_and_the_rest_is_compared(
 
 
 def test_what_ran_last_is_compared_while_nobody_holds(running: StreamHook, yaml: Path) -> None:
-    write(running.control_log, requested("stop", None), released(OLD, "stop", None))
+    stop = [wanted("rest", "stop"), requested("stop", None, wish="rest")]
+    write(running.control_log, *stop, released(OLD, "stop", None))
     found = compare(load_spec(yaml))
     assert (found.same, found.phase) == (True, StreamPhase.STOPPED)
 
@@ -94,7 +97,7 @@ def test_what_ran_last_is_compared_while_nobody_holds(running: StreamHook, yaml:
 def test_a_stream_that_has_never_run_differs(hook: StreamHook, yaml: Path, declare: bool) -> None:
     if declare:
         asked = RequestedRelease.of(load_spec(yaml), None, None, None, None)
-        assert hook.declare(asked, OLD_DEPLOYMENT, "why", "me", 0)
+        deploy(hook, asked, OLD_DEPLOYMENT, goal="hold")
     found = compare(load_spec(yaml))
     assert (found.same, found.new_release, found.running, found.found) == (False, True, None, ())
     assert found.to_json()["running"] is None

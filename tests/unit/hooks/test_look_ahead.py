@@ -13,7 +13,8 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
-from tests.support.story import HANDED_OVER, OLD, OLD_DEPLOYMENT, PREPARED, RUNNING, fenced, retired, write
+from tests.support.snapshots import RUNNING, UPGRADED, up
+from tests.support.story import NEW, OLD, OLD_DEPLOYMENT, fenced, retired, wanted, write
 
 YAML = 'name: orders\napplication: {}\nversion: "2"\ncluster: here\ncontrol: file:///d\nupgrade: {{approval: true}}\n'
 
@@ -40,7 +41,7 @@ def test_a_stream_that_was_never_deployed_is_empty(tmp_path: Path) -> None:
     hook = StreamHook("orders", f"file://{tmp_path}", "here")
     found = look_ahead(hook, Operation.START, requested(tmp_path, "a.py"))
     assert (found.phase, found.held) == ("empty", None)
-    assert "wants a person's approval" in found.refused
+    assert "a person has to approve a new one" in found.refused
     assert not hook.exists()
 
 
@@ -73,13 +74,13 @@ def test_a_stored_release_is_redeployed_by_its_first_digits(running: StreamHook,
 
 
 def test_a_promotion_needs_no_files_but_an_approval(hook: StreamHook, tmp_path: Path) -> None:
-    write(hook.control_log, *PREPARED)
+    write(hook.control_log, *RUNNING, wanted("new", "stand_by", approval=True), *up(NEW, "new"))
     found = look_ahead(hook, Operation.PROMOTE, requested(tmp_path, "gone.py"))
-    assert "waits for a person's approval" in found.refused
+    assert "a person has to approve it" in found.refused
 
 
 def test_a_roll_back_to_files_that_have_gone_is_refused(hook: StreamHook) -> None:
-    write(hook.control_log, *HANDED_OVER)
+    write(hook.control_log, *UPGRADED)
     assert look_ahead(hook, Operation.ROLL_BACK).parts == (Operation.ROLL_BACK,), "the old one is warm"
     write(hook.control_log, retired(OLD_DEPLOYMENT))
     found = look_ahead(hook, Operation.ROLL_BACK)

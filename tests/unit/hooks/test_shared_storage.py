@@ -18,6 +18,7 @@ from airflow_stream_provider.planning.retire import KEPT_RELEASES
 from airflow_stream_provider.releases.open_place import address_of
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.deployed import deploy
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import record, retired, write
 
@@ -55,10 +56,10 @@ def requested(hook: StreamHook, folder: Path, version: str) -> RequestedRelease:
 
 def deployed(hook: StreamHook, folder: Path, version: str) -> Release:
     """Deploy a release, and return it as its record has it."""
-    deployment, seq = f"orders-{version}", hook.control_log.refresh().seq
-    assert hook.declare(requested(hook, folder, version), deployment, "why", "me", seq)
+    deployment = f"orders-{version}"
+    release = deploy(hook, requested(hook, folder, version), deployment)
     assert hook.submit(deployment, "me", first=True)
-    return hook.control_log.refresh().deployments[deployment].release
+    return release
 
 
 def age(storage: Path) -> None:

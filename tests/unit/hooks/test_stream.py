@@ -25,7 +25,11 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.saved_state import load
+from airflow_stream_provider.planning.steps import Want
 from airflow_stream_provider.planning.waits import Needs
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import load_spec
+from airflow_stream_provider.spec.watched import Declared, note_of
 from devstack.control_folder import folder_of
 from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster
@@ -230,3 +234,23 @@ def test_a_look_at_a_log_that_is_older_than_a_heartbeat_is_an_error(hook: Stream
         hook.observe()
     write(open_log(hook.control, "orders"), record("noted"))
     assert hook.observe().state.holder == OLD
+
+
+def test_a_deployment_notes_how_its_stream_is_watched_and_leaves_it_to_the_same_watch(
+    running: StreamHook, yaml: Path
+) -> None:
+    spec = load_spec(yaml)
+    assert running.root.noted()["orders"] == note_of(spec, "")
+    running.root.note("orders", note_of(spec, "streams__watch"))
+    yaml.write_text(yaml.read_text() + "watch: {schedule: 5m}\n")
+    seq = running.control_log.refresh().seq
+    step = Want({"wish": "wish-2", "goal": "hold", "reason": "why"}, publish=True)
+    assert not running.wish(step, "me", seq - 1, RequestedRelease.of(load_spec(yaml)))
+    # What the YAML says of watching counts, whatever becomes of the wish.
+    declared = Declared.read("orders", running.control, running.root.noted()["orders"])
+    assert declared is not None
+    assert (declared.watch, declared.spec.watch.schedule, declared.spec.source.name) == (
+        "streams__watch",
+        300.0,
+        "orders.yaml",
+    )

@@ -21,11 +21,13 @@ from airflow_stream_provider.lifecycle.errors import (
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.monitoring.readings import clean_up_stream
+from airflow_stream_provider.planning.steps import Declare, Want
 from airflow_stream_provider.releases.open_place import address_of
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
 from tests.support.control_root import published
+from tests.support.deployed import deploy
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
     NEW,
@@ -46,47 +48,64 @@ def requested_release(tmp_path: Path, **more: Any) -> RequestedRelease:
     return RequestedRelease.of(spec, None, more.pop("application", None), None, ["/old"])
 
 
-def test_a_release_is_published_and_declared_when_there_is_room(
-    hook: StreamHook, tmp_path: Path, cluster: NotingCluster
-) -> None:
+def wish(hook: StreamHook, requested: RequestedRelease, checked: Release | None = None, **fields: Any) -> bool:
+    """Wish that it stands by, by a hook that has just looked."""
+    seq = hook.control_log.refresh().seq
+    want = Want({"wish": f"w{seq}", "goal": "stand_by", "reason": "why", **fields}, publish=True)
+    return hook.wish(want, "me", seq, requested, checked)
+
+
+def test_a_release_is_published_with_its_wish(hook: StreamHook, tmp_path: Path) -> None:
+    requested = requested_release(tmp_path)
+    want = Want({"wish": "w", "goal": "stand_by", "reason": "why"}, publish=True)
+    assert not hook.wish(want, "me", 7, requested), "the log does not end there"
+    assert hook.wish(want, "me", 0, requested)
+    (record,) = hook.control_log.records()
+    release = Release.from_json(record["release"])
+    assert (release.folder(folder_of(hook.control_log)) / "a.py").read_text() == "x = 1\n"
+    assert (record["policy"]["changed_checkpoints"], record["policy"]["adopts"]) == (["/old"], False)
+    assert (record["goal"], record["reason"], record.by) == ("stand_by", "why", "me")
+    assert "max_seconds" not in record.fields, "its YAML names no such limit"
+    assert hook.releases.publish(requested) == release, "the same contents are the same release"
+    assert hook.wish(Want({"wish": "x", "goal": "stop", "reason": "why"}), "me", 1)
+    assert wish(hook, requested, adopts=True)
+    assert hook.control_log.records()[-1]["policy"]["adopts"] is True
+
+
+def test_a_deployment_is_declared_when_there_is_room(hook: StreamHook, tmp_path: Path, cluster: NotingCluster) -> None:
     cluster.full = ClusterError("No room.")
-    release = requested_release(tmp_path)
     with pytest.raises(ClusterError, match=r"No room\."):
-        hook.declare(release, NEW_DEPLOYMENT, "why", "me", 0)
-    assert hook.control_log.records() == []
+        deploy(hook, requested_release(tmp_path), NEW_DEPLOYMENT)
+    (record,) = hook.control_log.records()
     cluster.full = None
-    assert not hook.declare(release, NEW_DEPLOYMENT, "why", "me", 7), "the log does not end there"
-    assert hook.declare(release, NEW_DEPLOYMENT, "why", "me", 0)
-    (declared,) = hook.control_log.records()
+    declared = Declare(NEW_DEPLOYMENT, {"release": record["release"], "family": NEW_DEPLOYMENT, "reason": "why"})
+    assert not hook.declare(declared, "me", 7)
+    assert hook.declare(declared, "me", 1)
     found = hook.control_log.refresh().deployments[NEW_DEPLOYMENT]
-    assert (found.release.folder(folder_of(hook.control_log)) / "a.py").read_text() == "x = 1\n"
-    assert (found.policy.changed_checkpoints, declared["reason"], declared.by) == (("/old",), "why", "me")
-    assert hook.releases.publish(release) == found.release, "the same contents are the same release"
+    assert (found.family, found.release.to_json(), found.declared.by) == (NEW_DEPLOYMENT, record["release"], "me")
 
 
-def test_what_was_published_before_is_declared_though_its_script_has_changed_since(
+def test_what_was_published_before_is_wished_though_its_script_has_changed_since(
     hook: StreamHook, tmp_path: Path, cluster: NotingCluster
 ) -> None:
     requested = requested_release(tmp_path)
     checked = hook.releases.publish(requested)
     (tmp_path / "a.py").write_text("x = 2\n")
-    assert hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=checked)
-    found = hook.control_log.refresh().deployments[OLD_DEPLOYMENT]
-    assert found.release == checked
-    assert (found.release.folder(folder_of(hook.control_log)) / "a.py").read_text() == "x = 1\n"
-    assert found.policy.changed_checkpoints == ("/old",)
+    release = deploy(hook, requested, OLD_DEPLOYMENT, checked=checked)
+    assert release == checked
+    assert (release.folder(folder_of(hook.control_log)) / "a.py").read_text() == "x = 1\n"
     assert hook.submit(OLD_DEPLOYMENT, "test", first=True)
 
 
-def test_what_was_published_before_and_is_gone_is_not_declared(hook: StreamHook, tmp_path: Path) -> None:
+def test_what_was_published_before_and_is_gone_is_not_wished(hook: StreamHook, tmp_path: Path) -> None:
     requested = requested_release(tmp_path)
     checked = hook.releases.publish(requested)
     with pytest.raises(StreamError, match=r"a\.py is missing"):
-        hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=replace(checked, hash="0" * 64))
+        wish(hook, requested, replace(checked, hash="0" * 64))
     assert hook.control_log.records() == []
 
 
-def test_what_others_have_stored_elsewhere_is_not_declared_unless_the_log_knows_it(
+def test_what_others_have_stored_elsewhere_is_not_wished_unless_the_log_knows_it(
     hook: StreamHook, tmp_path: Path, cluster: NotingCluster
 ) -> None:
     """Whoever may write XCom could otherwise have any code run: it has the hash that it has."""
@@ -97,19 +116,19 @@ def test_what_others_have_stored_elsewhere_is_not_declared_unless_the_log_knows_
     elsewhere = foreign.releases.publish(requested)
     assert hook.releases.verify(elsewhere), "it is whole"
     with pytest.raises(SpecError, match=r"is in file://.*/other.*, where orders publishes none"):
-        hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=elsewhere)
+        wish(hook, requested, elsewhere)
     assert hook.control_log.records() == []
     # A stored release of the log, as after a change of `storage`.
-    assert foreign.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=elsewhere)
-    assert hook.declare(requested, NEW_DEPLOYMENT, "why", "me", 1, checked=elsewhere)
+    deploy(foreign, requested, OLD_DEPLOYMENT, checked=elsewhere)
+    assert wish(hook, requested, elsewhere)
     with pytest.raises(SpecError, match="never deployed from there"):
-        hook.declare(requested, "orders-3-1a2b3c4d", "why", "me", 2, checked=replace(elsewhere, arguments=("--any",)))
+        wish(hook, requested, replace(elsewhere, arguments=("--any",)))
 
 
 def test_environment_is_published_and_submitted(hook: StreamHook, cluster: NotingCluster, tmp_path: Path) -> None:
     requested = requested_release(tmp_path)
     spec = requested.spec.model_copy(update={"environment": {"REGION": "eu"}})
-    assert hook.declare(replace(requested, spec=spec), OLD_DEPLOYMENT, "test", "test", 0)
+    deploy(hook, replace(requested, spec=spec), OLD_DEPLOYMENT)
     assert hook.control_log.records()[0]["release"]["environment"] == {"REGION": "eu"}
     assert hook.submit(OLD_DEPLOYMENT, "test", first=True)
     assert cluster.jobs[0].environment == {"REGION": "eu"}
@@ -117,7 +136,7 @@ def test_environment_is_published_and_submitted(hook: StreamHook, cluster: Notin
 
 def test_a_release_that_cannot_be_used_is_not_published(hook: StreamHook, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="There is no file"):
-        hook.declare(requested_release(tmp_path, application="none.py"), NEW_DEPLOYMENT, "why", "me", 0)
+        wish(hook, requested_release(tmp_path, application="none.py"))
     assert list((folder_of(hook.control_log) / "releases").iterdir()) == []
     with pytest.raises(SpecError, match="There is no file"):
         hook.releases.publish(requested_release(tmp_path, application="none.py"))
@@ -172,8 +191,7 @@ def test_a_release_in_a_storage_is_found_again_when_the_storage_has_changed(
 ) -> None:
     (tmp_path / "storage").mkdir()
     old = StreamHook("orders", hook.control, "here", storage=(tmp_path / "storage").as_uri())
-    assert old.declare(requested_release(tmp_path), OLD_DEPLOYMENT, "test", "test", 0)
-    release = hook.control_log.refresh().deployments[OLD_DEPLOYMENT].release
+    release = deploy(old, requested_release(tmp_path), OLD_DEPLOYMENT)
     (part,) = (tmp_path / "storage").iterdir()
     assert release.storage == part.as_uri()
     folder = part / "orders" / "releases" / release.hash

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from airflow_stream_provider.lifecycle.fold import ILLEGAL_NAMED, fold
 from airflow_stream_provider.lifecycle.proof import SEVERAL, Proof
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.lifecycle.state import IllegalRecord, IncarnationState, RequestStage, StreamPhase
-from tests.support import story
+from airflow_stream_provider.lifecycle.state import (
+    HoldEnd,
+    IllegalRecord,
+    IncarnationState,
+    RequestStage,
+    StreamPhase,
+)
+from airflow_stream_provider.lifecycle.wish import Goal
+from tests.support import snapshots, story
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -20,13 +28,17 @@ from tests.support.story import (
     RUNNING,
     TAKEN_BACK,
     TWIN,
+    declared,
+    failed,
     fenced,
     finished,
     play,
     record,
     released,
+    requested,
+    wanted,
 )
-from tests.support.story import failed as fails
+from tests.support.there import there
 
 State, Stage, Phase = IncarnationState, RequestStage, StreamPhase
 
@@ -78,22 +90,130 @@ def test_a_declared_kill_changes_nothing_but_what_is_known_of_the_driver() -> No
     assert after.holder == OLD
 
 
-@pytest.mark.parametrize("end", [story.failed(OLD), story.fenced(OLD)])
+@pytest.mark.parametrize("end", [story.failed(OLD), story.fenced(OLD), story.finished(OLD)])
 def test_what_nobody_holds_can_be_stopped_and_started_again(end: Record) -> None:
-    prepared = [*story.PREPARED, end, story.stopped("enough", by="a person")]
+    prepared = [*story.PREPARED, end, wanted("enough", "stop", by="a person")]
     state = play(prepared)
-    assert (state.phase, state.open_request, state.last_holder) == (Phase.STOPPED, None, OLD)
-    stop = state.requests["enough"]
-    assert (stop.stage, stop.to, stop.source, stop.by) == (Stage.DONE, None, OLD, "a person")
-    started = play([*prepared, story.requested("go", NEW), story.ready("go", NEW), story.acquired(NEW, "go", 2)])
+    assert (state.phase, state.last_end, state.last_holder) == (Phase.STOPPED, HoldEnd.STOPPED, OLD)
+    asked = [*prepared, wanted("go")]
+    assert play(asked).phase is Phase.DOWN
+    started = play([*asked, story.requested("go", NEW), story.ready("go", NEW), story.acquired(NEW, "go", 2)])
     assert started.phase is Phase.RUNNING
 
 
-@pytest.mark.parametrize("before", [[], story.STOPPED, [*story.RUNNING, story.finished(OLD)]])
-def test_a_stop_of_what_rests_already_has_ended_nothing(before: list[Record]) -> None:
-    state = play([*before, story.stopped("enough")])
-    assert state.phase is Phase.STOPPED
-    assert state.requests["enough"].source is None
+@pytest.mark.parametrize("end", [released(OLD, None, None), failed(OLD), fenced(OLD), finished(OLD)])
+def test_a_holder_that_was_to_stop_is_stopped_however_its_hold_ended(end: Record) -> None:
+    state = play([*story.RUNNING, wanted("rest", "stop"), end])
+    assert (state.phase, state.last_end) == (Phase.STOPPED, HoldEnd.STOPPED)
+
+
+def test_a_stop_of_what_never_ran_ends_nothing() -> None:
+    state = play([wanted("enough", "stop")])
+    assert (state.phase, state.last_end) == (Phase.STOPPED, None)
+
+
+# What governs, what is to stand by, and what has held and was to until then.
+WISHES: list[tuple[list[Record], str, str, str]] = [
+    ([], "", "", ""),
+    ([wanted("a")], "a", "", ""),
+    ([wanted("a"), wanted("b", "stand_by")], "a", "b", ""),
+    ([wanted("a"), wanted("b", "stand_by"), wanted("c", "stand_by")], "a", "c", ""),
+    ([wanted("a"), wanted("b", "stand_by"), wanted("take", family="b")], "take", "", ""),
+    ([*snapshots.RUNNING, wanted("b", "stand_by"), wanted("take", family="b")], "take", "", "old"),
+    ([*snapshots.RUNNING, wanted("b"), wanted("more", family="b")], "more", "", "old"),
+    ([*snapshots.RUNNING, wanted("b"), wanted("c")], "c", "", "old"),
+    ([*snapshots.UPGRADED, wanted("back", family="old", back=True)], "back", "", "new"),
+    ([wanted("a"), wanted("b"), wanted("rest", "stop")], "rest", "", ""),
+    ([wanted("a"), wanted("rest", "leave"), wanted("b")], "b", "", ""),
+    ([wanted("a"), wanted("rest", "stop"), wanted("b", "stand_by")], "rest", "b", ""),
+    ([wanted("b", "stand_by")], "", "b", ""),
+]
+
+
+@pytest.mark.parametrize(("records", "governs", "candidate", "before"), WISHES)
+def test_the_later_wish_counts(records: list[Record], governs: str, candidate: str, before: str) -> None:
+    state = play(records)
+    assert (state.wish.id if state.wish else "", state.candidate.id if state.candidate else "") == (governs, candidate)
+    assert (state.wish.before if state.wish else "") == before
+    assert list(state.wishes) == [one["wish"] for one in records if one.kind == "wanted"]
+    assert state.wish is None or not state.wish.goal.rest or not state.wish.family
+
+
+def test_a_wish_says_what_its_record_does() -> None:
+    flags: dict[str, Any] = {"alone": True, "back": True, "approved": "by Ann", "odd": 7}
+    fields = {**flags, "job": "driver-1", "confirmed_by": "Ann"}
+    wish = there(play([wanted("a", at=7.0, by="person:ann", **fields)]).wish)
+    assert (wish.id, wish.goal, wish.family, wish.seq, wish.at) == ("a", Goal.HOLD, "a", 1, 7.0)
+    assert (wish.alone, wish.back, wish.approved, wish.job, wish.confirmed_by) == (
+        True,
+        True,
+        "by Ann",
+        "driver-1",
+        "Ann",
+    )
+    assert (wish.option("odd"), wish.option("none", 3)) == (7, 3)
+    assert wish.author == "person:ann (a person wants it)"
+    plain = there(play([wanted("a", "stop", by="person:ann", reason="person:ann")]).wish)
+    assert (plain.author, plain.alone, plain.back, plain.approved, plain.job) == ("person:ann", False, False, "", "")
+
+
+def test_a_wish_is_current_until_one_for_something_else_follows() -> None:
+    story_ = [wanted("a"), wanted("b", "stand_by"), wanted("take", family="b"), wanted("back", family="a")]
+    rest = [wanted("s", "stop"), wanted("l", "leave")]
+    current = {
+        1: ["a"],
+        2: ["a", "b"],
+        3: ["b", "take"],
+        4: ["a", "back"],
+        5: ["s"],
+        6: ["s", "l"],
+    }
+    for count, names in current.items():
+        state = play([*story_, *rest][:count])
+        assert [name for name, wish in state.wishes.items() if state.is_current(wish)] == names
+
+
+def test_a_stop_calls_off_the_follower_of_a_job_while_no_driver_holds() -> None:
+    assert play(story.JOB_ENDING).job is not None
+    assert play([*story.JOB_ENDING, wanted("w", "stop")]).job is None
+    assert play([*story.JOB_ENDING, wanted("w")]).job is not None
+
+
+def test_a_holder_that_was_told_to_stop_for_a_wish_that_was_replaced_leaves_the_stream_down() -> None:
+    stopping = [*story.RUNNING, wanted("w", alone=True), requested("s", None, wish="w")]
+    for end in (released(OLD, "s", None), finished(OLD), fenced(OLD)):
+        assert play([*stopping, end]).phase is Phase.DOWN
+    assert play([*story.STOPPING, wanted("w"), released(OLD, "stop", None)]).phase is Phase.DOWN
+
+
+def test_a_script_that_ends_by_itself_rests_unless_another_release_is_to_hold() -> None:
+    first = [wanted("a"), *of_family(story.RUNNING, "a")]
+    assert play([*first, finished(OLD)]).phase is Phase.FINISHED
+    assert play([*first, finished(OLD), wanted("b")]).phase is Phase.DOWN
+    assert play([*first, wanted("b"), finished(OLD)]).phase is Phase.DOWN
+    assert play([*first, wanted("b"), failed(OLD)]).phase is Phase.FAILED
+    assert play([*first, wanted("b", "stand_by"), finished(OLD)]).phase is Phase.FINISHED
+
+
+def of_family(records: list[Record], family: str) -> list[Record]:
+    """The same records, with deployments that serve a family of wishes."""
+    return [replace(r, fields={**r.fields, "family": family}) if r.kind == "declared" else r for r in records]
+
+
+def test_deployments_serve_families() -> None:
+    state = play([wanted("a"), wanted("b"), declared("o-1", "a"), declared("o-2", "b"), declared("o-3", "a")])
+    assert [each.id for each in state.family("a")] == ["o-1", "o-3"]
+    assert (state.family(""), state.akin("o-1", "o-3"), state.akin("o-1", "o-2")) == ((), True, False)
+    assert not state.akin("o-1", "none")
+    assert (state.has_run("a"), play([wanted("a"), *of_family(story.RUNNING, "a")]).has_run("a")) == (False, True)
+
+
+def test_only_what_is_declared_after_a_wish_to_be_alone_fulfils_it() -> None:
+    state = play([wanted("a"), declared("o-1", "a"), wanted("b", family="a", alone=True), declared("o-2", "a")])
+    wishes = state.wishes["a"], state.wishes["b"]
+    found = [[each.fulfils(wish) for wish in wishes] for each in state.deployments.values()]
+    assert found == [[True, False], [True, True]]
+    assert not state.deployments["o-1"].fulfils(there(play([wanted("s", "stop")]).wish))
 
 
 def test_an_interrupted_one_is_to_be_fenced_before_anything_else() -> None:
@@ -257,7 +377,7 @@ def test_what_is_no_truth_value_is_not_known() -> None:
 def test_the_newest_holder_of_a_release_tells_it_of_all() -> None:
     assert play(RUNNING).incarnations[OLD].proof == Proof()
     assert play([*RUNNING, finished(OLD)]).incarnations[OLD].proof == Proof(committed=None)
-    state = play([*HANDED_OVER, fails(NEW, committed=False)])
+    state = play([*HANDED_OVER, failed(NEW, committed=False)])
     assert state.incarnations[NEW].proof == Proof(failed=True, in_vain=1)
     assert state.incarnations[OLD].proof == Proof(committed=None)
 

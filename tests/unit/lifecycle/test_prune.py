@@ -14,16 +14,21 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.lifecycle.saved_state import dump, load
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.recovery_decision import recovery_step
+from airflow_stream_provider.planning.reconcile import reconcile
+from airflow_stream_provider.planning.scene import Scene
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Step, TaskIdentity
 from tests.support import story
 from tests.support.story import hash_of, record
 
 KEPT = 5
+LIMITS = ("DEPLOYMENTS_KEPT", "INCARNATIONS_KEPT", "REQUESTS_KEPT", "WISHES_KEPT")
+ME = TaskIdentity("orders__revive", "run", "revive")
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DEPLOYMENTS_KEPT", "INCARNATIONS_KEPT", "REQUESTS_KEPT"):
+    for name in LIMITS:
         monkeypatch.setattr(saved_state, name, KEPT)
     monkeypatch.setattr(saved_state, "PRUNE_EVERY", 3)
 
@@ -35,7 +40,11 @@ def life(length: int) -> Iterator[Record]:
     for number in range(length):
         deployment = f"orders-{number}"
         release = {"version": str(number), "hash": hash_of(f"release-{number // 2 - chance.randrange(3)}")}
-        yield record("declared", deployment=deployment, release=release)
+        wish = f"wish-{number}"
+        if chance.random() < 0.2:
+            yield story.wanted(f"stop-{number}", "stop")
+        yield story.wanted(wish, chance.choice(["hold", "stand_by"]), release=release)
+        yield record("declared", deployment=deployment, release=release, family=wish)
         name = f"{deployment}.00000001"
         if chance.random() < 0.2:
             yield record("retired", deployment=deployment)
@@ -43,7 +52,9 @@ def life(length: int) -> Iterator[Record]:
         yield story.standby(name)
         for twin in range(chance.randrange(3)):
             yield story.failed(f"{deployment}.{twin + 16:08x}")
-        yield story.requested(f"ask-{number}", name)
+        if chance.random() < 0.5:
+            yield story.wanted(f"take-{number}", family=wish)
+        yield story.requested(f"ask-{number}", name, wish=wish)
         yield story.ready(f"ask-{number}", name)
         if holder:
             yield story.released(holder, f"ask-{number}", name)
@@ -60,12 +71,17 @@ def life(length: int) -> Iterator[Record]:
             holder = ""
 
 
+def next_step(state: StreamState, lives: dict[str, bool | None]) -> tuple[type[Step], str]:
+    step = reconcile(Scene(Snapshot("orders", 100.0, state), ME, lives=lives))
+    return type(step), repr(step)
+
+
 def test_no_decision_goes_by_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     state = whole = StreamState()
     for seq, one in enumerate(life(120), start=1):
         state = fold([one.numbered(seq)], state)
         with monkeypatch.context() as everything:
-            for name in ("DEPLOYMENTS_KEPT", "INCARNATIONS_KEPT", "REQUESTS_KEPT"):
+            for name in LIMITS:
                 everything.setattr(saved_state, name, 10**6)
             whole = fold([one.numbered(seq)], whole)
         assert (state.holder, state.epoch, state.phase) == (whole.holder, whole.epoch, whole.phase)
@@ -77,8 +93,10 @@ def test_no_decision_goes_by_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -
         assert named <= set(state.incarnations)
         assert {i.deployment for i in state.incarnations.values()} <= set(state.deployments)
         gone: dict[str, bool | None] = {**dict.fromkeys(whole.incarnations, False), **dict.fromkeys(live, False)}
-        for alive in ({}, gone, dict.fromkeys(gone, True)):
-            assert recovery_step(state, alive, 0.0) == recovery_step(whole, alive, 0.0)
+        assert (state.wish, state.candidate) == (whole.wish, whole.candidate)
+        known: list[dict[str, bool | None]] = [{}, gone, {**dict.fromkeys(gone, True)}]
+        for alive in known:
+            assert next_step(state, alive) == next_step(whole, alive)
     assert len(whole.deployments) == 120
     assert len(state.deployments) < 60, "what releases held last is kept beside the last that ended"
 
@@ -117,6 +135,8 @@ def test_what_was_left_out_can_neither_be_declared_nor_asked_for_again(monkeypat
     assert "orders-1" in state.forgotten
     with pytest.raises(RuleBroken, match="declare-once"):
         check(state, story.declared("orders-1"))
+    with pytest.raises(RuleBroken, match="wish-once"):
+        check(state, story.wanted(next(name for name in state.forgotten if name.startswith("wish-"))))
     old = next(name for name in state.forgotten if name.startswith("ask-"))
     with pytest.raises(RuleBroken, match="ask-once"):
         check(state, story.requested(old, None))

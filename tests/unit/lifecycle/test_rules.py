@@ -44,8 +44,8 @@ from tests.support.story import (
     requested,
     retired,
     standby,
-    stopped,
     submitted,
+    wanted,
 )
 
 OTHER = "orders-3-cccc"
@@ -65,6 +65,11 @@ def limited(**policy: Any) -> Record:
 def announcing(queries: list[Any]) -> Record:
     return record("standby", deployment=OLD_DEPLOYMENT, incarnation=OLD, queries=queries)
 
+
+ADOPT = wanted("w", policy={"adopts": True})
+ASKED = [*PREPARED, wanted("w"), requested("up", NEW, wish="w")]
+# The wish of a deployment's family may be left out of the state.
+NAMED = [wanted("gone"), declared(OTHER, "gone")]
 
 LEGAL = [
     ("a release under the whole of its hash", [], declaring(hash="0" * 64, conf={"a": "b"}, environment={"C": "d"})),
@@ -98,11 +103,17 @@ LEGAL = [
     ("a kill of an interrupted one", INTERRUPTED, fencing(OLD)),
     ("a release by one that is about to be killed", [*READY, fencing(OLD)], released(OLD, "up", NEW)),
     ("a fence of one that was killed", [*RUNNING, fencing(OLD)], fenced(OLD)),
-    ("a stop of what is down", [*RUNNING, fenced(OLD)], stopped("enough")),
-    ("a stop of what has failed", [*RUNNING, failed(OLD)], stopped("enough")),
-    ("a stop of what was stopped", STOPPED, stopped("enough")),
-    ("a stop of what never ran", [], stopped("enough")),
-    ("an appointment after it", [*PREPARED, failed(OLD), stopped("enough")], requested("go", NEW)),
+    ("a wish for a release", [], wanted("w")),
+    ("a wish for the release of another one", [*RUNNING, wanted("w")], wanted("v", family="w")),
+    ("a wish for a release of which only a deployment is left", NAMED, wanted("v", family="gone")),
+    ("a wish that nobody holds, whatever is open", READY, wanted("w", "stop")),
+    ("a wish to leave what never ran", [], wanted("w", "leave")),
+    ("a candidate beside a holder", RUNNING, wanted("w", "stand_by")),
+    ("a deployment that serves a wish", [wanted("w")], declared(OTHER, "w")),
+    ("a deployment that serves a wish that was replaced", [wanted("w"), wanted("v", "stop")], declared(OTHER, "w")),
+    ("an appointment after a stop", [*PREPARED, failed(OLD), wanted("w", "stop")], requested("go", NEW)),
+    ("anyone aborts what another wish has replaced", [*ASKED, wanted("v", "stop")], aborted("up")),
+    ("anyone aborts a stop that was taken back", [*STOPPING, wanted("v")], aborted("stop")),
     ("a fence of the holder", RUNNING, fenced(OLD)),
     ("a fence of a standby", PREPARED, fenced(NEW)),
     ("a fence of an interrupted one", INTERRUPTED, fenced(OLD)),
@@ -123,9 +134,12 @@ LEGAL = [
     ("retiring a standby", PREPARED, retired(NEW_DEPLOYMENT)),
     ("retiring after a stop", STOPPED, retired(OLD_DEPLOYMENT)),
     ("retiring what has not come up", PREPARED[:-2], retired(NEW_DEPLOYMENT)),
-    ("a follower of a job", [], following(OLD_DEPLOYMENT)),
-    ("a follower of a job of a stream that was stopped", STOPPED, following(OTHER)),
-    ("a second follower, once the first one failed to follow", JOB_ENDING, following(OTHER)),
+    ("a wish to adopt", [], ADOPT),
+    ("a wish to adopt what was stopped", STOPPED, ADOPT),
+    ("a wish to adopt, once more", JOB_ENDING, wanted("more", policy={"adopts": True})),
+    ("a follower of a job", [ADOPT], following(OLD_DEPLOYMENT, "w")),
+    ("a follower of a job of a stream that was stopped", [*STOPPED, ADOPT], following(OTHER, "w")),
+    ("a second follower, once the first one failed to follow", JOB_ENDING, following(OTHER, "adopt")),
     ("the intent to end the job", FOLLOWING, ending(OLD_DEPLOYMENT)),
     ("the follower's appointment", JOB_ENDING, JOB_GONE[-1]),
     ("the follower's, once more, once the job is confirmed gone", [*JOB_GONE, aborted("adopt", by="airflow")],
@@ -136,7 +150,7 @@ LEGAL = [
      requested("go", NEW, evidence={"job": "driver-1"})),
     ("another's, once the follower is called off of a job that nobody has begun to end",
      [*FOLLOWING, retired(OLD_DEPLOYMENT), *PREPARED[-3:]], requested("go", NEW)),
-    ("another's, once a person has stopped the stream", [*JOB_ENDING, retired(OLD_DEPLOYMENT), stopped("it is gone"),
+    ("another's, once a person has stopped the stream", [*JOB_ENDING, retired(OLD_DEPLOYMENT), wanted("w", "stop"),
      *PREPARED[-3:]], requested("go", NEW)),
     ("another's, of a stream that has run since", [*JOB_GONE, ready("adopt", OLD), acquired(OLD, "adopt", 1),
      fenced(OLD), *PREPARED[-3:]], requested("go", NEW)),
@@ -144,8 +158,32 @@ LEGAL = [
 ]  # fmt: skip
 
 REFUSED = [
+    ("wanted", "complete", [], record("wanted", wish="w")),
+    ("wanted", "sound-fields", [], wanted("w", alone="yes")),
+    ("wanted", "sound-fields", [], wanted("w", adopts="yes")),
+    ("wanted", "sound-fields", [], wanted("w", max_seconds="x")),
+    ("wanted", "sound-fields", [], wanted("w", rewind="all")),
+    ("wanted", "sound-fields", [], wanted("w", release={"version": "1", "hash": "../.."})),
+    ("wanted", "known-goal", [], wanted("w", "dance")),
+    ("wanted", "wish-once", [wanted("w")], wanted("w", "stop")),
+    ("wanted", "known-family", [], wanted("w", family="")),
+    ("wanted", "known-family", RUNNING, wanted("w", family="nobody's")),
+    ("wanted", "known-family", STOPPED, wanted("w", family="rest")),
+    ("wanted", "known-family", [wanted("w"), wanted("v", family="w")], wanted("u", family="v")),
+    ("wanted", "adopt-at-rest", RUNNING, ADOPT),
+    ("wanted", "adopt-at-rest", [*RUNNING, fenced(OLD)], ADOPT),
+    ("wanted", "adopt-at-rest", [wanted("v")], ADOPT),
+    ("declared", "wish-first", RUNNING, declared(OTHER, "nobody's")),
+    ("declared", "wish-first", STOPPED, declared(OTHER, "rest")),
+    ("declared", "adopt-at-rest", [], following(OTHER)),
     ("declared", "adopt-at-rest", RUNNING, following(OTHER)),
     ("declared", "adopt-at-rest", [*RUNNING, fenced(OLD)], following(OTHER)),
+    ("declared", "adopt-at-rest", [ADOPT, *RUNNING, fenced(OLD)], following(OTHER, "w")),
+    ("aborted", "abort-in-time", ASKED, aborted("up")),
+    ("aborted", "abort-in-time", [*ASKED, wanted("v", family="w")], aborted("up")),
+    ("aborted", "abort-in-time", [*STOPPING, wanted("v", "leave")], aborted("stop")),
+    ("aborted", "abort-in-time", [*ASKED, ready("up", NEW), released(OLD, "up", NEW), wanted("v", "stop")],
+     aborted("up")),
     ("requested", "job-gone-first", FOLLOWING, requested("go", OLD)),
     ("requested", "job-gone-first", JOB_ENDING, requested("go", OLD)),
     ("requested", "job-gone-first", [*FOLLOWING, *PREPARED[-3:]], requested("go", NEW)),
@@ -167,7 +205,7 @@ REFUSED = [
     ("declared", "sound-fields", [], declaring(hash="A" * 16)),
     ("declared", "sound-fields", [], declaring(hash="")),
     ("declared", "sound-fields", [], record("declared", deployment=OTHER, release=SOUND, again=[OTHER])),
-    ("declared", "sound-fields", [], record("declared", deployment=OTHER, release=SOUND, instead_of=7)),
+    ("declared", "sound-fields", [], record("declared", deployment=OTHER, release=SOUND, family=7)),
     ("declared", "sound-fields", [], declaring(application="../../evil.py")),
     ("declared", "sound-fields", [], declaring(py_files=["/etc/passwd"])),
     ("declared", "sound-fields", [], declaring(arguments=[7])),
@@ -279,11 +317,6 @@ REFUSED = [
     ("retired", "not-the-holder", RUNNING, retired(OLD_DEPLOYMENT)),
     ("retired", "not-in-hand-over", READY, retired(NEW_DEPLOYMENT)),
     ("retired", "not-in-hand-over", RELEASED, retired(OLD_DEPLOYMENT)),
-    ("stopped", "complete", [*RUNNING, failed(OLD)], record("stopped", request="enough")),
-    ("stopped", "sound-fields", [*RUNNING, failed(OLD)], record("stopped", request="enough", reason=7)),
-    ("stopped", "ask-once", [*RUNNING, failed(OLD)], stopped("start")),
-    ("stopped", "one-request", [*READY, failed(OLD)], stopped("enough")),
-    ("stopped", "nobody-holds", RUNNING, stopped("enough")),
 ]  # fmt: skip
 
 

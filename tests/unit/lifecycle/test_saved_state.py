@@ -19,10 +19,11 @@ STORIES = [
     story.INTERRUPTED,
     story.TAKEN_BACK,
     story.STOPPED,
-    [*story.RUNNING, story.requested("stop", None, until=300.0), story.released(story.OLD, "stop", None)],
+    [story.wanted("w"), story.wanted("v", "stand_by", rewind={"to": 1.0}), story.declared("orders-3-cccc", "w")],
+    [story.wanted("w"), story.wanted("v"), story.wanted("u", family="w", back=True), story.wanted("t", "leave")],
     story.JOB_ENDING,
     [*story.JOB_GONE, story.aborted("adopt", at=300.0)],
-    [*story.RUNNING, story.failed(story.OLD), story.stopped("enough")],
+    [*story.RUNNING, story.failed(story.OLD), story.wanted("enough", "stop")],
     [*story.HANDED_OVER, story.failed(story.NEW, committed=False)],
     [*story.HANDED_OVER, story.failed(story.NEW, boundary="interrupted"), story.retired(story.OLD_DEPLOYMENT)],
 ]

@@ -11,7 +11,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,6 @@ from tests.support.simulation.__main__ import Tally, replay, results
 from tests.support.simulation.bounds import BOUND, CANNOT_HAPPEN
 from tests.support.simulation.disasters import DISASTERS
 from tests.support.simulation.faults import FAULTS, STRIKE_LATER
-from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.one_seed import FILE, STORES, TOPIC, simulate
 from tests.support.simulation.people import ACTS
@@ -32,7 +30,6 @@ from tests.support.simulation.world import Actor, World
 
 SEEDS = {FILE: 150, TOPIC: 50}  # one over a topic takes four times as long
 ENOUGH = 6000  # for every fault in every state
-DOC = Path(__file__).parents[3] / "docs" / "reliability.md"
 
 
 def tally_of(found: Iterable[Result]) -> Tally:
@@ -98,8 +95,8 @@ def test_a_seed_is_always_the_same_run(store: str) -> None:
     traces: list[list[str]] = [[], []]
     for trace in traces:
         simulate(7, store, trace.append)
-    # Nonces are random, and `submitted` has the time of this machine.
-    bare = [[re.sub(r'"(nonce|previous|at)": "?[0-9a-f.]+"?', "", line) for line in trace] for trace in traces]
+    # Nonces are random.
+    bare = [[re.sub(r'"(nonce|previous)": "[0-9a-f]*"', "", line) for line in trace] for trace in traces]
     assert bare[0] == bare[1]
     assert len(traces[0]) > 20
 
@@ -107,8 +104,3 @@ def test_a_seed_is_always_the_same_run(store: str) -> None:
 def test_what_cannot_happen_names_states_and_faults_that_there_are() -> None:
     assert {state for state, _ in CANNOT_HAPPEN} <= set(STATES)
     assert {fault for _, fault in CANNOT_HAPPEN} <= set(FAULTS)
-
-
-def test_the_documentation_has_the_invariants() -> None:
-    text = DOC.read_text()
-    assert all(f"| `{name}` | {says}" in text for name, says in INVARIANTS.items()), os.linesep.join(INVARIANTS)

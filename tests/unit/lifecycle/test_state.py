@@ -7,7 +7,18 @@ from enum import Enum
 
 import pytest
 
-from airflow_stream_provider.lifecycle.state import HoldEnd, IncarnationState, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.state import (
+    Deployment,
+    HoldEnd,
+    Incarnation,
+    IncarnationState,
+    RequestStage,
+    StreamPhase,
+    StreamState,
+)
+from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
@@ -24,17 +35,18 @@ from tests.support.story import (
     TWIN,
     acquired,
     fenced,
+    following,
     play,
     ready,
-    record,
     requested,
     standby,
     submitted,
+    wanted,
 )
 from tests.support.there import there
 
 
-@pytest.mark.parametrize("kind", [IncarnationState, RequestStage, StreamPhase])
+@pytest.mark.parametrize("kind", [IncarnationState, RequestStage, StreamPhase, Goal])
 def test_states_say_what_they_are(kind: type[Enum]) -> None:
     said = [state.description for state in kind]  # type: ignore[attr-defined]
     assert all(sentence.endswith(".") for sentence in said)
@@ -51,23 +63,36 @@ def test_a_request_is_open_until_it_is_done_taken_back_or_aborted() -> None:
     assert closed == {RequestStage.DONE, RequestStage.TAKEN_BACK, RequestStage.ABORTED}
 
 
+# With no wish, with one from before the end of the last hold, and with one since.
 @pytest.mark.parametrize(
-    ("epoch", "last_end", "phase"),
+    ("epoch", "last_end", "phases"),
     [
-        (0, None, StreamPhase.EMPTY),
-        (0, HoldEnd.FAILED, StreamPhase.FAILED),
-        (1, None, StreamPhase.DOWN),
-        (1, HoldEnd.RELEASED, StreamPhase.DOWN),
-        (1, HoldEnd.FENCED, StreamPhase.DOWN),
-        (1, HoldEnd.STOPPED, StreamPhase.STOPPED),
-        (1, HoldEnd.FAILED, StreamPhase.FAILED),
-        (1, HoldEnd.FINISHED, StreamPhase.FINISHED),
+        (0, None, "empty down down"),
+        (1, None, "down down down"),
+        (1, HoldEnd.RELEASED, "down down down"),
+        (1, HoldEnd.FENCED, "down down down"),
+        (1, HoldEnd.FAILED, "failed failed down"),
+        (1, HoldEnd.FINISHED, "finished finished down"),
     ],
 )
 def test_the_phase_while_nobody_holds_is_how_the_last_hold_ended(
-    epoch: int, last_end: HoldEnd | None, phase: StreamPhase
+    epoch: int, last_end: HoldEnd | None, phases: str
 ) -> None:
-    assert StreamState(epoch=epoch, last_end=last_end).phase is phase
+    bare = StreamState(epoch=epoch, last_end=last_end, held_to=9 * epoch)
+    driver = Incarnation("o-1.00000001", "o-1", IncarnationState.FAILED, epoch=epoch)
+    deployment = Deployment("o-1", Release("1", "0" * 64), Record("declared", {"family": "w"}))
+    known = replace(bare, incarnations={driver.id: driver}, deployments={"o-1": deployment})
+    wishes = (Wish(Record("wanted", {"wish": "w", "goal": "hold"}, seq=seq), "w") for seq in (5, 15))
+    found = [bare.phase.value, *(replace(known, wish=wish).phase.value for wish in wishes)]
+    assert " ".join(found) == phases
+
+
+@pytest.mark.parametrize("goal", ["stop", "leave"])
+@pytest.mark.parametrize("last_end", [None, *HoldEnd])
+def test_what_is_to_rest_is_stopped_however_it_ended(goal: str, last_end: HoldEnd | None) -> None:
+    wish = Wish(Record("wanted", {"wish": "w", "goal": goal}, seq=5))
+    found = StreamState(epoch=1, last_end=last_end, held_to=9, wish=wish)
+    assert (found.phase, found.resting) == (StreamPhase.STOPPED, True)
 
 
 def test_an_open_request_says_more_than_the_holder() -> None:
@@ -114,10 +139,8 @@ def test_a_deployment_has_held_once_a_driver_of_it_has_acquired() -> None:
 
 def test_a_deployment_follows_a_job_until_it_has_held() -> None:
     """Later its own stream writes the logs, and so it does for one that runs the same release again."""
-    first = record(
-        "declared", deployment=OLD_DEPLOYMENT, release={"version": "1", "hash": "a" * 64}, policy={"adopts": True}
-    )
-    up = [first, submitted(OLD_DEPLOYMENT), standby(OLD)]
+    first = following(OLD_DEPLOYMENT, "adopt")
+    up = [wanted("adopt", policy={"adopts": True}), first, submitted(OLD_DEPLOYMENT), standby(OLD)]
     assert play(up).deployments[OLD_DEPLOYMENT].adopts
     gone = {"job": "driver-1"}
     held = play([*up, requested("start", OLD, evidence=gone), ready("start", OLD), acquired(OLD, "start", 1)])

@@ -9,55 +9,74 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.control.files_root import SampleFile
+from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.files_root import FilesRoot, SampleFile
+from airflow_stream_provider.control.root import MARKER
 from airflow_stream_provider.monitoring import delivery, folder_reading, readings
-from airflow_stream_provider.monitoring.causes import FolderMemory
-from airflow_stream_provider.monitoring.folder_look import look_at_all
+from airflow_stream_provider.monitoring.folder_look import FolderLook
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import read
+from airflow_stream_provider.spec.watched import Declared, note_of
 from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
-from tests.support.story import released, requested, write
-from tests.support.watched_folder import HERE, OVER, RECEIVED, Folder, home
+from tests.support.control_root import new_log
+from tests.support.story import (
+    acquired,
+    declared,
+    ready,
+    released,
+    requested,
+    retired,
+    standby,
+    submitted,
+    wanted,
+    write,
+)
+from tests.support.watched_folder import HERE, OVER, RECEIVED, WATCH, Folder, home
 
 pytestmark = pytest.mark.usefixtures("spark_here")
 EACH_SECONDS, WRITE_SECONDS = folder_reading.EACH_SECONDS, folder_reading.WRITE_SECONDS  # not those of the fixture
 
 
+def stop(stream: StoredStream) -> None:
+    asked = requested("stop", None, expires=9e9, wish="rest")
+    left = (retired(each.id) for each in stream.log.refresh().deployments.values() if not each.ended)
+    write(stream.log, wanted("rest", "stop"), asked, released(stream.holder, "stop", None), *left)
+
+
 def test_every_stream_gets_a_sample_and_nobody_is_told_of_what_is_well(folder: Folder) -> None:
     for after in (0.0, 60.0):
         found = folder.look(after)
-        assert (found.summary["looked"], found.summary["unanswered"], found.revive) == (4, {}, ())
+        assert (found.summary["looked"], found.summary["unanswered"], found.revive) == (4, {}, {})
     for number in range(4):
         samples = read(SampleFile(folder_of(folder.streams[number].log)))
         assert [each.at - folder.began for each in samples] == pytest.approx([0, 60], abs=30)
         assert (folder.sample(number).phase, folder.sample(number).version) == ("running", "1.1")
     assert folder.told() == []
-    assert len(json.dumps(found.memory)) < 100
+    assert len(folder.root.noted()[f".{WATCH}"]) < 150
 
 
 def test_a_stream_whose_driver_is_silent_is_told_of_and_brought_back(folder: Folder) -> None:
     folder.look(0.0)
     folder.dead = {"s0001"}
     found = folder.look(60.0)
-    assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
-    assert "Its revive DAG brings it back, unless its YAML is gone or names another `control`." in RECEIVED[""][0].text
+    assert ([*found.revive], folder.told()) == (["s0001"], [("s0001", "down", True)])
+    assert "The revive DAG brings it back." in RECEIVED[""][0].text
     found = folder.look(125.0)
-    assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
+    assert ([*found.revive], folder.told()) == (["s0001"], [("s0001", "down", True)])
     folder.dead = set()
-    assert folder.look(180.0).revive == ()
+    assert folder.look(180.0).revive == {}
     assert folder.told()[1:] == [("s0001", "down", False)]
     assert len({each.incident for each in RECEIVED[""]}) == 1
 
 
 def test_a_stream_that_was_stopped_or_never_deployed_is_not_brought_back(folder: Folder, tmp_path: Path) -> None:
-    log, holder = folder.streams[0].log, folder.streams[0].holder
-    write(log, requested("stop", None, expires=9e9), released(holder, "stop", None))
+    stop(folder.streams[0])
     folder.streams.append(StoredStream(tmp_path, "s9999", ""))
     folder.dead = {"s0000", "s9999"}
     for after in (0.0, 60.0, 300.0):
         found = folder.look(after)
-        assert found.revive == ()
+        assert found.revive == {}
     assert (found.summary["never_deployed"], found.summary["looked"], folder.told()) == (["s9999"], 4, [])
 
 
@@ -66,9 +85,7 @@ def test_a_folder_that_has_gone_is_an_error_and_no_stream_that_was_never_deploye
     shutil.move(home(folder, 2), folder.streams[2].folder / "aside")
     found = folder.look(60.0)
     assert list(found.summary["unanswered"]) == ["s0002"]
-    assert "an earlier look of the watch has seen it" in found.summary["unanswered"]["s0002"]
-    # Also for a watch that remembers nothing.
-    folder.memory = {}
+    assert "The control log of s0002 has gone: it was in" in found.summary["unanswered"]["s0002"]
     folder.look(120.0)
     folder.look(180.0)
     assert folder.told() == [("s0002", "watch", True)]
@@ -87,34 +104,162 @@ def test_a_stream_that_cannot_be_read_spoils_no_other_and_is_told_of_at_the_seco
     assert folder.told() == [("s0003", "watch", True)]
 
 
-def test_a_broken_yaml_is_watched_all_the_same_and_told_of(folder: Folder) -> None:
-    folder.problems = {"s0000": "orders.yaml, line 3: version is missing."}
-    for after in (0.0, 60.0, 120.0):
+FILES = (f"{WATCH}-files", "watch")
+
+
+def test_a_broken_yaml_changes_nothing_and_is_told_of_once(folder: Folder) -> None:
+    folder.more = {"s0000": {"lag": {"max_records": 7}}}
+    folder.look(0.0)
+    folder.problems = {"s0000": "s0000.yaml, line 3: version is missing."}
+    for after in (60.0, 120.0, 180.0):
         folder.look(after)
-    assert folder.sample(0).phase == "running"
-    assert folder.told() == [("s0000", "watch", True)]
-    assert "line 3: version is missing" in RECEIVED[""][0].text
-    folder.problems = {}
+    assert folder.sample(0).at == pytest.approx(folder.began + 180, abs=30)
+    assert folder.last_look.folder["s0000"].lag.max_records == 7
+    assert folder.told() == [(*FILES, True)]
+    assert (
+        "line 3: version is missing. It runs on, and is watched and brought back as before. A run of its upgrade"
+        in RECEIVED[""][0].text
+    )
+    folder.dead = {"s0000"}
+    assert [*folder.look(300.0).revive] == ["s0000"]
+    folder.dead, folder.problems = set(), {}
+    folder.look(360.0)
+    assert (*FILES, False) in folder.told()
+
+
+def test_limits_count_from_the_next_look_that_finds_a_good_yaml_and_are_noted(folder: Folder) -> None:
+    folder.look(0.0)
+    folder.more = {"s0000": {"lag": {"max_records": 7}}}
+    folder.look(60.0)
+    noted = Declared.read("s0000", folder.roots[0], folder.root.noted()["s0000"])
+    assert noted is not None
+    assert (noted.spec.lag.max_records, noted.watch, noted.spec.source.name) == (7, WATCH, "s0000.yaml")
+
+
+def test_more_broken_files_are_told_again_with_the_same_id_and_in_one_alert(folder: Folder) -> None:
+    folder.look(0.0)
+    folder.problems = {"s0000": "s0000.yaml is broken."}
+    folder.look(60.0)
+    folder.look(120.0)
+    folder.problems |= {name: f"{name}.yaml is broken." for name in ("s0001", "s0002")}
     folder.look(180.0)
-    assert folder.told()[1:] == [("s0000", "watch", False)]
+    del folder.problems["s0001"]
+    folder.look(240.0)
+    assert folder.told() == [(*FILES, True)] * 2
+    assert len({each.incident for each in RECEIVED[""]}) == 1
+    assert "3 YAML files cannot be used" in RECEIVED[""][1].subject
+
+
+def test_a_file_of_which_no_stream_was_ever_declared_is_told_to_everybody(folder: Folder) -> None:
+    folder.look(0.0)
+    folder.streams.append(StoredStream(folder.streams[0].folder, "s9999", ""))
+    folder.problems = {"s9999": "s9999.yaml, line 2: this is not YAML."}
+    folder.look(60.0)
+    folder.look(120.0)
+    assert folder.told() == [(*FILES, True)]
+    assert "1 YAML file cannot be used: s9999.yaml, line 2" in RECEIVED[""][0].text
+
+
+def test_streams_are_watched_and_brought_back_when_all_their_files_are_gone(folder: Folder) -> None:
+    """As when what fills the folder has emptied it; nothing names a control root then."""
+    folder.look(0.0)
+    folder.without = {each.name for each in folder.streams}
+    folder.dead = {"s0003"}
+    for after in (60.0, 130.0):
+        found = folder.look(after)
+    assert ([*found.revive], found.summary["looked"]) == (["s0003"], 4)
+    assert found.revive["s0003"].control == folder.roots[0]
+    assert (*FILES, True) in folder.told()
+    text = next(each.text for each in RECEIVED[""] if each.stream == FILES[0])
+    assert "s0000.yaml is gone, and no other file describes s0000. It runs on" in text
+
+
+def test_streams_are_watched_while_their_folder_cannot_be_read(folder: Folder) -> None:
+    folder.look(0.0)
+    stop(folder.streams[0])
+    folder.unread = "The folder streams has not answered for 60 s."
+    for after in (60.0, 120.0):
+        found = folder.look(after)
+    assert found.summary["looked"] == 4, "it may be there: one that rests is not forgotten"
+    assert folder.told() == [(*FILES, True)]
+    assert "The folder streams has not answered" in RECEIVED[""][0].text
 
 
 @pytest.mark.parametrize("log", ["stopped", "gone"])
-def test_the_last_look_at_a_stream_whose_yaml_is_gone_ends_its_incident(folder: Folder, log: str) -> None:
-    """Found by a reader: a stream that is given up was never looked at again, so its incident never ended."""
+def test_a_stream_whose_yaml_is_gone_is_watched_until_it_rests_or_its_log_has_gone_too(
+    folder: Folder, log: str
+) -> None:
     folder.look(0.0)
-    folder.problems = {"s0000": "orders.yaml is gone."}
+    folder.without = {"s0000"}
+    stream = folder.streams[0]
     if log == "gone":
         shutil.rmtree(home(folder, 0))
-    folder.look(60.0)
-    folder.look(120.0)
-    assert folder.told() == [("s0000", "watch", True)]
-    text = RECEIVED[""][0].text
-    assert "orders.yaml is gone." in text
-    assert ("The control log of s0000 has gone" in text) is (log == "gone")
-    folder.problems, folder.last = {}, {"s0000"}
+    for after in (60.0, 120.0):
+        folder.look(after)
+    assert (("s0000", "watch", True) in folder.told()) is (log == "gone")
+    assert (*FILES, True) in folder.told()
+    if log == "stopped":
+        stop(stream)
+    told = len(folder.told())
     folder.look(180.0)
-    assert folder.told()[1:] == [("s0000", "watch", False)]
+    folder.look(240.0)
+    assert "s0000" not in folder.root.noted()
+    assert (*FILES, False) in folder.told()[told:]
+    assert (("s0000", "watch", False) in folder.told()) is (log == "gone")
+    assert folder.look(300.0).summary["looked"] == 3
+
+
+def test_a_stream_of_another_watch_is_left_to_it_until_a_yaml_of_this_folder_describes_it(folder: Folder) -> None:
+    folder.look(0.0)
+    folder.without = {"s0000"}
+    folder.root.note("s0000", note_of(folder.spec(folder.streams[0]), "other__watch"))
+    assert folder.look(60.0).summary["looked"] == 3
+    assert folder.told() == []
+    folder.without = set()
+    assert folder.look(120.0).summary["looked"] == 4
+
+
+def test_a_stream_whose_control_was_changed_is_watched_where_it_runs(folder: Folder, tmp_path: Path) -> None:
+    other = (tmp_path / "other").as_uri()
+    make_root(other)
+    folder.look(0.0)
+    folder.more = {"s0000": {"control": other}}
+    folder.dead = {"s0000"}
+    for after in (60.0, 130.0):
+        found = folder.look(after)
+    assert found.revive["s0000"].control == folder.roots[0]
+    text = next(each.text for each in RECEIVED[""] if each.stream == FILES[0])
+    assert f"`control` is {other} now, and it is not stopped under {folder.roots[0]}." in text
+    # A driver has held it there.
+    log = new_log(other, "s0000")
+    write(
+        log,
+        declared("d-1"),
+        submitted("d-1"),
+        standby("d-1.00000001"),
+        requested("r", "d-1.00000001"),
+        ready("r", "d-1.00000001"),
+    )
+    write(log, acquired("d-1.00000001", "r", 1))
+    FilesRoot(other).note("s0000", note_of(folder.spec(folder.streams[0], control=other), ""))
+    folder.look(190.0)
+    assert "s0000" not in folder.root.noted()
+    assert folder.last_look.folder["s0000"].control == other
+    assert (*FILES, False) in folder.told()
+
+
+def test_what_people_know_of_a_root_that_is_away_is_kept_elsewhere(folder: Folder) -> None:
+    folder.look(0.0)
+    marker = home(folder, 0).parent / MARKER
+    marker.rename(marker.with_name("hidden"))
+    for after in (60.0, 120.0, 180.0):
+        folder.look(after)
+    assert folder.saved["at"] == folder.began + 180
+    marker.with_name("hidden").rename(marker)
+    folder.look(240.0)
+    folder.look(300.0)
+    assert [(kind, open) for _, kind, open in folder.told()] == [("control", True), ("control", False)]
+    assert folder.memory.at == folder.began + 300, "and here again once it is back"
 
 
 def test_a_look_without_time_for_a_stream_says_nothing_of_it_and_the_next_begins_with_it(
@@ -128,15 +273,15 @@ def test_a_look_without_time_for_a_stream_says_nothing_of_it_and_the_next_begins
         for after in (60.0, 120.0, 659.0):
             found = folder.look(after)
             assert (found.summary["looked"], found.summary["unanswered"], found.problem) == (0, {}, "")
-            assert (found.summary["not_reached"], found.summary["never_deployed"], found.revive) == (names, [], ())
+            assert (found.summary["not_reached"], found.summary["never_deployed"], found.revive) == (names, [], {})
         found = folder.look(661.0)
     assert "no time for 4 streams (s0000, s0001, s0002, s0003)" in found.problem
     assert "For 10 min" in found.problem
-    assert folder.told() == []
+    assert folder.told() == [(WATCH, "watch", True)]
     assert folder.sample(0).at < folder.began + 30
     found = folder.look(720.0)
     assert (found.summary["looked"], found.summary["not_reached"], found.problem) == (4, [], "")
-    assert folder.told() == [("s0001", "down", True)]
+    assert folder.told()[1:] == [("s0001", "down", True), (WATCH, "watch", False)]
 
 
 def test_a_sample_that_there_was_no_time_to_write_is_nobodys_failure(
@@ -180,13 +325,83 @@ def test_a_recipient_that_hangs_is_left_behind_and_tried_again(folder: Folder, m
 
 @pytest.mark.parametrize("memory", [None, "x", {"version": 7}, {"version": 1, "subjects": [["kafka"]]}])
 def test_a_memory_that_cannot_be_used_spoils_no_look(folder: Folder, memory: Any) -> None:
-    folder.memory = memory
+    folder.saved = memory
+    folder.root.note(f".{WATCH}", json.dumps(memory).encode())
     assert folder.look(0.0).summary["looked"] == 4
-    assert FolderMemory.from_json(folder.memory).subjects == {}
+    assert folder.memory.subjects == {}
+
+
+def test_a_note_that_cannot_be_understood_is_told_where_no_yaml_describes_its_stream(folder: Folder) -> None:
+    folder.look(0.0)
+    folder.root.note("s0000", b"{")
+    folder.look(60.0)
+    assert folder.root.noted()["s0000"] != b"{", "its YAML says it anew"
+    folder.without = {"s0000"}
+    folder.root.note("s0000", b"{")
+    folder.look(120.0)
+    folder.look(180.0)
+    assert folder.told() == [(*FILES, True)]
+    assert "What was declared of s0000 in" in RECEIVED[""][0].text
 
 
 def test_no_stream_at_all_is_a_look_too() -> None:
-    assert look_at_all([], {}, {}).summary["looked"] == 0
+    saved: list[Any] = []
+    assert FolderLook(WATCH, [], [], None, {}, saved.append).go().summary["looked"] == 0
+    assert len(saved) == 1, "there is no root to keep it"
+
+
+def test_a_look_that_fails_is_told_to_everybody_once_and_once_that_it_works_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.look(0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderLook, "_judge", lambda look: 1 / 0)
+        for after in (60.0, 120.0):
+            with pytest.raises(ZeroDivisionError):
+                folder.look(after)
+            folder.last_look.tell_of_watch("The watch cannot look.")
+            folder.last_look.watching.keep()
+    assert folder.told() == [(WATCH, "watch", True)]
+    folder.look(180.0)
+    folder.look(240.0)
+    assert folder.told()[1:] == [(WATCH, "watch", False)]
+
+
+def test_a_stream_that_was_due_in_a_look_that_failed_is_due_in_the_next(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.seldom = {"s0000"}
+    with monkeypatch.context() as patched:
+        patched.setattr(FolderLook, "_judge", lambda look: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            folder.look(0.0)
+    assert folder.look(60.0).summary["looked"] == 4
+    assert folder.look(120.0).summary["looked"] == 3
+
+
+def test_what_goes_wrong_in_telling_that_the_watch_fails_hides_nothing_and_is_left_for_the_next_look(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.look(0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr("airflow_stream_provider.monitoring.folder_look.tell", lambda *_: 1 / 0)
+        folder.last_look.tell_of_watch("The watch cannot look.")
+    assert "the next look tries again: ZeroDivisionError" in caplog.text
+    folder.last_look.tell_of_watch("The watch cannot look.")
+    assert folder.told() == [(WATCH, "watch", True)]
+
+
+def test_a_change_is_taken_up_once_two_looks_have_found_it(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files may be synchronized one after the other."""
+    wish = "1a"
+    monkeypatch.setattr("airflow_stream_provider.monitoring.folder_look.unasked_release", lambda *_: wish)
+    folder.more = {"s0001": {"upgrade": {"on_change": True}}}
+    assert folder.look(0.0).changed == {}
+    wish = "2b"
+    assert folder.look(60.0).changed == {}
+    assert folder.look(120.0).changed == {"s0001": "2b"}
+    folder.problems = {"s0001": "s0001.yaml is broken."}
+    assert folder.look(180.0).changed == {}, "what was declared last has no files"
 
 
 def test_what_goes_wrong_with_one_stream_in_ways_not_thought_of_is_that_streams(

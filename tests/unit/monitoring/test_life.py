@@ -41,11 +41,13 @@ from tests.support.story import (
     requested,
     retired,
     standby,
-    stopped,
     submitted,
+    wanted,
 )
 
 AGAIN = "orders-1-cccc.00000009"
+SINCE = {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 7}}}}
+BACK_WISH = wanted("back", back=True)
 BACK = [requested("back", OLD), ready("back", OLD), released(NEW, "back", OLD), acquired(OLD, "back", 3)]
 
 
@@ -69,8 +71,8 @@ def again(name: str, *, of: str = OLD_DEPLOYMENT, **more: str) -> list[Record]:
     return [replace(declares, fields=fields), submitted(deployment_of(name)), standby(name)]
 
 
-def takes(name: str, request: str, epoch: int, *, by: str = "airflow") -> list[Record]:
-    return [requested(request, name, by=by), ready(request, name), acquired(name, request, epoch)]
+def takes(name: str, request: str, epoch: int, *, by: str = "airflow", wish: str = "") -> list[Record]:
+    return [requested(request, name, by=by, wish=wish), ready(request, name), acquired(name, request, epoch)]
 
 
 def test_an_upgrade_is_told_with_who_why_what_and_for_how_long_nobody_held() -> None:
@@ -101,12 +103,14 @@ def test_an_upgrade_is_told_with_who_why_what_and_for_how_long_nobody_held() -> 
         (INTERRUPTED, ["stood_by", "asked", "released"]),
         (TAKEN_BACK, ["stood_by", "asked", "released", "taken_back"]),
         ([*READY, aborted("up", by="airflow")], ["stood_by", "asked", "aborted"]),
-        (STOPPING, ["stood_by", "asked"]),
-        ([*STOPPING, aborted("stop", by="airflow")], ["stood_by", "asked", "aborted"]),
-        (STOPPED, ["stood_by", "stopped"]),
-        ([*STOPPING, failed(OLD)], ["stood_by", "failed", "stopped"]),
-        ([*STOPPING, finished(OLD)], ["stood_by", "finished", "stopped"]),
-        ([*STOPPED, stopped("again")], ["stood_by", "stopped", "stopped"]),
+        (STOPPING, ["stood_by", "wanted", "asked"]),
+        ([*STOPPING, aborted("stop", by="airflow")], ["wanted", "asked", "aborted"]),
+        (STOPPED, ["stood_by", "wanted", "stopped"]),
+        ([*STOPPING, failed(OLD)], ["wanted", "failed", "stopped"]),
+        ([*STOPPING, finished(OLD)], ["wanted", "finished", "stopped"]),
+        ([*RUNNING, wanted("r", "leave"), fenced(OLD)], ["wanted", "fenced", "stopped"]),
+        ([*RUNNING, wanted("n", "stand_by"), wanted("t", family="n")], ["started", "wanted", "wanted"]),
+        ([*STOPPED, wanted("again", "stop")], ["wanted", "stopped", "stopped"]),
         ([*RUNNING, released(OLD, None, None)], ["started", "released"]),
         ([*RUNNING, finished(OLD)], ["started", "finished"]),
         ([*RUNNING, fencing(OLD), fenced(OLD)], ["started", "fencing", "fenced"]),
@@ -127,17 +131,21 @@ def test_each_story_has_its_words(records: list[Record], end: list[str]) -> None
     [
         ([*HANDED_OVER, *BACK], "rolled_back"),
         ([*HANDED_OVER, fenced(NEW), *takes(OLD, "back", 3)], "rolled_back"),
-        ([*HANDED_OVER, *again(AGAIN, instead_of=NEW_DEPLOYMENT), fenced(NEW), *takes(AGAIN, "b", 3)], "rolled_back"),
+        (
+            [*HANDED_OVER, BACK_WISH, *again(AGAIN, family="back"), fenced(NEW), *takes(AGAIN, "b", 3, wish="back")],
+            "rolled_back",
+        ),
         (
             [
                 *HANDED_OVER,
-                requested("stop", None),
-                released(NEW, "stop", None),
-                *again(AGAIN, instead_of=NEW_DEPLOYMENT),
-                *takes(AGAIN, "b", 3),
+                BACK_WISH,
+                released(NEW, None, None),
+                *again(AGAIN, family="back"),
+                *takes(AGAIN, "b", 3, wish="back"),
             ],
             "rolled_back",
         ),
+        ([*HANDED_OVER, BACK_WISH, *BACK, failed(OLD), *again(AGAIN), *takes(AGAIN, "b", 4, wish="back")], "revived"),
         ([*HANDED_OVER, requested("s", None), released(NEW, "s", None), *takes(OLD, "b", 3)], "started"),
         ([*READY, fenced(OLD), acquired(NEW, "up", 2)], "handed_over"),
         ([*RUNNING, failed(OLD), *again(AGAIN), *takes(AGAIN, "r", 2)], "revived"),
@@ -145,11 +153,19 @@ def test_each_story_has_its_words(records: list[Record], end: list[str]) -> None
         ([*RUNNING, fenced(OLD), *again(AGAIN), *takes(AGAIN, "r", 2)], "revived"),
         ([*RUNNING, finished(OLD), *again(AGAIN), *takes(AGAIN, "r", 2)], "started"),
         ([*STOPPED, *takes(NEW, "r", 2)], "started"),
+        ([*RUNNING, failed(OLD), wanted("s", "stop"), wanted("go"), *again(AGAIN), *takes(AGAIN, "r", 2)], "started"),
         (
-            [*PREPARED, requested("s", None, by="x/stop", until=9.0), released(OLD, "s", None), *takes(NEW, "r", 2)],
-            "revived",
+            [
+                *RUNNING,
+                wanted("go", alone=True),
+                requested("s", None, wish="go"),
+                released(OLD, "s", None),
+                *again(AGAIN),
+                *takes(AGAIN, "r", 2),
+            ],
+            "started",
         ),
-        ([*RUNNING, failed(OLD), stopped("s"), *again(AGAIN), *takes(AGAIN, "r", 2)], "started"),
+        ([*RUNNING, wanted("go"), failed(OLD), *again(AGAIN), *takes(AGAIN, "r", 2)], "revived"),
         (RUNNING, "started"),
     ],
 )
@@ -265,24 +281,69 @@ def test_a_job_that_was_adopted_is_named_with_who_said_that_it_is_gone(evidence:
 def test_the_end_of_a_job_and_a_stop_for_a_start_are_told_as_what_they_are() -> None:
     ended = told(JOB_ENDING)[-1]
     assert (ended.what, ended.evidence, ended.deployment) == (What.ENDING, {"job": "driver-1"}, OLD_DEPLOYMENT)
-    restart = "airflow:orders__operate/run/"
-    stop = [requested("s", None, by=f"{restart}stop", until=300.0), released(OLD, "s", None)]
-    start = replace(requested("r", NEW), by=f"{restart}start")
-    found = told([*PREPARED, *stop, start, ready("r", NEW), acquired(NEW, "r", 2)])
-    assert [(each.what, each.reason) for each in found[-2:]] == [
+    stop = [wanted("go", alone=True), requested("s", None, wish="go"), released(OLD, "s", None)]
+    found = told([*PREPARED, *stop, *takes(NEW, "r", 2, wish="go")])
+    assert [(each.what, each.reason) for each in found[-3:]] == [
+        (What.WANTED, "Release 1 shall hold the stream once the holder has stopped: a person wants it"),
         (What.STOPPED, "To start it again. a person wants it"),
         (What.STARTED, "a person wants it"),
     ]
 
 
+def test_a_wish_is_told_with_what_who_why_and_which_one_it_replaces() -> None:
+    hash = wanted("n")["release"]["hash"]
+    wishes = [
+        wanted("o", by="person:ann"),
+        wanted("n", "stand_by", release={"version": "2", "hash": hash}),
+        wanted("m", "stand_by", release={"version": "3", "hash": hash}, rewind=SINCE),
+        wanted("t", family="m", by="airflow:d/r/t", reason="airflow:d/r/t"),
+        wanted("b", family="o", back=True),
+        wanted("s", "stop", by="person:ben"),
+        wanted("l", "leave"),
+        wanted("a", "stand_by"),
+    ]
+    found = [(e.what.value, e.by, e.version, e.replaces, e.reason.partition(": ")[0]) for e in told(wishes)]
+    assert found == [
+        ("wanted", "person:ann", "1", 0, "Release 1 shall hold the stream"),
+        ("wanted", "airflow", "2", 0, "Release 2 shall stand by"),
+        ("wanted", "airflow", "3", 2, "Reads records again since 2025-11-24 16:00:00 UTC. Release 3 shall stand by"),
+        ("wanted", "airflow:d/r/t", "3", 1, "Release 3 shall hold the stream"),
+        ("wanted", "airflow", "1", 4, "Release 1 shall hold the stream again"),
+        ("stopped", "person:ben", "", 5, "No driver shall hold the stream"),
+        ("stopped", "airflow", "", 6, "No driver shall hold the stream any more"),
+        ("wanted", "airflow", "1", 0, "Release 1 shall stand by"),
+    ]
+    assert told(wishes)[3].reason.endswith(": no reason given")
+    for cut in range(len(wishes)):
+        assert told(wishes, cut) == told(wishes)[cut:], "also of a log that was cut off"
+
+
+def test_what_comes_true_is_told_with_whoever_wished_it_and_a_revival_with_whoever_revived() -> None:
+    wish, watch = wanted("n", by="person:ann"), "airflow:orders__revive/r/revive"
+    handed = [requested("up", NEW, by=watch, wish="n"), ready("up", NEW), released(OLD, "up", NEW)]
+    taken = [*PREPARED, wish, *handed, acquired(NEW, "up", 2)]
+    assert (told(taken)[-1].what, told(taken)[-1].by) == (What.HANDED_OVER, "person:ann")
+    more = again(AGAIN, of=NEW_DEPLOYMENT)
+    revived = told([*taken, failed(NEW), *more, *takes(AGAIN, "x", 3, by=watch, wish="n")])[-1]
+    assert (revived.what, revived.by) == (What.REVIVED, watch)
+    stopped = told(
+        [*taken, wanted("s", "stop", by="person:ben"), requested("s", None, by=watch, wish="s"), failed(NEW)]
+    )
+    assert (stopped[-1].what, stopped[-1].by, stopped[-1].reason) == (
+        What.STOPPED,
+        "person:ben",
+        "a person wants it",
+    )
+
+
 def test_that_records_are_read_again_is_told_with_the_time() -> None:
     plain = declared(NEW_DEPLOYMENT)
-    wanted = {"to": 1764000000.0, "queries": {"a": {"orders": {"0": 7}}}}
-    more = {"redeployed": True, "rewind": wanted, "reason": "wrong rates"}
-    event = told([*RUNNING, replace(plain, fields={**plain.fields, **more})])[-1]
+    more = {"family": "w", "rewind": SINCE, "reason": "wrong rates"}
+    wish = wanted("w", "stand_by", redeployed=True)
+    event = told([*RUNNING, wish, replace(plain, fields={**plain.fields, **more})])[-1]
     assert (event.what, event.reason) == (
         What.DEPLOYED_AGAIN,
         "Reads records again since 2025-11-24 16:00:00 UTC. wrong rates",
     )
-    odd = told([*RUNNING, replace(plain, fields={**plain.fields, **more, "rewind": "yes"})])[-1]
+    odd = told([*RUNNING, wish, replace(plain, fields={**plain.fields, **more, "rewind": "yes"})])[-1]
     assert odd.reason == "wrong rates"

@@ -20,11 +20,11 @@ from tests.support.story import (
     PREPARED,
     REQUESTED,
     RUNNING,
+    declared_again,
     failed,
     fenced,
-    hash_of,
-    record,
     released,
+    submitted,
 )
 
 NOW = 10_000.0
@@ -99,9 +99,8 @@ def test_a_second_read_that_does_not_answer_is_no_sign_of_life(
 
 
 def test_what_comes_up_and_has_ended_on_the_cluster_is_lost() -> None:
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    again = record("declared", deployment="orders-1-ffff", release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
-    down = found(1.0, [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT), again])
+    again = declared_again("orders-1-ffff", OLD_DEPLOYMENT)
+    down = found(1.0, [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT), again, submitted("orders-1-ffff")])
     for state in (DriverState.FAILED, DriverState.RESERVED):  # what nobody has sent brings a run that does
         assert alive(down, None, {}, {"orders-1-ffff": state}) == {"orders-1-ffff": False}
     assert alive(down, None, {}, {"orders-1-ffff": DriverState.RUNNING}) == {}

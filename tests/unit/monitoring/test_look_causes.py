@@ -64,7 +64,6 @@ def test_a_root_that_nobody_can_write_is_one_incident_too(folder: Folder, monkey
     RECEIVED.clear()
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
-        folder.memory = {}
         folder.look(180.0)
         folder.look(240.0)
     assert [kind for _, kind, _ in folder.told()] == ["control"]
@@ -79,12 +78,12 @@ def test_a_cluster_that_does_not_answer_explains_that_streams_are_down(
     folder.dead = {"s0001", "s0002"}
     folder.look(40.0)  # not when they have just been silent for two leases: a busy machine would see that of one only
     found = folder.look(125.0)
-    assert (found.revive, folder.told()) == ((), [("cluster spark_here", "cluster", True)])
+    assert ([*found.revive], folder.told()) == ([], [("cluster spark_here", "cluster", True)])
     assert "Down: 2 streams (s0001, s0002)." in RECEIVED[""][0].text
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     found = folder.look(180.0)
     assert folder.told()[1:] == [("cluster spark_here", "cluster", False)]
-    assert found.revive == ("s0001", "s0002")
+    assert [*found.revive] == ["s0001", "s0002"]
 
 
 def test_a_stream_that_goes_down_while_its_cluster_is_away_is_told_of_in_that_incident(
@@ -195,7 +194,7 @@ def test_a_kafka_that_is_away_does_not_hide_that_a_driver_is_silent(tmp_path: Pa
     folder.dead = {"s0001"}
     folder.look(60.0)
     found = folder.look(125.0)
-    assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
+    assert ([*found.revive], folder.told()) == (["s0001"], [("s0001", "down", True)])
 
 
 def test_queries_that_fail_while_their_kafka_is_away_are_told_of_at_once_and_with_it(tmp_path: Path) -> None:
@@ -204,7 +203,7 @@ def test_queries_that_fail_while_their_kafka_is_away_are_told_of_at_once_and_wit
     for stream in folder.streams[:2]:
         write(stream.log, failed(stream.holder))
     found = folder.look(60.0)
-    assert (found.revive, folder.told()) == (("s0000", "s0001"), [("Kafka nowhere", "kafka", True)])
+    assert ([*found.revive], folder.told()) == (["s0000", "s0001"], [("Kafka nowhere", "kafka", True)])
     assert "Down: 2 streams (s0000, s0001)." in RECEIVED[""][0].text
 
 

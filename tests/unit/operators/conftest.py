@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream
-from airflow_stream_provider.operators import watch_look
+from airflow_stream_provider.operators import watch
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.tasks import spec_in
-from tests.support.watch_task import TOLD, Airflow
+from tests.support.watch_task import Airflow, Look
 
 
 @pytest.fixture
@@ -36,11 +37,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
 
 @pytest.fixture
 def airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Airflow:
-    """A folder of two streams, of which nobody has been told anything yet."""
+    """A folder of two streams, that are looked at."""
     found = Airflow(tmp_path / "streams")
     found.folder.mkdir()
     found.write("orders")
     found.write("payments")
-    monkeypatch.setattr(watch_look, "look_at_all", found.look_at_all)
-    TOLD.clear()
+    look = "airflow_stream_provider.monitoring.folder_look.FolderLook"
+    monkeypatch.setattr(look, partial(Look, found))
+    monkeypatch.setattr(watch, "Variable", found.variables)
     return found

@@ -14,11 +14,11 @@ from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import announce, event_of, hand_overs, stream_asset
 from airflow_stream_provider.operators.stream import (
     HandOverOperator,
-    ReviveStreamOperator,
     RollBackOperator,
     StartStreamOperator,
 )
 from airflow_stream_provider.operators.upgrade import JudgeRehearsalOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT
@@ -48,7 +48,7 @@ class Events:
 
 def announced(records: Any, *extras: dict[str, Any], done: Any = None, error: bool = False) -> list[Any]:
     context: Any = {"outlet_events": OutletEventAccessors(), "inlet_events": Events(*extras, error=error)}
-    announce(context, snapshot(*records), done or {})
+    announce(context, snapshot(*records), done or {}, hand_overs("orders"))
     return list(context["outlet_events"][hand_overs("orders")].asset_alias_events)
 
 
@@ -74,6 +74,7 @@ def test_what_was_told_last_is_not_told_again() -> None:
     told = event_of(snapshot(*UPGRADED), {})
     assert announced(UPGRADED, told) == []
     assert len(announced(UPGRADED, told, event_of(snapshot(*RUNNING), {}))) == 1
+    assert announced(UPGRADED, told, {**told, "stream": "payments", "epoch": 7}) == [], "of a folder's revivals"
     # Of a control log that was made anew, which counts from 1 again.
     assert len(announced(RUNNING, told)) == 1
 
@@ -83,7 +84,7 @@ def test_where_earlier_events_cannot_be_read_it_is_told() -> None:
 
 
 def test_outside_a_task_and_while_nobody_holds_there_is_no_event() -> None:
-    announce({}, snapshot(*UPGRADED), {})
+    announce({}, snapshot(*UPGRADED), {}, hand_overs("orders"))
     assert announced([]) == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,28 +12,30 @@ from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.get_provider_info import get_provider_info
 from airflow_stream_provider.lifecycle.errors import ClusterError, HandOverFailed, SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.base import StreamOperator, WishOperator
 from airflow_stream_provider.operators.stream import HandOverOperator
 from airflow_stream_provider.planning.conditions import InPhase
 from airflow_stream_provider.planning.signs_of_life import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import (
     Append,
-    Declare,
+    AskPerson,
     Done,
     GiveUp,
     Kill,
+    Later,
     Skip,
     Step,
     Submit,
     TaskIdentity,
     Wait,
+    Want,
 )
 from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 from airflow_stream_provider.spec.stream import LOST_SECONDS, StreamSpec
 from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
-from tests.support.snapshots import UPGRADED
+from tests.support.snapshots import BOTH, UPGRADED, scene, snapshot
 from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, RUNNING, TWIN, standby, write
 from tests.support.tasks import IDENTITY, context, run, waits
 
@@ -67,10 +68,10 @@ class Planned(StreamOperator):
 def test_a_step_is_taken_and_the_stream_looked_at_again_until_one_ends_the_try(
     spec: StreamSpec, log: ControlLog
 ) -> None:
-    write(log, *UPGRADED[:9])
+    write(log, *BOTH)
     operator = Planned(stream=spec, steps=[RETIRE, Done({"all": "well"})])
     assert run(operator) == {"all": "well"}
-    assert [snapshot.state.seq for snapshot, _ in operator.seen] == [9, 10]
+    assert [snapshot.state.seq for snapshot, _ in operator.seen] == [len(BOTH), len(BOTH) + 1]
     last = log.records()[-1]
     assert (last.kind, last.by, last["reason"]) == ("retired", IDENTITY.by, "why")
 
@@ -78,7 +79,7 @@ def test_a_step_is_taken_and_the_stream_looked_at_again_until_one_ends_the_try(
 def test_a_plan_that_something_came_between_is_made_anew(
     spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(log, *UPGRADED[:9])
+    write(log, *BOTH)
     operator = Planned(stream=spec, steps=[RETIRE, Done({})])
     plan = operator.plan
 
@@ -90,8 +91,8 @@ def test_a_plan_that_something_came_between_is_made_anew(
 
     monkeypatch.setattr(operator, "plan", overtaken)
     run(operator)
-    assert [record.kind for record in log.records()][9:] == ["standby"]
-    assert [snapshot.state.seq for snapshot, _ in operator.seen] == [9, 10]
+    assert [record.kind for record in log.records()][len(BOTH) :] == ["standby"]
+    assert [snapshot.state.seq for snapshot, _ in operator.seen] == [len(BOTH), len(BOTH) + 1]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def test_links_are_left_before_a_wait_and_never_fail_a_task(
 def test_an_event_that_is_not_ours_is_no_success(spec: StreamSpec, log: ControlLog, event: Any) -> None:
     write(log, *UPGRADED)
     with pytest.raises(Exception, match="instead of a stream event"):
-        HandOverOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT).resume(context(), event)
+        HandOverOperator(task_id="t", stream=spec, family="new").resume(context(), event)
 
 
 @pytest.mark.parametrize(("wait_seconds", "waited"), [(None, 900), (60.0, 60)])
@@ -233,17 +234,27 @@ def test_a_timeout_fails_with_what_was_waited_for(
     assert operator.seen == []
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda operator: operator.plan(None, IDENTITY, None),
-        lambda operator: operator.declare(Declare("d", "why"), None, IDENTITY),
-    ],
-    ids=["plan", "declare"],
-)
-def test_what_an_operator_does_not_say_it_cannot_do(spec: StreamSpec, call: Callable[[StreamOperator], object]) -> None:
+@pytest.mark.parametrize("ends", [Later(FAR, HandOverFailed("Not yet.", next_step="Wait."), "d"), AskPerson("d", "")])
+def test_what_nobody_can_do_now_is_no_success(spec: StreamSpec, log: ControlLog, ends: Step) -> None:
+    expected = AirflowFailException if isinstance(ends, Later) else AirflowSkipException
+    with pytest.raises(expected, match=r"Not yet\.|A person is to end the job that d follows"):
+        run(Planned(stream=spec, steps=[ends]))
+
+
+def test_a_wish_is_written_once_and_then_gone_on_with(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    want = Want({"wish": "w", "goal": "hold", "family": "old", "reason": "why"})
+    run(Planned(stream=spec, steps=[want, Done({})]))
+    wish = log.refresh().wish
+    assert wish is not None
+    assert (wish.id, wish.family, wish.by) == ("w", "old", IDENTITY.by)
+
+
+def test_what_an_operator_does_not_say_it_cannot_do(spec: StreamSpec) -> None:
     with pytest.raises(NotImplementedError):
-        call(StreamOperator(task_id="t", stream=spec))
+        StreamOperator(task_id="t", stream=spec).plan(snapshot(), IDENTITY, None)
+    with pytest.raises(NotImplementedError):
+        WishOperator(task_id="t", stream=spec).wish(scene())
 
 
 def stream_operators() -> list[type[StreamOperator]]:

@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.operators.base import with_gaps
-from airflow_stream_provider.operators.stream import FenceOperator, HandOverOperator, RollBackOperator
+from airflow_stream_provider.operators.stream import (
+    FenceOperator,
+    HandOverOperator,
+    PromoteOperator,
+    RollBackOperator,
+)
 from airflow_stream_provider.planning.outcome import went
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -24,20 +30,19 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     TWIN,
     acquired,
-    declared,
     fenced,
     ready,
     released,
     requested,
     standby,
-    submitted,
+    wanted,
     write,
 )
-from tests.support.tasks import IDENTITY, run, waits
+from tests.support.tasks import IDENTITY, lives, run, waits
 
 
 def hand_over(spec: StreamSpec) -> HandOverOperator:
-    return HandOverOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT)
+    return HandOverOperator(task_id="t", stream=spec, family="new", approved="judged: pass")
 
 
 def asked(spec: StreamSpec, log: ControlLog) -> str:
@@ -49,12 +54,15 @@ def asked(spec: StreamSpec, log: ControlLog) -> str:
     return request.id
 
 
-def test_a_hand_over_asks_once_however_often_it_is_tried(spec: StreamSpec, log: ControlLog) -> None:
+def test_a_hand_over_wishes_and_asks_once_however_often_it_is_tried(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *BOTH)
     for _ in range(3):
         with pytest.raises(TaskDeferred) as deferred:
             run(hand_over(spec))
-    assert [r.kind for r in log.records()].count("requested") == 2  # the first of all, and ours
+    wish, request = log.records()[len(BOTH) :]
+    assert (wish.kind, wish["wish"], wish["goal"], wish["family"]) == ("wanted", IDENTITY.wish, "hold", "new")
+    assert (wish["approved"], wish.by) == ("judged: pass", IDENTITY.by)
+    assert (request.kind, request["to"], request["wish"]) == ("requested", NEW, IDENTITY.wish)
     assert deferred.value.method_name == "resume"
     left = deferred.value.trigger.deadline - time.time()
     assert deferred.value.timeout is not None
@@ -65,21 +73,104 @@ def test_a_hand_over_asks_once_however_often_it_is_tried(spec: StreamSpec, log: 
 def test_a_resumed_task_returns_what_the_log_says(spec: StreamSpec, log: ControlLog) -> None:
     request = asked(spec, log)
     write(log, ready(request, NEW), released(OLD, request, NEW), acquired(NEW, request, 2))
-    result = run(hand_over(spec), WaitOutcome(Ended.REACHED, request))
+    result = run(hand_over(spec), lives(NEW))
     assert (result["holder"], result["previous"], result["boundary"]) == (NEW_DEPLOYMENT, OLD_DEPLOYMENT, "completed")
-    assert result["ends"] == {"a": {"batch": 7}}
-    assert run(hand_over(spec)) == result
+    assert (result["ends"], result["family"]) == ({"a": {"batch": 7}}, "new")
+
+
+def test_a_task_whose_wish_was_replaced_says_by_which_record_and_by_whom(spec: StreamSpec, log: ControlLog) -> None:
+    asked(spec, log)
+    write(log, wanted("rest", "stop", by="person:anna/x/stop"))
+    with pytest.raises(AirflowFailException, match=rf"replaced by record {len(BOTH) + 3}, by person:anna/x/stop"):
+        run(hand_over(spec))
+    assert len(log.records()) == len(BOTH) + 3
+
+
+def test_what_nobody_has_approved_does_not_take_over_and_nothing_is_wished(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *BOTH[:-4], wanted("new", "stand_by", approval=True), *BOTH[-3:])
+    for operator in (
+        HandOverOperator(task_id="t", stream=spec, family="new"),
+        PromoteOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT),
+    ):
+        operator.say_first = lambda *_: None  # type: ignore[method-assign]
+        with pytest.raises(AirflowFailException, match="a person has to approve it"):
+            run(operator, lives(OLD))
+    assert len(log.records()) == len(BOTH)
+
+
+def test_a_hand_over_of_a_release_that_was_called_off_gives_up(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *BOTH, wanted("back", family="old", by="person:anna/x/abort"))
+    with pytest.raises(AirflowFailException, match="by person:anna/x/abort"):
+        run(hand_over(spec))
+
+
+def test_a_roll_back_by_hand_is_of_the_release_that_was_shown(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    back = RollBackOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT)
+    back.say_first = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(AirflowSkipException, match=f"{OLD_DEPLOYMENT} does not hold the stream"):
+        run(back, lives(NEW))
+    back.deployment = NEW_DEPLOYMENT
+    waits(back, lives(NEW))
+    wish = log.refresh().wish
+    assert wish is not None
+    assert (wish.family, wish.back, wish.before) == ("old", True, "new")
+
+
+MINE = IDENTITY.run + "hand_over"
+
+
+def by_this_run() -> list[Any]:
+    """The upgrade, with the wishes of the run of the task."""
+    upgraded = [*BOTH[:-4], wanted("new", "stand_by", by=MINE), *BOTH[-3:]]
+    return [*upgraded, wanted("take", family="new", approved="x", by=MINE), *UPGRADED[len(BOTH) + 1 :]]
 
 
 def test_a_roll_back_without_a_fault_leaves_the_holder_and_fails(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *UPGRADED)
+    write(log, *by_this_run())
     with pytest.raises(AirflowFailException, match=r"No fault of .* was found"):
-        run(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, fault=""))
-    assert log.refresh().open_request is None
-    waits(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, fault="It is behind."))
+        run(RollBackOperator(task_id="t", stream=spec, fault=""))
+    with pytest.raises(AirflowSkipException, match="It went well"):
+        run(RollBackOperator(task_id="t", stream=spec, fault="", well="good"))
+    assert len(log.records()) == len(UPGRADED)
+    waits(RollBackOperator(task_id="t", stream=spec, fault="It is behind."), lives(OLD, NEW))
     request = log.refresh().open_request
     assert request is not None
     assert (request.to, request.reason) == (OLD, "It is behind.")
+
+
+def test_once_it_is_rolled_back_the_bad_release_is_ended(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *by_this_run())
+    back = RollBackOperator(task_id="t", stream=spec, fault="It is behind.")
+    waits(back, lives(OLD, NEW))
+    request = log.refresh().open_request
+    assert request is not None
+    write(log, ready(request.id, OLD), released(NEW, request.id, OLD), acquired(OLD, request.id, 3))
+    cluster.states[f"driver-{NEW_DEPLOYMENT}"] = DriverState.RUNNING
+    condition = waits(back, lives(OLD))
+    assert (condition["condition"], condition["deployment"]) == ("DriversGone", NEW_DEPLOYMENT)
+    assert (log.records()[-1].kind, log.records()[-1]["deployment"]) == ("retired", NEW_DEPLOYMENT)
+    cluster.states[f"driver-{NEW_DEPLOYMENT}"] = DriverState.FINISHED
+    result = run(back, lives(OLD))
+    assert (result["holder"], result["previous"]) == (OLD_DEPLOYMENT, "")
+    assert log.refresh().deployments[OLD_DEPLOYMENT].ended is None
+
+
+def test_a_candidate_of_the_run_is_called_off_and_ended(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    """Also when a person marks the run as failed: no standby keeps cores in vain."""
+    write(log, *by_this_run()[: len(BOTH)])
+    cluster.states[f"driver-{NEW_DEPLOYMENT}"] = DriverState.FINISHED
+    back = RollBackOperator(task_id="t", stream=spec, fault="")
+    assert waits(back)["condition"] == "SignsOfLife"
+    assert run(back, lives(OLD))["holder"] == OLD_DEPLOYMENT
+    state = log.refresh()
+    assert (state.candidate, state.holder) == (None, OLD)
+    assert [r["deployment"] for r in log.records() if r.kind == "retired"] == [NEW_DEPLOYMENT]
+    assert run(back, lives(OLD))["holder"] == OLD_DEPLOYMENT, "it is cleared"
 
 
 @pytest.mark.parametrize("done", [{}, {"request": ""}, {"request": "none"}, {"holder": "x"}])
@@ -96,11 +187,10 @@ def test_without_a_change_of_holder_nothing_is_added(done: dict[str, Any]) -> No
     ],
 )
 def test_how_a_holder_stopped_before_another_one_was_appointed_is_added(end: Any, boundary: str | None) -> None:
-    comes_up = [declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), standby(NEW)]
     dead = [fenced(OLD)] if boundary == "interrupted" else []
     appointed = [requested("up", NEW), ready("up", NEW), acquired(NEW, "up", 2)]
     stop = [requested("stop", None)] if boundary else []
-    found = with_gaps(snapshot(*RUNNING, *stop, end, *dead, *comes_up, *appointed), {"request": "up"})
+    found = with_gaps(snapshot(*RUNNING, *stop, end, *dead, *BOTH[len(RUNNING) :], *appointed), {"request": "up"})
     assert found.get("boundary") == boundary
     assert ("Nothing lost, nothing doubled" in went(found)) == (boundary == "completed")
 

@@ -41,7 +41,7 @@ def rehearsed(seconds: float | None) -> list[Any]:
 
 def judge(spec: StreamSpec, *, alive: bool = True) -> Any:
     """What the task returns. In doubt it waits for a sign of life of the holder, which comes or does not."""
-    task = JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT)
+    task = JudgeRehearsalOperator(task_id="t", stream=spec, family="new")
     with contextlib.suppress(TaskDeferred):
         return run(task)
     return run(task, WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: alive}))
@@ -100,7 +100,7 @@ def test_a_holder_without_a_sign_of_life_keeps_no_upgrade_waiting(
 def test_in_doubt_it_waits_for_a_sign_of_life(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *again(9.0))
     log.beat(OLD, running(1.0, 12.0))
-    condition = waits(JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
+    condition = waits(JudgeRehearsalOperator(task_id="t", stream=spec, family="new"))
     assert condition["condition"] == "SignsOfLife"
 
 
@@ -125,7 +125,7 @@ def test_one_that_holds_by_now_is_not_compared_with_itself(spec: StreamSpec, log
     ends = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
     write(log, *again(9.0), *ends)
     log.beat(NEW, running(1.0, 4.0))
-    assert run(JudgeRehearsalOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))["verdict"] == "pass"
+    assert run(JudgeRehearsalOperator(task_id="t", stream=spec, family="new"))["verdict"] == "pass"
 
 
 @pytest.mark.parametrize(("new", "noted"), [("4.1.0", True), ("4.0.0", False), ("", False)])

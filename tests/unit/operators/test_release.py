@@ -34,16 +34,16 @@ def submit(spec: StreamSpec, **form: Any) -> SubmitStandbyOperator:
     return SubmitStandbyOperator(task_id="t", stream=spec, **form)
 
 
-def test_the_deployment_is_pushed_before_anything_can_fail(spec: StreamSpec, tmp_path: Path) -> None:
+def test_the_family_is_pushed_before_anything_can_fail(spec: StreamSpec, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     pushed: dict[str, Any] = {}
     nowhere = spec.model_copy(update={"control": f"file://{tmp_path}/file/control"})
     with pytest.raises(Exception, match="cannot be used now"):
         submit(nowhere, version="3").execute(context(pushed))
-    assert pushed == {"deployment": IDENTITY.deployment("orders", "3")}
+    assert pushed == {"family": IDENTITY.wish}
 
 
-def test_a_new_streams_log_is_made_and_the_forms_release_declared_and_submitted(
+def test_a_new_streams_log_is_made_and_the_forms_release_wished_and_submitted(
     spec: StreamSpec, tmp_path: Path, cluster: NotingCluster
 ) -> None:
     form = {
@@ -55,10 +55,10 @@ def test_a_new_streams_log_is_made_and_the_forms_release_declared_and_submitted(
     }
     waits(submit(spec, **form))
     log = open_log(spec.control, spec.name)
-    declared, submitted = log.records()
-    deployment = IDENTITY.deployment("orders", "3")
-    assert (declared.kind, declared["deployment"], declared["reason"]) == ("declared", deployment, "a person wants it")
-    found = log.refresh().deployments[deployment]
+    wish, declared, submitted = log.records()
+    assert (wish.kind, wish["wish"], wish["goal"]) == ("wanted", IDENTITY.wish, "stand_by")
+    assert (wish["reason"], declared["reason"]) == ("a person wants it", "a person wants it")
+    (found,) = log.refresh().family(IDENTITY.wish)
     assert (found.release.version, found.release.application, found.release.arguments) == (
         "3",
         "b.py",
@@ -69,10 +69,10 @@ def test_a_new_streams_log_is_made_and_the_forms_release_declared_and_submitted(
     assert cluster.searched == [], "nobody else can have submitted what was declared just now"
 
 
-def test_a_second_try_goes_on_with_the_first_ones_deployment(spec: StreamSpec, cluster: NotingCluster) -> None:
+def test_a_second_try_goes_on_with_the_first_ones_wish(spec: StreamSpec, cluster: NotingCluster) -> None:
     for _ in range(2):
         waits(submit(spec))
-    assert [r.kind for r in open_log(spec.control, spec.name).records()] == ["declared", "submitted"]
+    assert [r.kind for r in open_log(spec.control, spec.name).records()] == ["wanted", "declared", "submitted"]
     assert cluster.did == [("submit", "driver-1")]
 
 
@@ -84,7 +84,7 @@ def test_a_second_try_goes_on_with_the_first_ones_deployment(spec: StreamSpec, c
         ({"arguments": ["--password=hunter2"]}, "looks like a secret"),
     ],
 )
-def test_a_release_that_cannot_be_used_is_not_declared(
+def test_a_release_that_cannot_be_used_is_not_wished(
     spec: StreamSpec, cluster: NotingCluster, form: dict[str, Any], says: str
 ) -> None:
     open_log(spec.control, spec.name, create=True)
@@ -97,7 +97,7 @@ def test_without_room_nothing_is_declared(spec: StreamSpec, cluster: NotingClust
     cluster.full = ClusterError("There are 2 free cores.")
     with pytest.raises(ClusterError, match="There are 2 free cores"):
         run(submit(spec))
-    assert open_log(spec.control, spec.name).records() == []
+    assert [r.kind for r in open_log(spec.control, spec.name).records()] == ["wanted"]
 
 
 def test_a_timeout_says_what_the_cluster_knows(spec: StreamSpec, cluster: NotingCluster) -> None:

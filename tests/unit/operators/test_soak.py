@@ -20,7 +20,7 @@ from tests.support.tasks import IDENTITY, context, run, waits
 
 
 def soak(spec: StreamSpec, **settings: Any) -> SoakOperator:
-    return SoakOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, **settings)
+    return SoakOperator(task_id="t", stream=spec, family="new", **settings)
 
 
 def test_a_bad_soak_leaves_its_reason_for_the_roll_back(spec: StreamSpec, log: ControlLog) -> None:

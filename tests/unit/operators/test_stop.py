@@ -1,25 +1,24 @@
-"""The operators of a whole stream against a real control log: stop, start, retire, call off, make room."""
+"""The operators of a whole stream against a real control log: stop, start, restart, retire, call off."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.operators.adopt import operator_of
+from airflow_stream_provider.lifecycle.wish import Goal
+from airflow_stream_provider.operators.adopt import AdoptOperator, operator_of
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.stream import (
     AbortOperator,
     FenceOperator,
-    HandOverOperator,
-    MakeRoomOperator,
+    PromoteOperator,
+    RestartStreamOperator,
     RetireOperator,
     RollBackOperator,
     StartStreamOperator,
@@ -28,7 +27,7 @@ from airflow_stream_provider.operators.stream import (
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
-from tests.support.snapshots import BOTH, UPGRADED
+from tests.support.snapshots import BOTH, RUNNING, UPGRADED
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -39,11 +38,24 @@ from tests.support.story import (
     fenced,
     ready,
     released,
-    requested,
     standby,
     write,
 )
-from tests.support.tasks import IDENTITY, run, waits
+from tests.support.tasks import IDENTITY, lives, run, waits
+
+
+@pytest.fixture(autouse=True)
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What will happen is said first; that is tested with the forecast."""
+    monkeypatch.setattr(StreamOperator, "say_first", lambda *_: None)
+
+
+@pytest.fixture
+def script(spec: StreamSpec, tmp_path: Path) -> StreamSpec:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    spec = spec.model_copy(update={"application": "a.py"})
+    spec._source = tmp_path / "streams" / "orders.yaml"
+    return spec
 
 
 def gone(cluster: NotingCluster) -> None:
@@ -60,7 +72,7 @@ def test_a_stop_is_done_when_every_driver_is_gone_and_says_where_it_stopped(
     waits(stop)
     request = log.refresh().open_request
     assert request is not None
-    assert (request.to, request.source, request.by) == (None, OLD, IDENTITY.by)
+    assert (request.to, request.source, request.by, request.wish) == (None, OLD, IDENTITY.by, IDENTITY.wish)
     write(log, released(OLD, request.id, None))
     assert waits(stop)["condition"] == "DriversGone"
     gone(cluster)
@@ -71,60 +83,66 @@ def test_a_stop_is_done_when_every_driver_is_gone_and_says_where_it_stopped(
     assert json.loads(json.dumps(result)) == result
 
 
-@pytest.mark.parametrize("end", [[failed(NEW)], [requested("s", None, by=IDENTITY.by), fenced(NEW)]])
+@pytest.mark.parametrize("end", [failed(NEW), fenced(NEW)])
 def test_a_stop_says_nothing_of_the_boundary_of_an_earlier_one(
-    spec: StreamSpec, log: ControlLog, cluster: NotingCluster, end: list[Record]
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster, end: object
 ) -> None:
-    write(log, *UPGRADED, *end)  # OLD released to NEW at a boundary
+    write(log, *UPGRADED, end)  # type: ignore[arg-type]  # OLD released to NEW at a boundary
     gone(cluster)
-    result: dict[str, Any] = run(StopStreamOperator(task_id="t", stream=spec))
-    assert result["stopped"]
+    result = run(StopStreamOperator(task_id="t", stream=spec))
+    assert (result["stopped"], result["request"]) == (True, "")
     assert log.refresh().phase is StreamPhase.STOPPED
-    assert result["request"] in log.refresh().requests
     assert not {"boundary", "ends"} & result.keys()
 
 
-MINE = IDENTITY.deployment("orders", "2")
-NEXT = IDENTITY.deployment("orders", "2", 1)
-DRIVER = f"{MINE}.00000009"
+def test_a_stop_for_good_says_so_in_the_log(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    write(log, *RUNNING)
+    waits(StopStreamOperator(task_id="t", stream=spec, for_good=True))
+    wish = log.refresh().wish
+    assert wish is not None
+    assert wish.goal is Goal.LEAVE
 
 
-def start(spec: StreamSpec, version: str | None = None) -> StartStreamOperator:
-    return StartStreamOperator(task_id="t", stream=spec, version=version)
-
-
-def test_a_release_is_submitted_and_then_appointed(spec: StreamSpec, tmp_path: Path, cluster: NotingCluster) -> None:
-    (tmp_path / "a.py").write_text("x = 1\n")
-    spec = spec.model_copy(update={"application": "a.py"})
-    spec._source = tmp_path / "streams" / "orders.yaml"
-    waits(start(spec))
-    log = open_log(spec.control, spec.name)
-    write(log, standby(DRIVER))
-    waits(start(spec))
+def test_a_release_is_wished_submitted_and_then_appointed(script: StreamSpec, cluster: NotingCluster) -> None:
+    start = StartStreamOperator(task_id="t", stream=script)
+    waits(start)
+    log = open_log(script.control, script.name)
+    wish, declared, submitted = log.records()
+    assert (wish.kind, wish["wish"], wish["release"]["version"]) == ("wanted", IDENTITY.wish, "2")
+    assert (wish["max_seconds"], wish["policy"]["adopts"]) == (10.0, False)
+    assert (declared["family"], declared["release"], submitted.kind) == (
+        IDENTITY.wish,
+        wish["release"],
+        "submitted",
+    )
+    mine = declared["deployment"]
+    assert start.subject(log.refresh(), IDENTITY) == mine
+    driver = f"{mine}.00000009"
+    write(log, standby(driver))
+    waits(start, lives(driver))
     request = log.refresh().open_request
     assert request is not None
-    assert (request.source, request.to, request.by) == (None, DRIVER, IDENTITY.by)
-    write(log, ready(request.id, DRIVER), acquired(DRIVER, request.id, 1))
-    result = run(start(spec))
-    assert (result["holder"], result["previous"], result["epoch"], result["gap_seconds"]) == (MINE, "", 1, {})
+    assert (request.source, request.to, request.by) == (None, driver, IDENTITY.by)
+    write(log, ready(request.id, driver), acquired(driver, request.id, 1))
+    result = run(start, lives(driver))
+    assert (result["holder"], result["previous"], result["epoch"], result["gap_seconds"]) == (mine, "", 1, {})
     assert cluster.did == [("submit", "driver-1")]
 
 
-def test_a_retry_starts_another_driver_when_the_first_one_was_lost(
-    spec: StreamSpec, tmp_path: Path, cluster: NotingCluster
+def test_a_restart_stops_the_holder_and_starts_another_driver(
+    script: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
-    (tmp_path / "a.py").write_text("x = 1\n")
-    spec = spec.model_copy(update={"application": "a.py"})
-    spec._source = tmp_path / "streams" / "orders.yaml"
-    assert start(spec).subject(IDENTITY) == MINE
-    waits(start(spec))
-    log = open_log(spec.control, spec.name)
-    write(log, failed(None, MINE))
-    for _ in range(2):  # two tries at once would do the same
-        waits(start(spec))
-    assert list(log.refresh().deployments) == [MINE, NEXT]
-    assert start(spec).subject(IDENTITY) == NEXT
-    assert cluster.did == [("submit", "driver-1"), ("submit", "driver-2")]
+    write(log, *RUNNING)
+    with pytest.raises(AirflowFailException, match="asks for release 2, and that is an upgrade"):
+        run(RestartStreamOperator(task_id="t", stream=script))
+    restart = RestartStreamOperator(task_id="t", stream=script, version="1")
+    waits(restart)
+    wish, request = log.records()[len(RUNNING) :]
+    assert (wish["alone"], wish["goal"], request["to"]) == (True, "hold", None)
+    write(log, released(OLD, request["request"], None))
+    gone(cluster)
+    waits(restart)
+    assert [r.kind for r in log.records()[len(RUNNING) + 3 :]] == ["retired", "declared", "submitted"]
 
 
 @pytest.mark.parametrize(
@@ -151,41 +169,40 @@ def test_a_deployment_is_retired_once_its_driver_is_gone(
     assert run(retire) == {"stream": "orders", "retired": OLD_DEPLOYMENT, "version": "1"}
 
 
-def abort(spec: StreamSpec) -> AbortOperator:
-    return AbortOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, reason="not this week")
-
-
-def test_its_driver_is_told_to_exit_and_waited_for(
-    spec: StreamSpec, log: ControlLog, cluster: NotingCluster, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(log, *BOTH)
-    cluster.states[f"driver-{NEW_DEPLOYMENT}"] = DriverState.RUNNING
-    waits(abort(spec))
-    assert (log.records()[-1].kind, log.records()[-1]["reason"]) == ("retired", "not this week")
-    cluster.states[f"driver-{NEW_DEPLOYMENT}"] = DriverState.FINISHED
-    assert run(abort(spec))["retired"] == NEW_DEPLOYMENT
-    assert len(log.records()) == len(BOTH) + 1
-
-
-def test_room_is_made_of_what_is_warm_and_never_of_the_holder(
+def test_what_is_called_off_is_told_to_exit_and_waited_for(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
+    write(log, *BOTH)
+    abort = AbortOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, reason="not this week")
+    cluster.states[f"driver-{NEW_DEPLOYMENT}"] = DriverState.RUNNING
+    assert waits(abort, lives(OLD))["condition"] == "DriversGone"
+    wish, retired = log.records()[len(BOTH) :]
+    assert (wish["family"], wish["reason"]) == ("old", "not this week")
+    assert (retired.kind, retired["reason"]) == ("retired", "not this week")
+    cluster.states[f"driver-{NEW_DEPLOYMENT}"] = DriverState.FINISHED
+    result = run(abort, lives(OLD))
+    assert (result["retired"], result["holder"]) == (NEW_DEPLOYMENT, OLD_DEPLOYMENT)
+    assert len(log.records()) == len(BOTH) + 2
+
+
+def test_what_holds_by_now_is_not_called_off(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
-    cluster.states[f"driver-{OLD_DEPLOYMENT}"] = DriverState.FINISHED
-    assert run(MakeRoomOperator(task_id="t", stream=spec))["retired"] == [OLD_DEPLOYMENT]
-    retired = log.records()[-1]
-    assert (retired["deployment"], retired["reason"]) == (OLD_DEPLOYMENT, f"superseded by {IDENTITY.run}")
-    assert log.refresh().holder == NEW
+    with pytest.raises(AirflowFailException, match="has taken the stream over meanwhile"):
+        run(AbortOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
+    assert len(log.records()) == len(UPGRADED)
 
 
 @pytest.mark.parametrize(
     ("part", "kind", "deployment"),
     [
         (Operation.STOP, StopStreamOperator, ""),
+        (Operation.RETIRE, StopStreamOperator, ""),
         (Operation.START, StartStreamOperator, ""),
+        (Operation.RESTART, RestartStreamOperator, ""),
+        (Operation.ADOPT, AdoptOperator, ""),
         (Operation.ROLL_BACK, RollBackOperator, "d"),
         (Operation.ABORT, AbortOperator, "d"),
-        (Operation.PROMOTE, HandOverOperator, "d"),
+        (Operation.PROMOTE, PromoteOperator, "d"),
         (Operation.FENCE, FenceOperator, "d"),
     ],
 )
@@ -195,10 +212,12 @@ def test_a_part_has_its_operator(
     found = operator_of(part, task_id="t", stream=spec, deployment="d", confirmed_by="Ada", reason="why")
     assert type(found) is kind
     assert (found.stream, found.reason, found.deployment) == (spec, "why", deployment)
-    assert getattr(found, "confirmed_by", "") == ("Ada" if part is Operation.FENCE else "")
+    by_word = part in (Operation.FENCE, Operation.ADOPT)
+    assert getattr(found, "confirmed_by", "") == ("Ada" if by_word else "")
+    assert getattr(found, "for_good", False) is (part is Operation.RETIRE)
 
 
-@pytest.mark.parametrize("whole", [Operation.RESTART, Operation.RETIRE, Operation.UPGRADE, Operation.REDEPLOY])
-def test_what_is_made_of_parts_has_none(spec: StreamSpec, whole: Operation) -> None:
-    with pytest.raises(AssertionError):
+@pytest.mark.parametrize("whole", [Operation.UPGRADE, Operation.REDEPLOY, Operation.REWIND])
+def test_what_a_run_of_the_upgrade_does_has_none(spec: StreamSpec, whole: Operation) -> None:
+    with pytest.raises(KeyError):
         operator_of(whole, task_id="t", stream=spec, reason="why")

@@ -1,141 +1,190 @@
-"""A look of the watch, without Airflow's database and with a double of `look_at_all`: what it asks, keeps and returns.
+"""A look of the watch, without Airflow's database and with a double of `FolderLook`: what it asks, keeps and triggers.
 
 What a look finds at a stream is tested in `monitoring`, the whole on a real Airflow in `tests/integration/airflow`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 
-from airflow_stream_provider.lag.limits import Streaks
-from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
-from airflow_stream_provider.operators.watch import WatchStreamsOperator
-from airflow_stream_provider.operators.watch_look import LookMemory
-from airflow_stream_provider.spec.stream import StreamSpec, load_spec
-from airflow_stream_provider.spec.watched import Watched
+from airflow_stream_provider.control import FilesRoot, make_root
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.operators import watch
+from airflow_stream_provider.operators.watch import MAX_TRIGGERED, KnownRoots, WatchStreamsOperator
+from airflow_stream_provider.spec.stream import load_spec
+from airflow_stream_provider.spec.watched import note_of
 from tests.support.watch_task import Airflow
 
+WATCH = "p.streams__watch"
+REVIVE = "p.streams__revive"
 
-def test_a_look_goes_on_from_the_one_before(airflow: Airflow) -> None:
+
+def revived(triggers: list[dict[str, Any]]) -> list[str]:
+    return sorted(each["conf"]["stream"] for each in triggers)
+
+
+def test_a_look_reads_the_files_of_now_and_what_was_found_is_in_xcom(airflow: Airflow) -> None:
     assert airflow.look() == []
-    assert airflow.names == {"orders", "payments"}
-    assert airflow.pushed["summary"] == {"looked": 2}
-    airflow.look()
-    assert airflow.memories == [{}, {"looks": 1}]
-
-
-def test_the_streams_are_read_when_the_task_runs(airflow: Airflow) -> None:
-    airflow.look()
+    assert airflow.files == ["orders.yaml", "payments.yaml"]
+    assert airflow.asked == {
+        "watch": WATCH,
+        "roots": ["file:///d"],
+        "left": None,
+        "unread": "",
+        "everything": False,
+    }
+    assert airflow.pushed == {"summary": {"looked": 2}}
     airflow.write("late")
-    (airflow.folder / "orders.yaml").unlink()
     airflow.look()
-    assert airflow.names == {"late", "orders", "payments"}
+    assert "late.yaml" in airflow.files
 
 
-def test_a_stream_is_looked_at_when_it_is_due(airflow: Airflow) -> None:
-    airflow.write("seldom", "watch: {schedule: 5m}\n")
-    airflow.write("never", "watch: {schedule: null}\n")
+def test_a_control_root_is_known_when_no_file_names_it_any_more(airflow: Airflow) -> None:
     airflow.look()
-    looks = []
-    for _ in range(10):
-        airflow.look()
-        looks.append(airflow.names)
-        assert airflow.names >= {"orders", "payments"}
-        assert "never" not in airflow.names
-        # Who is to be told of what the folder's streams need.
-        assert airflow.names | {*airflow.others} == {"orders", "payments", "seldom"}
-    assert sum("seldom" in names for names in looks) == 2
-
-
-def test_who_triggers_a_look_gets_one_at_every_stream_and_moves_no_other(airflow: Airflow) -> None:
-    airflow.write("seldom", "watch: {schedule: 1h}\n")
     airflow.look()
-    at = airflow.pushed["memory"]["at"]
+    assert airflow.variables.writes == 1, "it is written when it grows"
+    for path in airflow.folder.iterdir():
+        path.write_text("[")
+    airflow.look()
+    assert airflow.asked["roots"] == ["file:///d"]
+    assert json.loads(airflow.variables.values[WATCH]) == {"roots": ["file:///d"], "memory": None}
+
+
+@pytest.mark.parametrize("found", ["text", 7, [], {"roots": 5}, {"roots": [5, None]}, {"other": 1}])
+def test_a_variable_that_somebody_has_spoilt_is_begun_anew(airflow: Airflow, found: Any) -> None:
+    airflow.variables.values[WATCH] = json.dumps(found)
+    airflow.look()
+    assert airflow.asked["roots"] == ["file:///d"]
+
+
+def test_what_no_control_root_could_keep_is_in_the_variable(airflow: Airflow) -> None:
+    airflow.look()
+    roots = KnownRoots(WATCH)
+    roots.save({"at": 7.0})
+    airflow.look()
+    assert airflow.asked["left"] == {"at": 7.0}
+
+
+def test_who_triggers_or_clears_a_look_gets_one_at_every_stream(airflow: Airflow) -> None:
     airflow.look(run_type="manual")
-    assert "seldom" in airflow.names
-    assert airflow.pushed["memory"]["at"] == at
-
-
-def test_streams_that_are_given_are_all_looked_at(airflow: Airflow) -> None:
-    spec = load_spec(airflow.write("never", "watch: {schedule: null}\n"))
-    airflow.look(streams=[spec])
-    assert airflow.asked == [Watched(spec)]
-
-
-def test_a_look_leaves_what_it_would_find_to_a_later_one(airflow: Airflow) -> None:
-    airflow.look()
-    airflow.waiting = 1
-    with pytest.raises(AirflowSkipException, match="Another look waits"):
-        airflow.look()
-    assert airflow.pushed == {"memory": {**airflow.pushed["memory"], "skipped": True}}
-
-
-def test_no_two_looks_in_a_row_are_left_to_later_ones(airflow: Airflow) -> None:
-    """Where a task waits longer for its slot than a minute, another look always waits."""
-    airflow.waiting = 3
-    looked = 0
-    for _ in range(8):
-        with contextlib.suppress(AirflowSkipException):
-            airflow.look()
-            looked += 1
-    assert looked == 4
-    assert airflow.memories[-1] == {"looks": 3}, "what a look has left survives one that is skipped"
-    # Nothing tells the next one that this one was skipped.
-    airflow.look(run_type="manual", dated=False)
-    airflow.look(run_type="manual", dated=False)
+    assert airflow.asked["everything"]
+    airflow.look(try_number=2)
+    assert airflow.asked["everything"]
+    task = WatchStreamsOperator(task_id="look", streams=airflow.folder, retries=3)
+    assert task.retries == 0, "the next look is the retry"
 
 
 def test_nothing_is_looked_at_in_a_backfill(airflow: Airflow) -> None:
     with pytest.raises(AirflowSkipException, match="nothing of another time"):
         airflow.look(run_type="backfill")
-    assert airflow.pushed == {}
+    assert (airflow.pushed, airflow.asked) == ({}, {})
 
 
-def test_a_cleared_look_does_nothing(airflow: Airflow) -> None:
-    with pytest.raises(AirflowSkipException, match="was cleared"):
-        airflow.look(try_number=2)
-    task = WatchStreamsOperator(task_id="look", streams=airflow.folder, retries=3)
-    assert task.retries == 0, "a retry would be taken for a cleared look"
+@pytest.mark.parametrize("error", [SpecError("There is no more room."), AirflowTaskTimeout("Timeout")])
+def test_a_look_that_fails_is_told_and_what_it_knows_is_kept(airflow: Airflow, error: BaseException) -> None:
+    airflow.fails = error
+    with pytest.raises(type(error)):
+        airflow.look()
+    assert airflow.told[0].startswith("The watch cannot look at its streams, and would not notice their end.")
+    assert airflow.kept == 1
 
 
-def test_a_look_without_a_logical_date_leaves_nothing_that_airflow_could_not_order(airflow: Airflow) -> None:
-    airflow.look(run_type="manual", dated=False)
-    assert set(airflow.pushed) == {"summary"}
+def test_the_text_of_a_foreign_error_is_not_told(airflow: Airflow) -> None:
+    airflow.fails = RuntimeError("https://user:hunter2@example.org")
+    with pytest.raises(RuntimeError):
+        airflow.look()
+    assert "RuntimeError; see the task's log." in airflow.told[0]
+    assert "hunter2" not in airflow.told[0]
 
 
-def test_the_declarations_are_kept_when_they_change_and_once_an_hour(airflow: Airflow) -> None:
+def test_a_folder_that_is_gone_or_hangs_ends_no_look(airflow: Airflow, monkeypatch: pytest.MonkeyPatch) -> None:
     airflow.look()
+    airflow.folder.rename(airflow.folder.with_name("gone"))
     airflow.look()
-    assert set(airflow.pushed) == {"memory", "summary"}
-    assert len(json.dumps(airflow.pushed["memory"])) < 500
-    airflow.minute += 60
+    assert "There is no folder" in airflow.asked["unread"]
+    free = threading.Event()
+    monkeypatch.setattr(watch, "READ_SECONDS", 0.2)
+    monkeypatch.setattr("airflow_stream_provider.spec.folder.read_folder", lambda folder: free.wait())
     airflow.look()
-    assert "declared" in airflow.pushed
+    free.set()
+    assert "has not answered" in airflow.asked["unread"]
+    assert airflow.asked["roots"] == ["file:///d"]
 
 
-def test_a_memory_comes_back_as_it_was_left() -> None:
-    told = IncidentState(Streaks(bad=4.0), Incident("streams-watch-4", 4.0))
-    memory = LookMemory(7.0, {"a": [1]}, told, told, 3, True, True, 6.0, "orders", {"a": "1a__orders-1"})
-    assert LookMemory.of(json.loads(json.dumps(memory.to_json()))) == memory
-    # What another version has left besides is ignored.
-    assert LookMemory.of({"at": 7.0, "incident": {}, "later": 1}) == LookMemory(7.0)
+def test_what_is_to_be_brought_back_is_triggered_once_by_stream(airflow: Airflow) -> None:
+    airflow.revive = ("orders", "payments")
+    triggers = airflow.look()
+    run = f"watch__orders__{60 * airflow.minute}"
+    orders = {"trigger_dag_id": REVIVE, "trigger_run_id": run, "conf": {"stream": "orders", "control": "file:///d"}}
+    assert orders in triggers
+    assert revived(triggers) == ["orders", "payments"]
+    airflow.runs["running"] = {run}
+    assert revived(airflow.look()) == ["payments"], "its run has ended"
 
 
-@pytest.mark.parametrize("left", [{"of": "another version"}, "text", {"at": "noon"}, {"streams": 7}, [], None])
-def test_what_another_version_left_is_begun_anew(airflow: Airflow, left: Any) -> None:
-    airflow.xcom = {"memory": left, "declared": left}
-    (airflow.folder / "payments.yaml").write_text("[")
-    airflow.look()
-    assert airflow.memories == [{}]
-    assert airflow.names == {"orders"}
+def test_a_run_that_waits_keeps_no_stream_from_what_can_be_done_now(airflow: Airflow) -> None:
+    """Found by a review: for 25 minutes a run waited for a cluster, while a standby was up that nobody appointed."""
+    airflow.revive, airflow.beside = ("orders", "payments"), frozenset({"orders"})
+    first = {each["conf"]["stream"]: each["trigger_run_id"] for each in airflow.look()}
+    airflow.runs["running"] = {*first.values()}
+    [beside] = airflow.look()
+    assert beside["conf"]["stream"] == "orders"
+    # One that waits for its turn looks anew when that comes; and there are never more than two.
+    airflow.runs["queued"] = {beside["trigger_run_id"]}
+    assert airflow.look() == []
+    airflow.runs = {"running": {*first.values(), beside["trigger_run_id"]}, "queued": set()}
+    assert airflow.look() == []
 
 
-def test_a_stream_is_one_however_often_it_is_given(airflow: Airflow) -> None:
-    spec: StreamSpec = load_spec(airflow.write("orders"))
-    airflow.look(streams=[spec, spec])
-    assert airflow.asked == [Watched(spec)]
+def test_a_look_triggers_only_so_many_and_the_next_ones_the_others(airflow: Airflow) -> None:
+    names = [f"s{number:03}" for number in range(2 * MAX_TRIGGERED)]
+    airflow.revive = tuple(names)
+    seen: set[str] = set()
+    for _ in range(40):
+        triggers = airflow.look()
+        assert len(triggers) == MAX_TRIGGERED
+        # None of them stays active, as if each was skipped at once: all the same the others get their turn.
+        seen |= {*revived(triggers)}
+        if seen == {*names}:
+            return
+    raise AssertionError(f"{len(seen)} of {len(names)}")
+
+
+def test_a_change_is_upgraded_to_unless_an_upgrade_is_under_way(airflow: Airflow) -> None:
+    airflow.changed = {"orders": "2b__orders-1"}
+    upgrade = {"trigger_dag_id": "p.orders__upgrade", "trigger_run_id": "change__2b__orders-1", "conf": {}}
+    assert airflow.look() == [upgrade]
+    # The same run again: it is skipped where it is there already, and a failed one is not repeated.
+    assert airflow.look() == [upgrade]
+    airflow.runs["running"] = {"p.orders__upgrade"}
+    assert airflow.look() == []
+
+
+def test_a_stream_is_found_as_it_was_declared_last_in_the_roots_of_its_watch_alone(
+    airflow: Airflow, tmp_path: Path
+) -> None:
+    urls = [(tmp_path / name).as_uri() for name in ("a", "b", "c")]
+    for url in urls:
+        make_root(url)
+    spec = load_spec(airflow.write("orders", "lag: {max_records: 7}\n"))
+    FilesRoot(urls[1]).note("orders", note_of(spec, WATCH))
+    FilesRoot(urls[2]).note("orders", note_of(spec, WATCH))
+    roots = KnownRoots(WATCH)
+    roots.add({*urls[:2]})
+    for control in ("", urls[1]):
+        found = KnownRoots(WATCH).declared("orders", control)
+        assert (found.control, found.lag.max_records) == (urls[1], 7)
+    for name, control in (("orders", urls[0]), ("orders", urls[2]), ("payments", "")):
+        with pytest.raises(SpecError, match=f"looks after no stream {name}"):
+            KnownRoots(WATCH).declared(name, control)
+    with pytest.raises(SpecError, match="cannot be a stream's name"):
+        KnownRoots(WATCH).declared("../orders", "")
+    FilesRoot(urls[1]).note("orders", note_of(spec, "other__watch"))
+    with pytest.raises(SpecError, match="looks after no stream"):
+        KnownRoots(WATCH).declared("orders", "")

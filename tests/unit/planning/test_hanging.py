@@ -12,8 +12,8 @@ from airflow_stream_provider.lag.report import Ceilings, Verdict
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryHealth, QueryProgress
 from airflow_stream_provider.planning.hanging import crash_loops, hanging, needs_to_tell
 from tests.support.lag_reports import partition, report
-from tests.support.snapshots import snapshot
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, declared_again, fenced, retired
+from tests.support.snapshots import RUNNING, snapshot
+from tests.support.story import OLD, OLD_DEPLOYMENT, declared_again, fenced, retired, wanted
 
 NOW = 10_000.0
 # Ten times the default of `boundary_seconds`.
@@ -77,9 +77,9 @@ def test_without_a_lag_or_a_holder_nobody_hangs() -> None:
     assert hanging(down, LagLimits()) == ""
 
 
-def brought_back(number: int, at: float, **more: Any) -> list[Any]:
+def brought_back(number: int, at: float) -> list[Any]:
     name = f"orders-1-aaaa-{number}"
-    return [declared_again(name, OLD_DEPLOYMENT, at=at, **more), retired(name)]
+    return [declared_again(name, OLD_DEPLOYMENT, family="old", at=at), retired(name)]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def brought_back(number: int, at: float, **more: Any) -> list[Any]:
         ([brought_back(n, NOW) for n in range(3)], True),
         ([brought_back(n, NOW) for n in range(2)], False),
         ([brought_back(n, NOW - 3700.0) for n in range(3)], False),
-        ([brought_back(n, NOW, instead_of="orders-0-cccc") for n in range(3)], False),
+        ([*(brought_back(n, NOW) for n in range(3)), [wanted("more", family="old")]], False),
     ],
 )
 def test_a_release_that_is_brought_back_again_and_again_does_not_stay_up(tries: list[Any], loops: bool) -> None:

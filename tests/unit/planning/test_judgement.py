@@ -37,6 +37,7 @@ from tests.support.story import (
     retired,
     standby,
     submitted,
+    wanted,
 )
 from tests.support.there import there
 
@@ -116,7 +117,7 @@ def test_one_that_holds_is_not_compared_with_itself() -> None:
         ([], True, f"{OLD} gives no sign of life."),
         ([failed(OLD)], False, "Nobody runs it (failed"),
         ([fenced(OLD)], False, "Nobody runs it (down"),
-        ([requested("stop", None), released(OLD, "stop", None)], False, ""),
+        ([wanted("rest", "stop"), requested("stop", None), released(OLD, "stop", None)], False, ""),
         ([requested("x", NEW), ready("x", NEW), released(OLD, "x", NEW)], False, ""),
     ],
     ids=["alive", "silent", "failed", "fenced", "stopped", "changing hands"],
@@ -215,11 +216,10 @@ def test_another_holder_than_the_one_that_was_compared_leaves_nothing_to_decide(
 
 
 def test_a_holder_that_died_and_was_brought_back_is_the_same_release() -> None:
-    again = declared("orders-1-dddd")
     back = [
         *BOTH,
         fenced(OLD),
-        record(again.kind, **again.fields, again=OLD_DEPLOYMENT),
+        declared("orders-1-dddd", "old", again=OLD_DEPLOYMENT),
         submitted("orders-1-dddd"),
         standby(AGAIN),
         requested("revive", AGAIN),
@@ -288,7 +288,7 @@ def test_a_question_of_an_earlier_version_goes_on_as_it_was_asked() -> None:
 
 
 def test_a_stream_that_was_stopped_meanwhile_stays_so() -> None:
-    stop = [*BOTH, requested("stop", None), released(OLD, "stop", None)]
+    stop = [*BOTH, wanted("rest", "stop"), requested("stop", None), released(OLD, "stop", None)]
     assert "The stream is stopped by now." in there(look(*stop)).reason
     # With `restart` it was stopped before anybody was asked.
     assert Answered(NEW_DEPLOYMENT, "").check(snapshot(*stop), Observations()) is None

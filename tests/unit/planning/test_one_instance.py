@@ -7,6 +7,7 @@ from dataclasses import replace
 from airflow_stream_provider.planning.preflight import job_beside, other_instances
 from tests.support.snapshots import snapshot
 from tests.support.story import (
+    FOLLOWING,
     HANDED_OVER,
     JOB_ENDING,
     NEW_DEPLOYMENT,
@@ -14,10 +15,8 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     acquired,
     ready,
-    record,
     requested,
     retired,
-    standby,
 )
 
 RUNNING = {"app-1": OLD_DEPLOYMENT, "app-2": NEW_DEPLOYMENT}
@@ -52,13 +51,11 @@ def test_two_drivers_of_one_deployment_are_shown() -> None:
 
 
 def test_a_job_that_is_about_to_be_adopted_refuses_until_that_is_over() -> None:
-    release = {"version": "1", "hash": "a" * 64}
-    follows = [record("declared", deployment=OLD_DEPLOYMENT, release=release, policy={"adopts": True}), standby(OLD)]
-    [found] = job_beside(snapshot(*follows).state)
+    [found] = job_beside(snapshot(*FOLLOWING).state)
     assert found.refuses
     assert found.text == f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still."
     followed = [
-        *follows,
+        *FOLLOWING,
         requested("mine", OLD, evidence={"job": "driver-1"}),
         ready("mine", OLD),
         acquired(OLD, "mine", 1),
@@ -66,5 +63,5 @@ def test_a_job_that_is_about_to_be_adopted_refuses_until_that_is_over() -> None:
     # The cluster has not confirmed the end that was asked for, and the follower was ended.
     [found] = job_beside(snapshot(*JOB_ENDING, retired(OLD_DEPLOYMENT)).state)
     assert found.refuses
-    for over in ([], [*follows, retired(OLD_DEPLOYMENT)], followed):
+    for over in ([], [*FOLLOWING, retired(OLD_DEPLOYMENT)], followed):
         assert job_beside(snapshot(*over).state) == []

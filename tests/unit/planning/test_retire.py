@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.planning.retire import leftovers, retire
+from typing import Any
+
+from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.planning.retire import end, retire_all
 from airflow_stream_provider.planning.signs_of_life import DriversGone
-from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, TaskIdentity, Wait
+from airflow_stream_provider.planning.snapshot import DriverFacts
+from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Step, Wait
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
+from tests.support.snapshots import ASKED, BOTH, RUNNING, brief, results, scene
 from tests.support.story import (
     NEW_DEPLOYMENT,
-    OLD,
     OLD_DEPLOYMENT,
     declared,
-    declared_again,
-    failed,
-    fenced,
-    record,
+    retired,
+    submitted,
+    wanted,
 )
+
+RETIRES = Append("retired", {"deployment": NEW_DEPLOYMENT, "reason": "why"})
+GONE = {NEW_DEPLOYMENT: DriverFacts("driver", DriverState.FINISHED, gone=True)}
 
 
 def test_only_what_does_not_hold_is_retired() -> None:
-    assert isinstance(retire(snapshot(*BOTH), OLD_DEPLOYMENT, None, "why"), Skip)
-    assert isinstance(retire(snapshot(*BOTH), "nobody", None, "why"), Skip)
-    assert isinstance(retire(snapshot(*ASKED), NEW_DEPLOYMENT, None, "why"), Wait)
-    step = retire(snapshot(*BOTH), NEW_DEPLOYMENT, None, "why")
-    assert step == Append("retired", {"deployment": NEW_DEPLOYMENT, "reason": "why"})
+    assert isinstance(end(scene(*BOTH), OLD_DEPLOYMENT, "why"), Skip)
+    assert isinstance(end(scene(*BOTH), "nobody", "why"), Skip)
+    assert isinstance(end(scene(*ASKED), NEW_DEPLOYMENT, "why"), Wait)
+    assert end(scene(*BOTH), NEW_DEPLOYMENT, "why") == RETIRES
 
 
 def test_a_retired_driver_that_stays_is_killed() -> None:
-    retired = snapshot(*BOTH, record("retired", deployment=NEW_DEPLOYMENT, reason=""))
-    gone = DriversGone(NEW_DEPLOYMENT, 170.0)
-    assert retire(retired, NEW_DEPLOYMENT, None, "why") == Wait(gone)
-    assert retire(retired, NEW_DEPLOYMENT, WaitOutcome(Ended.EXPIRED, NEW_DEPLOYMENT), "why") == Kill(
-        NEW_DEPLOYMENT, gone
-    )
-    assert isinstance(retire(retired, NEW_DEPLOYMENT, WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT), "why"), Done)
+    exits = DriversGone(NEW_DEPLOYMENT, 170.0)
+
+    def step(outcome: WaitOutcome | None = None, **more: Any) -> Step:
+        return end(scene(*BOTH, retired(NEW_DEPLOYMENT), outcome=outcome, **more), NEW_DEPLOYMENT, "why")
+
+    assert step() == Wait(exits)
+    assert step(WaitOutcome(Ended.EXPIRED, NEW_DEPLOYMENT)) == Kill(NEW_DEPLOYMENT, exits)
+    assert results(step(WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT)), "retired", "version") == (NEW_DEPLOYMENT, "1")
+    assert isinstance(step(drivers=GONE), Done)
 
 
 def test_one_that_was_never_submitted_is_retired_at_once() -> None:
-    story = [*RUNNING, declared(NEW_DEPLOYMENT), record("retired", deployment=NEW_DEPLOYMENT, reason="")]
-    assert isinstance(retire(snapshot(*story), NEW_DEPLOYMENT, None, "why"), Done)
+    story = [*RUNNING, declared(NEW_DEPLOYMENT), retired(NEW_DEPLOYMENT)]
+    assert isinstance(end(scene(*story), NEW_DEPLOYMENT, "why"), Done)
 
 
-def test_room_is_made_of_what_was_there_before_this_run() -> None:
-    room = TaskIdentity("dag", "run", "make_room")
-    assert leftovers(snapshot(*UPGRADED), room) == (OLD_DEPLOYMENT,)
-    retired = record("retired", by=room.by, deployment=OLD_DEPLOYMENT, reason="")
-    later = declared("orders-3-cccc")
-    assert leftovers(snapshot(*UPGRADED, retired, later), room) == (OLD_DEPLOYMENT,)
-    other = TaskIdentity("dag", "another run", "make_room")
-    assert leftovers(snapshot(*UPGRADED, retired, later), other) == ("orders-3-cccc",)
+def test_several_are_ended_one_after_the_other() -> None:
+    both = [*BOTH, declared("o-9", "new")]
+    assert retire_all(scene(*both), (NEW_DEPLOYMENT, "o-9"), "why") == RETIRES
+    then = scene(*both, retired(NEW_DEPLOYMENT), drivers=GONE)
+    assert retire_all(then, (NEW_DEPLOYMENT, "o-9"), "why") == Append("retired", {"deployment": "o-9", "reason": "why"})
+    over = scene(*both, retired(NEW_DEPLOYMENT), retired("o-9"), drivers=GONE)
+    assert retire_all(over, (NEW_DEPLOYMENT, "o-9"), "why") is None
 
 
-def test_what_the_watch_brings_a_stream_back_with_makes_no_room() -> None:
-    """Found by a chaos run: the next upgrade retired it while it came up, and the stream was down for longer."""
-    room, watch = TaskIdentity("dag", "run", "make_room"), "airflow:orders__revive/x/revive"
-    again = declared_again("orders-1-eeee", OLD_DEPLOYMENT, by=watch)
-    down = [*BOTH, fenced(OLD), failed(None, OLD_DEPLOYMENT), again]
-    assert leftovers(snapshot(*down), room) == (NEW_DEPLOYMENT,)
-    assert leftovers(snapshot(*BOTH, again), room) == (NEW_DEPLOYMENT, "orders-1-eeee")
+def test_a_driver_that_rehearses_reads_the_log_only_then_and_is_killed() -> None:
+    story = [*RUNNING, wanted("new"), declared(NEW_DEPLOYMENT, "new"), submitted(NEW_DEPLOYMENT)]
+    assert brief(end(scene(*story, retired(NEW_DEPLOYMENT)), NEW_DEPLOYMENT, "why")) == "kill DriversGone"

@@ -33,6 +33,7 @@ from tests.support.story import (
     record,
     released,
     requested,
+    wanted,
 )
 
 LIMITS = SoakLimits(LagLimits(max_records=100, max_seconds=30.0), samples=3)
@@ -204,8 +205,16 @@ def test_a_lag_between_two_batches_of_a_query_that_waits_by_design_is_no_fault()
     assert result(quiet_seconds=0.0, ended=True) is SoakResult.UNDECIDED, "between two runs of a loop"
 
 
-AWAY = [requested("x", OLD, by="airflow:other/run/x"), ready("x", OLD), released(NEW, "x", OLD)]
-STOP = [requested("x", None, by="airflow:other/run/x"), released(NEW, "x", None)]
+THEIRS = "airflow:other/run/x"
+AWAY = [
+    wanted("away", family="old", by=THEIRS),
+    requested("x", OLD, wish="away"),
+    ready("x", OLD),
+    released(NEW, "x", OLD),
+]
+STOP = [wanted("rest", "stop", by=THEIRS), requested("x", None, wish="rest"), released(NEW, "x", None)]
+SINCE = f"Record {len(UPGRADED) + 1} asks for something else since, by {THEIRS} (a person wants it)."
+CHANGES = [requested("x", OLD), ready("x", OLD), released(NEW, "x", OLD)]
 APPOINTED = [requested("y", OLD, by="airflow:watch/run/y"), ready("y", OLD), acquired(OLD, "y", 3)]
 
 
@@ -213,15 +222,17 @@ APPOINTED = [requested("y", OLD, by="airflow:watch/run/y"), ready("y", OLD), acq
     ("since", "result", "says"),
     [
         ([], SoakResult.GOOD, ""),
-        (AWAY, SoakResult.UNDECIDED, "The stream changes hands."),  # the watch says the same
-        ([*AWAY, acquired(OLD, "x", 3)], SoakResult.SUPERSEDED, f"{OLD_DEPLOYMENT} took over since."),
-        ([*AWAY, acquired(NEW, "x", 3)], SoakResult.GOOD, ""),  # taken back
-        (STOP, SoakResult.SUPERSEDED, "airflow:other/run/x has stopped the stream since (a person wants it)."),
-        ([*STOP, *APPOINTED], SoakResult.SUPERSEDED, "airflow:other/run/x has stopped the stream since"),
+        (CHANGES, SoakResult.UNDECIDED, "The stream changes hands."),  # the watch says the same
+        (AWAY[:1], SoakResult.SUPERSEDED, SINCE),
+        ([*AWAY, acquired(OLD, "x", 3)], SoakResult.SUPERSEDED, SINCE),
+        ([*AWAY, acquired(OLD, "x", 3), wanted("b", family="new", by=THEIRS)], SoakResult.BAD, "It does not hold"),
+        ([*CHANGES, acquired(NEW, "x", 3)], SoakResult.GOOD, ""),  # taken back
+        (STOP, SoakResult.SUPERSEDED, SINCE),
+        ([*STOP, *APPOINTED], SoakResult.SUPERSEDED, SINCE),
         ([fenced(NEW)], SoakResult.BAD, "It does not hold the stream any more. Nobody runs it (down)."),
         # It died, and the watch appointed what was there: the watch tells people of it, so this is no success.
         ([fenced(NEW), *APPOINTED], SoakResult.BAD, f"It does not hold the stream any more. {OLD_DEPLOYMENT} does."),
-        ([*AWAY, acquired(OLD, "x", 3), fenced(OLD)], SoakResult.SUPERSEDED, "Another release took over since."),
+        ([*AWAY, acquired(OLD, "x", 3), fenced(OLD)], SoakResult.SUPERSEDED, SINCE),
     ],
 )
 def test_what_became_of_the_stream_since(since: list[Record], result: SoakResult, says: str) -> None:

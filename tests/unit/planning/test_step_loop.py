@@ -13,7 +13,18 @@ from airflow_stream_provider.planning.conditions import Pause
 from airflow_stream_provider.planning.signs_of_life import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out, carry_out_try
-from airflow_stream_provider.planning.steps import Append, Declare, EndJob, Kill, Skip, Step, Submit, TaskIdentity, Wait
+from airflow_stream_provider.planning.steps import (
+    Append,
+    Declare,
+    EndJob,
+    Kill,
+    Skip,
+    Step,
+    Submit,
+    TaskIdentity,
+    Wait,
+    Want,
+)
 from airflow_stream_provider.planning.waits import Condition, Ended, Needs, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, declared
@@ -41,9 +52,13 @@ class Noted:
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         return self._needs
 
-    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        self.did.append("declare")
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        self.did.append(f"want after {snapshot.state.seq}")
         return True
+
+    def declare(self, step: Declare, by: str, seq: int) -> bool:
+        self.did.append("declare")
+        return self._certain
 
     def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
         if needs != Needs():
@@ -70,7 +85,8 @@ class Noted:
         return carry_out(self, self, TaskIdentity("dag", "run", "task"), outcome, logging.getLogger(__name__)).step
 
 
-DECLARE, SUBMIT, APPEND, SKIP = Declare(NEW_DEPLOYMENT, ""), Submit(NEW_DEPLOYMENT), Append("retired", {}), Skip("over")
+WANT = Want({"wish": "w", "goal": "hold"}, publish=True)
+DECLARE, SUBMIT, APPEND, SKIP = Declare(NEW_DEPLOYMENT, {}), Submit(NEW_DEPLOYMENT), Append("retired", {}), Skip("over")
 
 
 @pytest.mark.parametrize(
@@ -79,12 +95,19 @@ DECLARE, SUBMIT, APPEND, SKIP = Declare(NEW_DEPLOYMENT, ""), Submit(NEW_DEPLOYME
         ((DECLARE, SUBMIT), ["declare", "submit"]),
         ((SUBMIT,), ["submit unless somebody has"]),
         ((DECLARE, APPEND, SUBMIT), ["declare", "append retired after 1", "submit unless somebody has"]),
+        ((WANT, DECLARE, SUBMIT), ["want after 1", "declare", "submit"]),
         ((DECLARE, SUBMIT, SUBMIT), ["declare", "submit", "submit unless somebody has"]),
     ],
 )
 def test_only_who_has_just_declared_submits_without_asking(steps: tuple[Step, ...], did: list[str]) -> None:
     noted = Noted(*steps, SKIP)
     assert (noted.end(), noted.did) == (SKIP, did)
+
+
+def test_what_another_has_declared_first_is_not_submitted_without_asking() -> None:
+    noted = Noted(DECLARE, SUBMIT, certain=False)
+    noted.end()
+    assert noted.did == ["declare", "submit unless somebody has"]
 
 
 def test_a_submission_that_is_not_known_yet_is_waited_for() -> None:

@@ -15,40 +15,35 @@ from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.signs_of_life import Dead, JobGone
 from airflow_stream_provider.planning.steps import (
     Append,
+    AskPerson,
     CommandIdentity,
     Declare,
     Done,
     EndJob,
     GiveUp,
     Kill,
+    Later,
     Skip,
     Step,
     Submit,
     TaskIdentity,
     Wait,
+    Want,
     command_identity,
     person,
 )
-from airflow_stream_provider.planning.stop import stop
-from tests.support.snapshots import snapshot
+from tests.support.snapshots import BOTH, RUNNING, STOPPED, up
 from tests.support.story import (
     NEW,
-    NEW_DEPLOYMENT,
     OLD,
-    PREPARED,
-    RUNNING,
-    STOPPED,
     aborted,
     acquired,
-    declared,
     failed,
     play,
     ready,
-    record,
     released,
     requested,
-    stopped,
-    submitted,
+    wanted,
 )
 
 UP, DEAD = StandbyUp("orders-2"), Dead("orders-1.00000001", 30.0)
@@ -62,7 +57,10 @@ STEPS: list[tuple[Step, str]] = [
     (Append("requested", {"request": "r", "to": None, "expires": 5.0, "reason": ""}),
      "appending requested (request r)"),
     (Append("retired", {"reason": "old", "deployment": "d"}), "appending retired (deployment d, reason old)"),
-    (Declare("orders-2", "why"), "declaring orders-2"),
+    (Want({"wish": "w", "goal": "hold", "reason": "disk"}), "wishing hold (disk)"),
+    (Later(7.0, HandOverFailed("It failed."), "orders-2"), "not yet"),
+    (AskPerson("orders-2", "batch 7"), "asking a person to end the job that orders-2 follows"),
+    (Declare("orders-2", {}), "declaring orders-2"),
     (Submit("orders-2"), "submitting orders-2"),
     (EndJob("driver-1", JobGone("driver-1")), "ending driver-1"),
     (Kill("orders-1", DEAD), f"killing orders-1, then waiting for {DEAD.description}"),
@@ -119,16 +117,15 @@ def test_the_tasks_of_a_run_share_the_runs_prefix() -> None:
         replace(ME, map_index=0),
     ],
 )
-def test_another_task_has_other_requests_and_deployments(other: TaskIdentity) -> None:
+def test_another_task_has_other_requests_and_another_wish(other: TaskIdentity) -> None:
     assert ME.request("up") == replace(ME).request("up")
     assert other.request("up") != ME.request("up")
-    assert other.deployment("orders", "2") != ME.deployment("orders", "2")
+    assert ME.wish == replace(ME).wish != other.wish
 
 
 def test_one_task_may_make_several_requests_by_their_purpose() -> None:
     assert len({ME.request(), ME.request("up"), ME.request("down"), ME.request("up", "down")}) == 4
-    assert ME.deployment("orders", "2") != ME.deployment("orders", "3")
-    assert ME.deployment("orders", "2").startswith("orders-2-")
+    assert ME.wish == ME.request("wish")
 
 
 ANNA = "anna@edge1"
@@ -155,62 +152,63 @@ def test_who_it_is_has_nothing_that_would_end_the_name() -> None:
     assert len(person("x" * 300, "h")) == 100
 
 
-ASKED = [*RUNNING, requested("r", None, by=FIRST.by)]
+REST = wanted("mine", "stop", by=FIRST.by)
+STOPPING = [*RUNNING, REST, requested("r", None, wish="mine")]
 
 
 @pytest.mark.parametrize(
     "records",
-    [ASKED, [*ASKED, released(OLD, "r", None)], [*ASKED, released(OLD, "r", None), requested("x", None)][:-1]],
-    ids=["open", "done", "drivers still exit"],
+    [[*RUNNING, REST], STOPPING, [*STOPPING, released(OLD, "r", None)], [*RUNNING, REST, failed(OLD)]],
+    ids=["nothing done", "asked", "drivers still exit", "it died"],
 )
 def test_a_stop_that_was_cut_off_is_gone_on_with(records: list[Record]) -> None:
     found = identity(*records)
     assert (found.by, found.continued) == (FIRST.by, True)
-    step = stop(snapshot(*records), found, None, "why")
-    assert not isinstance(step, Append) or step.kind == "retired"
 
 
 @pytest.mark.parametrize(
     "records",
     [
-        [*ASKED, aborted("r", name=OLD)],
-        [*ASKED, released(OLD, "r", None), requested("s", OLD), ready("s", OLD), acquired(OLD, "s", 2)],
-        [*ASKED, released(OLD, "r", None), requested("s", OLD)],
+        [*STOPPING, wanted("go")],
+        [*RUNNING, REST, wanted("more", "stop")],
         STOPPED,
+        [*STOPPING, aborted("r", at=900.0)],
     ],
-    ids=["missed its boundary", "started since", "is being started", "another's"],
+    ids=["started since", "stopped since", "another's", "no boundary came, and it is asked for again"],
 )
-def test_one_that_is_over_is_not(records: list[Record]) -> None:
+def test_one_that_was_replaced_is_not(records: list[Record]) -> None:
     assert not identity(*records).continued
 
 
 def test_nobody_goes_on_with_anothers_command() -> None:
-    assert not identity(*ASKED, who="bert@edge1").continued
-    assert not identity(*ASKED, operation=Operation.RETIRE, part=Operation.STOP).continued
-    assert not identity(*RUNNING, requested("r", None, by=f"{FIRST.by}x")).continued
+    assert not identity(*STOPPING, who="bert@edge1").continued
+    assert not identity(*STOPPING, operation=Operation.RETIRE, part=Operation.STOP).continued
+    assert not identity(*RUNNING, wanted("mine", "stop", by=f"{FIRST.by}x")).continued
 
 
-def test_a_start_that_was_cut_off_goes_on_with_what_it_has_declared() -> None:
-    mine = record(
-        "declared", by=START.by, deployment=NEW_DEPLOYMENT, release=declared(NEW_DEPLOYMENT)["release"], policy={}
-    )
-    records = [*STOPPED[:1], stopped("s"), mine]
-    assert identity(*records, operation=Operation.START).by == START.by
-    assert not identity(*records).continued
-    up = [*RUNNING, released(OLD, None, None), mine, submitted(NEW_DEPLOYMENT)]
-    assert identity(*up, operation=Operation.START).continued
-    ended = [*up, failed(None, NEW_DEPLOYMENT)]
-    assert not identity(*ended, operation=Operation.START).continued
+GO = wanted("go", by=START.by, alone=True)
+STANDS_BY = wanted("new", "stand_by", by=START.by)
+TAKES = wanted("take", family="new", by=START.by)
 
 
-def test_a_release_that_has_held_is_not_started_again_by_the_old_command() -> None:
-    over = [
-        *PREPARED,
-        requested("up", NEW, by=START.by),
-        ready("up", NEW),
-        released(OLD, "up", NEW),
-        acquired(NEW, "up", 2),
-    ]
-    assert not identity(*over, operation=Operation.START).continued
-    open_one = [*PREPARED, requested("up", NEW, by=START.by)]
-    assert identity(*open_one, operation=Operation.START).continued
+@pytest.mark.parametrize(
+    ("records", "continued"),
+    [
+        ([*RUNNING, GO], True),
+        ([*RUNNING, GO, requested("s", None, wish="go"), released(OLD, "s", None)], True),
+        ([*RUNNING, GO, requested("s", None, wish="go"), aborted("s", name=OLD)], False),
+        ([*RUNNING, GO, failed(OLD), *up(NEW, "go")], True),
+        ([*RUNNING, GO, failed(OLD), *up(NEW, "go"), failed(NEW)], False),
+        ([*RUNNING, GO, failed(OLD), *up(NEW, "go"), requested("r", NEW), ready("r", NEW), acquired(NEW, "r", 2)],
+         False),
+        ([*RUNNING, STANDS_BY], True),
+        ([*RUNNING, STANDS_BY, *up(NEW, "new")], False),
+        ([*BOTH, TAKES], True),
+        ([*BOTH, TAKES, requested("r", NEW, wish="take"), ready("r", NEW), released(OLD, "r", NEW),
+          acquired(OLD, "r", 2)], False),
+    ],
+    ids=["a restart", "has stopped", "did not stop", "comes up", "failed", "is done", "a candidate", "stands by",
+         "a hand-over", "was taken back"],
+)  # fmt: skip
+def test_a_command_is_gone_on_with_until_it_is_so_or_has_failed(records: list[Record], continued: bool) -> None:
+    assert identity(*records, operation=Operation.START).continued is continued

@@ -10,10 +10,13 @@ from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import LagReport, QueryLag
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.stream_health import judge_lag, judge_run
+from airflow_stream_provider.planning.stream_health import TELL_SECONDS, judge_lag, judge_run
 from tests.support.snapshots import UPGRADED, snapshot
 from tests.support.story import (
+    FOLLOWING,
     INTERRUPTED,
+    JOB_ENDING,
+    JOB_GONE,
     NEW,
     NEW_DEPLOYMENT,
     OLD,
@@ -21,11 +24,16 @@ from tests.support.story import (
     RUNNING,
     STARTED,
     STOPPED,
+    aborted,
+    ending,
     failed,
     fenced,
+    finished,
     ready,
     released,
     requested,
+    retired,
+    wanted,
 )
 
 
@@ -47,9 +55,47 @@ def test_whether_a_driver_runs_it(records: list[Record], silent: float | None, h
     assert judge_run(snapshot(*records), silent).health is health
 
 
+def of(records: list[Record], at: float) -> tuple[Health, str]:
+    found = judge_run(snapshot(*records, at=at), None)
+    return found.health, found.reason
+
+
+@pytest.mark.parametrize(
+    ("records", "then", "later"),
+    [
+        ([wanted("go")], Health.UNKNOWN, "Nobody runs it (down)."),
+        ([*RUNNING, wanted("go", alone=True), requested("s", None), released(OLD, "s", None)], Health.UNKNOWN, "down"),
+        ([*RUNNING, wanted("rest", "stop"), fenced(OLD)], Health.PASS, ""),
+        ([*RUNNING, finished(OLD)], Health.PASS, ""),
+        (FOLLOWING, Health.PASS, ""),
+        ([*FOLLOWING, retired(OLD_DEPLOYMENT)], Health.UNKNOWN, "adopt it again, or stop the stream"),
+        ([wanted("adopt", policy={"adopts": True}, confirmed_by="Ada"), *FOLLOWING[1:]], Health.UNKNOWN, "down"),
+        (JOB_ENDING, Health.UNKNOWN, f"driver-1 was to be ended, for {OLD_DEPLOYMENT} to follow it"),
+        ([*JOB_ENDING, fenced(OLD)], Health.UNKNOWN, "nobody has confirmed that it is gone"),
+        ([*JOB_ENDING, retired(OLD_DEPLOYMENT)], Health.UNKNOWN, "nobody has confirmed that it is gone"),
+        ([*JOB_ENDING[:-1], ending(OLD_DEPLOYMENT, "")], Health.UNKNOWN, "A person was asked to end the job"),
+        ([*JOB_GONE, aborted("adopt", at=400.0)], Health.FAIL, "As a rule somebody else writes the checkpoint"),
+        ([*JOB_GONE, aborted("adopt", at=400.0), retired(OLD_DEPLOYMENT)], Health.FAIL, "somebody else writes"),
+        ([*JOB_GONE, fenced(OLD), aborted("adopt")], Health.UNKNOWN, "Nobody runs it (down)."),
+        ([*JOB_ENDING, wanted("no", "stop")], Health.PASS, ""),
+        ([*JOB_GONE, aborted("adopt", at=400.0), wanted("no", "stop")], Health.PASS, ""),
+    ],
+)
+def test_people_are_told_once_whoever_wished_something_should_have_got_there(
+    records: list[Record], then: Health, later: str
+) -> None:
+    assert of(records, 130.0)[0] is then
+    health, says = of(records, 101.0 + TELL_SECONDS)
+    assert (health, later in says) == (Health.FAIL if later else Health.PASS, True), says
+
+
+def test_a_clock_that_is_ahead_does_not_keep_people_from_being_told() -> None:
+    assert of([wanted("go", at=86_500.0)], 110.0)[0] is Health.FAIL
+
+
 def test_people_are_told_which_release_is_tried_in_place_of_which() -> None:
     found = judge_run(snapshot(*UPGRADED, failed(NEW, committed=False)), None)
-    said = f"The watch tries release 1 ({OLD_DEPLOYMENT}) in place of release 1 ({NEW_DEPLOYMENT}), which has never"
+    said = f"Release 1 ({OLD_DEPLOYMENT}) runs in place of release 1 ({NEW_DEPLOYMENT}), which has never"
     assert (found.health, said in found.reason) == (Health.FAIL, True), found.reason
 
 

@@ -20,8 +20,8 @@ from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.plugin.looks import EVENTS, RECORDS, Life, answer, look_at_life
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
+from tests.support.snapshots import UPGRADED
 from tests.support.story import (
-    HANDED_OVER,
     NEW,
     NEW_DEPLOYMENT,
     OLD,
@@ -53,13 +53,13 @@ def log(control: str) -> ControlLog:
 
 
 def test_a_stream_is_given_back_to_who_stands_by(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *HANDED_OVER)
+    write(log, *UPGRADED)
     found = answer(spec)
     assert found.word == "Yes."
-    assert f"{OLD_DEPLOYMENT} stands by" in found.lines[1]
+    assert f"{OLD} takes the stream over from {NEW}" in found.lines[1]
     assert found.lines[-1].startswith("Read again: nothing, as every query stops at a batch boundary.")
     assert list(found.lines) == look_ahead(StreamHook.of(spec), Operation.ROLL_BACK).lines
-    assert log.refresh().seq == len(HANDED_OVER)
+    assert log.refresh().seq == len(UPGRADED)
 
 
 def test_what_cannot_be_rolled_back_is_refused_in_the_same_words(spec: StreamSpec, log: ControlLog) -> None:
@@ -71,7 +71,7 @@ def test_what_cannot_be_rolled_back_is_refused_in_the_same_words(spec: StreamSpe
 
 
 def test_a_stored_release_that_is_gone_is_no_way_back(spec: StreamSpec, log: ControlLog) -> None:
-    write(log, *HANDED_OVER, retired(OLD_DEPLOYMENT))
+    write(log, *UPGRADED, retired(OLD_DEPLOYMENT))
     found = answer(spec)
     assert found.word == "No."
     assert "Upgrade to that version, with its files" in found.lines[1]
@@ -123,7 +123,7 @@ def test_for_the_last_events_only_the_last_records_are_read(
 
 def test_nothing_is_written(spec: StreamSpec, log: ControlLog, tmp_path: Path) -> None:
     """So that the API server may mount the control folder for reading only."""
-    write(log, *HANDED_OVER, retired(OLD_DEPLOYMENT))
+    write(log, *UPGRADED, retired(OLD_DEPLOYMENT))
     before = {path: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
     for look in (answer, look_at_life, status_of):
         look(spec)

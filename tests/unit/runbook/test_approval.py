@@ -10,17 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
 
-from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
-from tests.support.control_root import log_of, new_log
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING
+from tests.support.control_root import log_of
+from tests.support.snapshots import RUNNING
+from tests.support.story import OLD, declared, wanted, write
 
 TRICKY = '--note=`\n```\n| version | 1 |\n<img src="x">'
 RELEASE = {
@@ -55,7 +54,7 @@ def task(spec: StreamSpec, judged: Any = INCONCLUSIVE, approval: str = "") -> Ap
     return ApproveUpgradeOperator(
         task_id="approve",
         stream=spec,
-        deployment="orders-2-1a2b",
+        family="new",
         application="apps/orders.py",
         rehearsal=json.dumps(judged),
         approval=approval,
@@ -84,9 +83,8 @@ def shown_in(sent: dict[str, Any]) -> Any:
 
 
 def declare(spec: StreamSpec) -> None:
-    log = new_log(spec.control, spec.name)
     policy = spec.policy(("/old",)).to_json()
-    log.append(make_record("declared", "t", deployment="orders-2-1a2b", release=RELEASE, policy=policy, reason=""), 0)
+    log_of(spec.control, wanted("new", "stand_by"), declared("orders-2-1a2b", "new", release=RELEASE, policy=policy))
 
 
 def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,12 +126,9 @@ def test_the_approver_sees_what_is_read_again(spec: StreamSpec, monkeypatch: pyt
     log = log_of(spec.control, *RUNNING)
     beat = Heartbeat(1, 0.0, queries=(QueryProgress("enrich", commits=(Commit(0.0, {"orders": {"0": 72}}),)),))
     log.store.put_heartbeat(OLD, beat.to_json())
-    policy = spec.policy(()).to_json()
     rewind = {"to": 1764000000.0, "queries": {"enrich": {"orders": {"0": 7}}}}
-    declared = make_record(
-        "declared", "t", deployment="orders-2-1a2b", release=RELEASE, policy=policy, reason="", rewind=rewind
-    )
-    log.append(declared, log.refresh().seq)
+    new = declared("orders-2-1a2b", "new", release=RELEASE, policy=spec.policy(()).to_json(), rewind=rewind)
+    write(log, wanted("new", "stand_by"), new)
     sent, _ = asked(spec, monkeypatch, {"verdict": "pass", "reasons": []}, "True")
     shown = shown_in(sent)
     assert next(iter(shown)) == "reads_records_again"
@@ -171,7 +166,7 @@ def test_who_needs_no_approval_is_asked_all_the_same_unless_the_rehearsal_has_pa
 def test_of_one_that_holds_nobody_is_asked(spec: StreamSpec) -> None:
     log_of(spec.control, *RUNNING)
     mine = task(spec)
-    mine.deployment = OLD_DEPLOYMENT
+    mine.family = "old"
     with pytest.raises(AirflowSkipException, match="It holds the stream already"):
         mine.execute({})
 
@@ -196,17 +191,6 @@ def test_a_run_asks_if_its_check_or_the_yaml_says_so(spec: StreamSpec, monkeypat
         assert shown_in(sent)["asked_because"] == ["`upgrade.approval` is on."]
 
 
-def test_with_a_yaml_that_cannot_be_used_nobody_is_asked_by_it(spec: StreamSpec) -> None:
-    """Who may answer is not known. Without a doubt an upgrade that has begun goes on."""
-    broken = unasked(spec)
-    broken._problem = "orders.yaml cannot be used."
-    context: Any = {}
-    with pytest.raises(AirflowSkipException):
-        task(broken, {"verdict": "pass"}).execute(context)
-    with pytest.raises(StreamError, match="cannot be used"):
-        task(broken).execute(context)
-
-
 def answer(spec: StreamSpec, event: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     pushed: dict[str, Any] = {}
     context: Any = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
@@ -225,7 +209,7 @@ def said(option: str) -> dict[str, Any]:
 def test_an_answer_ends_as_what_it_is(spec: StreamSpec) -> None:
     result, pushed = answer(spec, said("Approve"))
     assert result["chosen_options"] == ["Approve"]
-    assert pushed == {}
+    assert pushed == {"approved_by": "anna"}, "the gate opens by that"
     assert answer(spec, said("Reject")) == ("anna said no: the standby is ended.", {"rejected_by": "anna"})
     sentence, pushed = answer(spec, WaitOutcome(Ended.TIMEOUT, reason="Timed out.").to_event())
     assert "No answer came within 0:30:00, which counts as a no: the standby is ended." in sentence
@@ -246,3 +230,33 @@ def test_once_the_stream_is_broken_nobody_has_to_be_asked_and_the_upgrade_goes_o
     over = WaitOutcome(Ended.REACHED, "orders-2-1a2b", "orders-1-aaaa.00000001 gives no sign of life.")
     with pytest.raises(AirflowSkipException, match=r"No answer is needed any more: .* gives no sign of life"):
         answer(spec, over.to_event())
+
+
+def restarting(spec: StreamSpec) -> ApproveUpgradeOperator:
+    """The question of an upgrade that has no standby."""
+    mine = task(spec, None)
+    mine.family, mine.strategy, mine.checked = "", "restart", json.dumps(RELEASE)
+    return mine
+
+
+def test_where_nothing_stands_by_a_person_sees_what_was_checked(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_of(spec.control, *RUNNING)
+    sent: dict[str, Any] = {}
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **kw: sent.update(kw))
+    mine = restarting(spec)
+    mine.rewind = json.dumps({"to": 1764000000.0, "queries": {"enrich": {"orders": {"0": 7}}}})
+    context: Any = {"task_instance": SimpleNamespace(id="0197c1de-0000-7000-8000-000000000001")}
+    with pytest.raises((TaskDeferred, TaskAwaitingInput)):
+        mine.execute(context)
+    shown = shown_in(sent)
+    assert next(iter(shown)) == "reads_records_again"
+    assert (shown["hash"], shown["strategy"].split(":")[0]) == (RELEASE["hash"], "restart")
+    assert shown["asked_because"] == ["`upgrade.approval` is on."]
+
+
+def test_where_nothing_stands_by_and_no_approval_is_needed_nobody_is_asked(spec: StreamSpec) -> None:
+    context: Any = {}
+    with pytest.raises(AirflowSkipException, match="nothing was rehearsed"):
+        restarting(unasked(spec)).execute(context)

@@ -12,10 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.operation import FOR_GOOD
 from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator, upgrade_run
-from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import log_of
 from tests.support.snapshots import RUNNING
@@ -82,7 +79,7 @@ def test_a_look_says_what_will_happen_and_touches_nothing(spec: StreamSpec, log:
     assert found["lines"][0].startswith(f"orders is running: driver {OLD} with release 1 (")
     assert (found["parts"], found["reason"], found["deployment"]) == (["stop"], "disk of w3", "")
     assert look(spec, "fence")["deployment"] == OLD_DEPLOYMENT
-    assert look(spec, "retire")["reason"] == f"{FOR_GOOD}disk of w3"
+    assert look(spec, "retire")["reason"] == "disk of w3"
     assert log.refresh().seq == before
 
 
@@ -110,26 +107,6 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(
     with pytest.raises(AirflowFailException, match=says):
         look(spec, operation, **given)
     assert log.refresh().seq == before
-
-
-def test_of_a_yaml_of_which_nothing_is_known_the_form_says_the_file_and_the_line(tmp_path: Path) -> None:
-    """It said that '' is no control URL, and that another folder should be used."""
-    (tmp_path / "orders.yaml").write_text("name: orders\ncontrol: [\n")
-    (broken,) = read_folder(tmp_path)
-    with pytest.raises(StreamError, match=r"orders\.yaml, line 3: this is not YAML"):
-        look(broken.known, "stop")
-    done: dict[str, Any] = {
-        "stream": "orders",
-        "operation": "stop",
-        "phase": "running",
-        "held": None,
-        "holds": False,
-        "parts": [],
-    }
-    ti = SimpleNamespace(xcom_pull=lambda task_ids: {**done, "will": [], "done": "It was done.", "reason": "why"})
-    context: Any = {"ti": ti}
-    with pytest.raises(StreamError, match=r"orders\.yaml, line 3: this is not YAML"):
-        TellOperator(task_id="tell", stream=broken.known).execute(context)
 
 
 def test_while_an_upgrade_is_under_way_there_is_no_second_one(spec: StreamSpec, log: ControlLog, app: None) -> None:

@@ -21,19 +21,16 @@ from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import log_of, new_log
-from tests.support.snapshots import UPGRADED
+from tests.support.snapshots import BOTH, RUNNING, UPGRADED
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
-    PREPARED,
-    RUNNING,
     acquired,
     declared,
     failed,
     ready,
-    record,
     released,
     requested,
     standby,
@@ -50,7 +47,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 def report(spec: StreamSpec, records: list[Record], soaked: str = "", fault: str = "") -> Any:
     log_of(spec.control, *records)
-    return run(ReportUpgradeOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, soaked=soaked, fault=fault))
+    return run(ReportUpgradeOperator(task_id="t", stream=spec, family="new", soaked=soaked, fault=fault))
 
 
 @pytest.mark.parametrize("soaked", ["good", "superseded"])
@@ -68,8 +65,8 @@ def test_a_run_that_passed_its_soak_says_who_holds(spec: StreamSpec, soaked: str
     ("records", "fault", "says"),
     [
         (RUNNING, "", "Nothing was submitted; the task that failed says why"),
-        (PREPARED, "", "Release 1 did not take over"),
-        ([*PREPARED, failed(NEW)], "", "Release 1 was refused: it broke"),
+        (BOTH, "", "Release 1 did not take over"),
+        ([*BOTH, failed(NEW)], "", "Release 1 was refused: it broke"),
         (UPGRADED, "It is behind.", r"Release 1 took over and still holds\. It is behind\."),
         (UPGRADED, "", r"Release 1 took over and still holds\. No fault was found, but it did not pass its soak\."),
         (BACK, "It is behind.", r"Release 1 took over and did not stay\. It is behind\. Rolled back"),
@@ -84,11 +81,11 @@ def test_any_other_end_fails_and_says_who_holds(spec: StreamSpec, records: list[
 def test_a_bad_release_that_the_watch_started_again_was_not_rolled_back(spec: StreamSpec) -> None:
     again, driver = "orders-2-cccc", "orders-2-cccc.0000000c"
     release = declared(NEW_DEPLOYMENT)["release"]
-    back = record("declared", deployment=again, release=release, policy={}, reason="", again=NEW_DEPLOYMENT)
+    back = declared(again, "new", release=release, again=NEW_DEPLOYMENT)
     story = [*UPGRADED, failed(NEW), back, standby(driver), requested("w", driver), ready("w", driver)]
     with pytest.raises(AirflowFailException) as told:
         report(spec, [*story, acquired(driver, "w", 3)], fault="It failed.")
-    assert f"Release 1 took over and was started again as {again}. It failed. {again}" in str(told.value)
+    assert f"Release 1 took over and holds as {again}. It failed. {again}" in str(told.value)
 
 
 def test_what_nobody_runs_was_not_rolled_back(spec: StreamSpec) -> None:
@@ -131,7 +128,7 @@ def line(spec: StreamSpec, records: list[Record], **arguments: Any) -> str:
     task = ReportUpgradeOperator(
         task_id="t",
         stream=spec,
-        deployment=NEW_DEPLOYMENT,
+        family="new",
         **{"soaked": "", "fault": "", **arguments},
     )
     with contextlib.suppress(AirflowFailException):
@@ -173,7 +170,7 @@ def test_the_line_of_a_run_that_failed_is_its_error(spec: StreamSpec) -> None:
 
 
 def test_the_line_after_a_no_says_who_said_it_and_who_holds(spec: StreamSpec) -> None:
-    found = line(spec, PREPARED, rejected_by="anna")
+    found = line(spec, BOTH, rejected_by="anna")
     assert found.startswith(f"Release 1 was called off: anna said no. {OLD_DEPLOYMENT}")
 
 

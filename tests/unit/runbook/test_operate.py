@@ -18,7 +18,7 @@ from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.spec.shown import read_shown
 from airflow_stream_provider.spec.stream import load_spec
 
-PARTS = ["stop", "roll-back", "abort", "fence", "promote", "start", "upgrade"]
+PARTS = ["stop", "roll-back", "abort", "fence", "promote", "start", "restart", "retire", "upgrade"]
 
 
 @pytest.fixture
@@ -50,7 +50,8 @@ def test_the_form_offers_every_operation_and_demands_a_reason(dag: DAG) -> None:
     [
         ([], []),
         (["stop"], ["stop"]),
-        (["stop", "start"], ["stop", "start"]),
+        (["restart"], ["restart"]),
+        (["retire"], ["retire"]),
         (["fence"], ["fence"]),
         (["upgrade"], ["upgrade"]),
     ],

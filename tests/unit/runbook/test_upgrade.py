@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, TriggerRule
 from airflow.sdk.api.datamodels._generated import DagRunType
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -22,7 +22,6 @@ from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.spec.stream import load_spec
 from tests.support.spec_text import SPEC
-from tests.support.tasks import IDENTITY
 
 
 def upgrade(streams: Path, name: str = "orders", **options: Any) -> DAG:
@@ -31,11 +30,12 @@ def upgrade(streams: Path, name: str = "orders", **options: Any) -> DAG:
 
 def test_its_tasks_have_their_order(streams: Path) -> None:
     dag = upgrade(streams)
-    order = ["check", "make_room", "stop_first", "submit", "judge", "approve", "hand_over", "soak", "retire", "report"]
+    order = ["check", "submit", "judge", "approve", "hand_over", "soak", "retire", "report"]
     for before, after in pairwise(order):
         assert after in dag.get_task(before).downstream_task_ids
     assert dag.get_task("roll_back").upstream_task_ids == {"soak"}
-    assert dag.get_task("discard").upstream_task_ids == {"roll_back"}
+    assert dag.get_task("report").upstream_task_ids == {"roll_back", "retire"}
+    assert dag.get_task("roll_back").is_teardown, "it runs after any failure, and when the run is marked as failed"
     assert dag.max_active_runs == 1
     assert dag.get_task("check").retries == 0
 
@@ -81,10 +81,60 @@ def test_an_edit_of_the_strategy_leaves_the_tasks_of_a_run_that_has_begun(stream
 @pytest.mark.parametrize(("left", "strategy"), [({"strategy": "restart"}, "restart"), ({}, ""), (None, "")])
 def test_the_old_release_is_stopped_first_only_if_check_says_so(streams: Path, left: Any, strategy: str) -> None:
     """Not if the form does: its values may be those of an edited YAML by then."""
-    task: Any = upgrade(streams).get_task("stop_first")
-    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
-    task.render_template_fields({"ti": ti, "params": {"strategy": "restart", "reason": ""}})
-    assert task.strategy == strategy
+    dag = upgrade(streams)
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": {"check": left}.get(task_ids))
+    context: Any = {
+        "ti": ti,
+        **run_of(DagRunType.MANUAL, "any"),
+        "params": {**dag.params.dump(), "strategy": "restart"},
+    }
+    for name in ("hand_over", "approve"):
+        task: Any = dag.get_task(name)
+        task.render_template_fields(context, dag.get_template_env())
+        assert task.strategy == strategy
+    submit: Any = dag.get_task("submit")
+    if strategy:
+        with pytest.raises(AirflowSkipException):
+            submit._pre_execute_hook(context)
+    else:
+        submit._pre_execute_hook(context)
+
+
+@pytest.mark.parametrize(
+    ("judged", "yes", "approved"),
+    [
+        ({"verdict": "pass"}, None, "judged: pass"),
+        ({"verdict": "pass"}, "anna", "anna"),
+        ({"verdict": "inconclusive"}, "anna", "anna"),
+        ({"verdict": "inconclusive"}, None, ""),
+        (None, None, ""),
+    ],
+)
+def test_the_gate_opens_by_a_verdict_or_by_a_person(streams: Path, judged: Any, yes: str | None, approved: str) -> None:
+    dag = upgrade(streams)
+    task: Any = dag.get_task("hand_over")
+    left = {("judge", None): judged, ("approve", "approved_by"): yes, ("submit", "family"): "f"}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: left.get((task_ids, key)))
+    context: Any = {"ti": ti, **run_of(DagRunType.MANUAL, "any"), "params": dag.params.dump()}
+    task.render_template_fields(context, dag.get_template_env())
+    assert (task.approved, task.family) == (approved, "f")
+
+
+@pytest.mark.parametrize(("handed", "family"), [("mine", "mine"), (None, "submitted")])
+def test_later_tasks_know_the_release_by_the_wish_that_brought_it_in(
+    streams: Path, handed: str | None, family: str
+) -> None:
+    dag = upgrade(streams)
+    left = {("hand_over", "family"): handed, ("submit", "family"): "submitted"}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: left.get((task_ids, key)))
+    context: Any = {"ti": ti, "params": dag.params.dump(), "run_id": "r"}
+    for name in ("soak", "roll_back", "report"):
+        task: Any = dag.get_task(name)
+        task.render_template_fields(context, dag.get_template_env())
+        assert task.family == family
+    judge: Any = dag.get_task("judge")
+    judge.render_template_fields(context, dag.get_template_env())
+    assert judge.family == "submitted"
 
 
 @pytest.mark.parametrize(("left", "approval"), [({"approval": True}, "True"), ({"approval": False}, "False"), ({}, "")])
@@ -107,7 +157,7 @@ def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
     ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
     context: Any = {"ti": ti, **run_of(DagRunType.MANUAL, "any"), "params": {**dag.params.dump(), "version": "v2"}}
     task.render_template_fields(context, dag.get_template_env())
-    assert task.subject(IDENTITY) == IDENTITY.deployment("orders", version)
+    assert (task._release.version if left else task.version) == version
     if left:
         assert task._release.arguments == ("<'\"",)
 
@@ -122,12 +172,12 @@ def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
         **run_of(DagRunType.MANUAL, "manual__1"),
         "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good", "rewind": "{}"},
     }
-    tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
+    tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "submit", "hand_over")}
     for task in tasks.values():
         task.render_template_fields(context, dag.get_template_env())
         assert task.reason == "2 is no good"
     assert tasks["check"].stored == "abcd"
-    assert tasks["submit"].redeployed == "True"
+    assert tasks["submit"].redeployed == tasks["hand_over"].redeployed == "True"
     assert tasks["check"].rewind == tasks["submit"].rewind == "{}", "of whoever has triggered it, and not from XCom"
 
 
@@ -156,13 +206,33 @@ def test_only_a_fault_is_rolled_back_and_the_report_tells_either(streams: Path, 
     for each in (report, back):
         each.render_template_fields(context, dag.get_template_env())
     assert report.fault == why
-    assert back.fault == (why if key == "fault" else "")
+    assert (back.fault, back.well) == (why if key == "fault" else "", "")
+    assert back.reason == (why if key == "fault" else "It did not take over.")
+
+
+def test_after_a_soak_that_ended_well_nothing_is_undone(streams: Path) -> None:
+    dag = upgrade(streams)
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: {"result": "good"} if task_ids == "soak" else None)
+    context: Any = {"ti": ti, "params": dag.params.dump(), "run_id": "r"}
+    back: Any = dag.get_task("roll_back")
+    back.render_template_fields(context, dag.get_template_env())
+    assert back.well == "good"
+
+
+def test_a_no_is_the_reason_of_what_follows(streams: Path) -> None:
+    dag = upgrade(streams)
+    said = {("approve", "rejected_by"): "anna"}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key=None: said.get((task_ids, key)))
+    context: Any = {"ti": ti, "params": dag.params.dump(), "run_id": "r"}
+    back: Any = dag.get_task("roll_back")
+    back.render_template_fields(context, dag.get_template_env())
+    assert back.reason == "Rejected by anna."
 
 
 def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:
     spec = load_spec(streams / "orders.yaml")
     with DAG("d", default_args={"stream": spec}):
-        assert SoakOperator(task_id="soak", deployment="x").seconds == 600  # type: ignore[call-arg]
+        assert SoakOperator(task_id="soak", family="x").seconds == 600  # type: ignore[call-arg]
 
 
 def first_run(dag: DAG) -> datetime:

@@ -11,11 +11,10 @@ from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.exceptions import AirflowFailException, DagRunTriggerException
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_stream_provider.operators.stream import ReviveStreamOperator
+from airflow_stream_provider.operators.watch import ReviveStreamOperator
 from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.watch import TriggerStreamRunOperator, revive_dag, watch_dag
 from tests.support.spec_text import SPEC
-from tests.support.tasks import spec_in
 
 
 def test_a_look_waits_neither_for_triggers_nor_for_another_look(tmp_path: Path) -> None:
@@ -37,19 +36,21 @@ def test_a_look_waits_neither_for_triggers_nor_for_another_look(tmp_path: Path) 
     assert revive.retries == 3
 
 
-def test_a_stream_is_brought_back_by_one_run_or_another_beside_it(tmp_path: Path) -> None:
-    spec = spec_in(tmp_path)
-    dag = revive_dag(spec, DagOptions(prefix="p."))
+def test_one_dag_brings_all_streams_of_a_folder_back(tmp_path: Path) -> None:
+    dag = revive_dag("streams", DagOptions(prefix="p."))
     schedule: Any = dag.schedule
-    assert (dag.dag_id, schedule, dag.max_active_runs) == ("p.orders__revive", None, 2)
+    assert (dag.dag_id, schedule) == ("p.streams__revive", None)
+    # As many as streams may be down, with another run beside each.
+    assert dag.max_active_runs >= 2000
     # Longer than any wait that goes on; a run that hangs does not keep the next ones from theirs.
     assert dag.dagrun_timeout == timedelta(minutes=45)
     assert dag.is_paused_upon_creation is False
     task = dag.get_task("revive")
     assert isinstance(task, ReviveStreamOperator)
-    assert task.stream is spec
-    assert dag.params.get_param("look").resolve() is None
-    assert "Paused, it means: do not bring this stream back." in str(dag.doc_md)
+    assert (task.given, task.watch) == (False, "p.streams__watch")
+    assert "params.stream" in task.name
+    assert list(dag.params) == ["stream", "control"]
+    assert "Paused, it means: bring no stream of this folder back." in str(dag.doc_md)
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def streams(tmp_path: Path) -> Path:
 
 def triggered(streams: Path, **found: Any) -> tuple[str, str | None, Any]:
     """Return what is triggered for what a look has left in XCom: DAG, run and form."""
-    task = TriggerStreamRunOperator(task_id="t", streams=streams, prefix="p.", **found)
+    task = TriggerStreamRunOperator(
+        task_id="t", streams=streams, prefix="p.", revive_dag_id="p.streams__revive", **found
+    )
     context: Any = {"run_id": "scheduled__1", "ti": None}
     with pytest.raises(DagRunTriggerException) as said:
         task.execute(context)
@@ -69,9 +72,9 @@ def triggered(streams: Path, **found: Any) -> tuple[str, str | None, Any]:
 
 
 def test_the_watch_triggers_what_a_look_has_found_with_a_form_of_its_own(streams: Path) -> None:
-    other: dict[str, Any] = {"trigger_run_id": "any", "conf": {"look": "any", "confirmed_by": "me"}}
-    back = ("p.orders__revive", "watch__scheduled__1", {"look": "scheduled__1"})
-    assert triggered(streams, trigger_dag_id="p.orders__revive", **other) == back
+    other: dict[str, Any] = {"trigger_run_id": "any", "conf": {"stream": "orders", "confirmed_by": "me"}}
+    back = ("p.streams__revive", "any", {"stream": "orders", "control": ""})
+    assert triggered(streams, trigger_dag_id="p.streams__revive", **other) == back
     upgrade: tuple[str, str, dict[str, Any]] = ("p.payments__upgrade", "change__2b__payments-1", {})
     assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id=upgrade[1], conf={"version": "9"}) == upgrade
     assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id="any")[1:] == ("change__any", {})
@@ -79,10 +82,21 @@ def test_the_watch_triggers_what_a_look_has_found_with_a_form_of_its_own(streams
 
 @pytest.mark.parametrize(
     "dag_id",
-    ["orders__revive", "p.orders__operate", "p.orders__upgrade", "p.gone__revive", "p.payroll", "p.", "", "p.__revive"],
+    [
+        "streams__revive",
+        "p.orders__operate",
+        "p.orders__upgrade",
+        "p.gone__upgrade",
+        "p.payroll",
+        "p.",
+        "",
+        "p.__upgrade",
+    ],
 )
 def test_the_watch_triggers_no_other_dag_whatever_is_in_its_xcom(streams: Path, dag_id: str) -> None:
-    task = TriggerStreamRunOperator(task_id="t", streams=streams, prefix="p.", trigger_dag_id=dag_id)
+    task = TriggerStreamRunOperator(
+        task_id="t", streams=streams, prefix="p.", revive_dag_id="p.streams__revive", trigger_dag_id=dag_id
+    )
     context: Any = {"run_id": "scheduled__1"}
     with pytest.raises(AirflowFailException, match="is not triggered"):
         task.execute(context)

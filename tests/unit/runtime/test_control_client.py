@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from airflow_stream_provider.control.log import ControlLog
@@ -25,6 +23,7 @@ from tests.support.story import (
     ready,
     released,
     requested,
+    wanted,
     write,
 )
 
@@ -184,13 +183,14 @@ def test_the_queries_before_are_those_of_the_record_and_those_that_were_started_
     assert nobodys.former_queries(log.state) == [{"name": "a"}, late]
 
 
-@pytest.mark.parametrize("until", [0.0, 900.0], ids=["for good", "to restart"])
+@pytest.mark.parametrize("goal", ["stop", "hold"])
 def test_the_queries_before_are_those_of_a_stream_that_a_person_stopped(
-    client: ControlClient, log: ControlLog, until: float
+    client: ControlClient, log: ControlLog, goal: str
 ) -> None:
-    more: dict[str, Any] = {"until": until} if until else {}
-    write(log, *PREPARED, requested("stop", None, **more), released(OLD, "stop", None))
-    stopped = {} if until else {"stopped": True}
+    """A restart, whose wish is that a driver holds, stops the holder, too."""
+    wish = wanted("w", goal, alone=True)
+    write(log, *PREPARED, wish, requested("stop", None, wish="w"), released(OLD, "stop", None))
+    stopped = {"stopped": True} if goal == "stop" else {}
     assert client.former_queries(log.state) == [{"name": "a", "same_script": True, **stopped}]
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.spec.folder import nothing_known, salvage
-from airflow_stream_provider.spec.shown import Shown, as_shown, read_shown
+from airflow_stream_provider.spec.shown import as_shown, read_shown
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from tests.support.there import there
 
@@ -53,30 +52,13 @@ def test_it_is_what_takes_a_look_and_nothing_of_who_is_told(path: Path) -> None:
     assert (found.spec.storage_connection, found.spec.watch.schedule) == ("aws", 300.0)
 
 
-def test_of_a_yaml_that_cannot_be_used_it_is_what_is_right_and_why(path: Path) -> None:
-    path.write_text(YAML.replace("cluster: spark_prod", "cluster: [").replace("kafka: brokers\n", "kafka: brokers\n"))
-    known = there(salvage(path, "Line 4 is wrong."))
-    assert known.cluster == ""
-    found = there(read_shown(as_shown(known)))
-    assert found.spec is not None
-    assert (found.problem, found.spec.control) == ("Line 4 is wrong.", "kafka://brokers/streams")
-
-
-def test_where_no_control_log_is_known_only_the_problem_is(path: Path) -> None:
-    assert read_shown(as_shown(nothing_known(path, "orders", "It is no YAML."))) == Shown(
-        "orders", None, "It is no YAML."
-    )
-
-
 def test_what_another_version_has_written_is_a_stream_that_cannot_be_looked_at() -> None:
-    found = there(read_shown(json.dumps({"stream": {"name": "orders", "control": "ftp://x"}, "problem": ""})))
+    found = there(read_shown(json.dumps({"stream": {"name": "orders", "control": "ftp://x"}})))
     assert found.spec is None
     assert "Another version" in found.problem
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "[" * 200_000, "[]", "null", "1", '{"stream": 1}', '{"stream": {}, "problem": ""}']
-)
+@pytest.mark.parametrize("text", ["", "x", "[" * 200_000, "[]", "null", "1", '{"stream": 1}', '{"stream": {}}'])
 def test_what_is_none_of_ours_is_no_stream(text: str) -> None:
     assert read_shown(text) is None
 
@@ -85,12 +67,12 @@ def test_it_says_where_to_look_and_nothing_else() -> None:
     """Whoever writes a DAG writes what the API server reads here."""
     fields = {"name": "orders", "control": "file:///data", "cluster": "c", "root": "x"}
     more = {"notify": [{"call": "os.system"}], "conf": {"a": "b"}, "upgrade": {"schedule": "@weekly"}}
-    found = there(read_shown(json.dumps({"stream": {**fields, **more}, "problem": ""})))
+    found = there(read_shown(json.dumps({"stream": {**fields, **more}})))
     assert found.spec is not None
     assert found.spec.model_fields_set == {"name", "control", "cluster", "application", "version"}
 
 
 def test_a_name_never_becomes_a_path() -> None:
     fields = {"name": "../../etc", "control": "file:///data", "cluster": "c"}
-    assert there(read_shown(json.dumps({"stream": fields, "problem": ""}))).spec is None
+    assert there(read_shown(json.dumps({"stream": fields}))).spec is None
     assert StreamSpec.model_validate({**fields, "name": "etc", "application": "a.py", "version": "1"})

@@ -1,25 +1,25 @@
-"""Which streams are watched, and by which declaration, while people edit the files."""
+"""Which streams a watch looks after, and by which declaration, while people edit the files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
-from airflow_stream_provider.spec.watched import WatchedFolder, declaration, declared_spec, is_due, watched_folder
+from airflow_stream_provider.spec.watched import Declared, WatchedFolder, is_due, note_of, renewed, watched_folder
 
+WATCH = "streams__watch"
+ROOT, OTHER = "file:///data", "file:///elsewhere"
 GOOD = """\
 name: {0}
 application: apps/{0}.py
 version: v1
 cluster: c
-control: file:///data/{0}
+control: file:///data
 kafka: k
 arguments: [--secretless]
 lag: {{max_records: 7, verdicts: [STOP]}}
@@ -29,23 +29,21 @@ notify: [{{call: people.page, arguments: {{who: [anna]}}}}]
 
 
 class Folder:
-    """A folder of YAML files, and what the watch remembers of it between two looks."""
+    """A folder of YAML files, and what is noted in two control roots."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.declared: Mapping[str, Any] = {}
+        self.notes: dict[str, dict[str, bytes]] = {ROOT: {}, OTHER: {}}
 
     def write(self, file: str, name: str, old: str = "", new: str = "") -> None:
         (self.path / file).write_text(GOOD.format(name).replace(old, new) if old else GOOD.format(name))
 
-    def look(self) -> WatchedFolder:
-        found = watched_folder(self.path, read_folder(self.path), self.declared)
-        # As Airflow keeps it between two runs.
-        self.declared = json.loads(json.dumps(found.declared))
+    def look(self, problem: str = "") -> WatchedFolder:
+        """Look as the watch does, and note what it finds."""
+        found = watched_folder(WATCH, [] if problem else read_folder(self.path), self.notes, problem)
+        for name, spec in found.streams.items():
+            self.notes[spec.control][name] = note_of(spec, WATCH)
         return found
-
-    def controls(self) -> dict[str, str]:
-        return {each.spec.name: each.spec.control for each in self.look().streams}
 
 
 @pytest.fixture
@@ -53,133 +51,127 @@ def folder(tmp_path: Path) -> Folder:
     found = Folder(tmp_path)
     found.write("orders.yaml", "orders")
     found.write("payments.yaml", "payments")
+    found.look()
     return found
+
+
+def test_what_the_files_say_is_watched_and_nothing_is_wrong(folder: Folder) -> None:
+    folder.write("orders.yaml", "orders", "max_records: 7", "max_records: 8")
+    found = folder.look()
+    assert {name: spec.lag.max_records for name, spec in found.streams.items()} == {"orders": 8, "payments": 7}
+    assert (found.troubles, found.left, found.unknown) == ({}, frozenset(), ())
 
 
 @pytest.mark.parametrize(
     "text",
     ["name: [", "", "\0", GOOD.format("orders").replace("control", "contorl"), "name: /7\ncontrol: file:///wrong\n"],
 )
-def test_a_broken_file_stands_for_the_stream_that_it_described_last(folder: Folder, text: str) -> None:
-    [before, _] = folder.look().streams
+def test_a_broken_file_stands_for_the_stream_that_it_declared_last(folder: Folder, text: str) -> None:
     (folder.path / "orders.yaml").write_text(text)
     for _ in range(3):
         found = folder.look()
-        by_name = {each.spec.name: each for each in found.streams}
-        assert set(by_name) == {"orders", "payments"}
-        assert declaration(by_name["orders"].spec) == declaration(before.spec)
-        assert "orders.yaml" in by_name["orders"].problem
-        assert by_name["payments"].problem == ""
-        assert found.dags == {"orders": "orders", "payments": "payments"}
+        assert set(found.streams) == {"orders", "payments"}
+        assert found.streams["orders"].lag.max_records == 7
+        assert found.streams["orders"].notify[0].arguments == {"who": ["anna"]}
+        assert "orders.yaml" in found.troubles["orders"]
+        assert ([*found.troubles], found.left, found.unknown) == (["orders"], frozenset(), ())
     folder.write("orders.yaml", "orders")
-    assert [each.problem for each in folder.look().streams] == ["", ""]
-
-
-def test_the_dags_of_a_broken_file_may_go_by_another_name_than_its_stream(folder: Folder) -> None:
-    folder.write("10-orders.yaml", "orders-eu")
-    folder.look()
-    (folder.path / "10-orders.yaml").write_text("[")
-    found = folder.look()
-    assert found.dags["orders-eu"] == "10-orders"
-    assert "orders-eu" in {each.spec.name for each in found.streams}
+    assert folder.look().troubles == {}
 
 
 def test_a_stream_whose_file_is_gone_is_watched_on(folder: Folder) -> None:
-    [before, _] = folder.look().streams
     (folder.path / "orders.yaml").unlink()
     for _ in range(3):
         found = folder.look()
-        [_, orders] = found.streams
-        assert declaration(orders.spec) == declaration(before.spec)
-        assert "orders.yaml is gone, and no other file describes orders." in orders.problem
-        assert found.dags == {"payments": "payments"}, "nothing can bring it back"
+        assert "orders.yaml is gone, and no other file describes orders. It runs on" in found.troubles["orders"]
+        assert (set(found.streams), found.left) == ({"orders", "payments"}, frozenset({"orders"}))
     folder.write("shop.yaml", "orders", "max_records: 7", "max_records: 8")
-    assert [(each.spec.lag.max_records, each.problem) for each in folder.look().streams] == [(7, ""), (8, "")]
-    assert set(folder.declared) == {"payments.yaml", "shop.yaml"}
+    found = folder.look()
+    assert (found.streams["orders"].lag.max_records, found.troubles) == (8, {})
 
 
 def test_a_stream_whose_file_has_another_name_in_it_now_is_watched_on(folder: Folder) -> None:
-    folder.look()
     for name in ("order", "orde", "order"):  # as often as a person edits it
         folder.write("orders.yaml", name)
         found = folder.look()
-        problems = {each.spec.name: each.problem for each in found.streams}
-        assert f"orders.yaml describes {name} now, and no other file describes orders." in problems["orders"]
-        assert problems[name] == ""
-        assert found.dags == {name: name, "payments": "payments"}
-    (folder.path / "orders.yaml").unlink()
-    assert set(folder.controls()) == {"payments", "orders", "order", "orde"}
-    folder.write("orders.yaml", "orders")
-    assert {each.spec.name for each in folder.look().streams if not each.problem} == {"orders", "payments"}
+        assert f"orders.yaml describes {name} now, and no other file describes orders." in found.troubles["orders"]
+        assert name not in found.troubles
 
 
 def test_a_stream_whose_control_was_changed_is_watched_where_it_was(folder: Folder) -> None:
-    folder.look()
-    folder.write("orders.yaml", "orders", "file:///data/orders", "file:///elsewhere")
+    folder.write("orders.yaml", "orders", ROOT, OTHER)
     for _ in range(3):
         found = folder.look()
-        [orders, _] = found.streams
-        assert orders.spec.control == "file:///data/orders"
-        assert "`control` is file:///elsewhere now" in orders.problem
-        assert found.dags == {"payments": "payments"}
-    folder.write("orders.yaml", "orders")
-    assert [each.problem for each in folder.look().streams] == ["", ""]
-
-
-def test_a_file_that_was_renamed_and_broken_in_one_go_is_found_by_its_streams_name(folder: Folder) -> None:
-    folder.look()
-    (folder.path / "orders.yaml").rename(folder.path / "shop.yaml")
-    folder.write("shop.yaml", "orders", "control: file:///data/orders", "control: [")
-    assert folder.controls()["orders"] == "file:///data/orders"
-    assert set(folder.declared) == {"shop.yaml", "payments.yaml"}
-
-
-def test_a_second_file_of_a_stream_changes_nothing_for_the_first(folder: Folder) -> None:
-    folder.look()
-    folder.write("a.yaml", "orders", "file:///data/orders", "file:///elsewhere")
+        assert found.streams["orders"].control == ROOT
+        assert f"`control` is {OTHER} now" in found.troubles["orders"]
+        assert (found.moved["orders"].control, found.left) == (OTHER, frozenset({"orders"}))
+    del folder.notes[ROOT]["orders"]  # it was stopped there
     found = folder.look()
-    assert {each.spec.name: each.spec.control for each in found.streams} == {
-        "orders": "file:///data/orders",
-        "payments": "file:///data/payments",
-    }
-    assert [each.problem for each in found.streams] == ["", ""]
+    assert (found.streams["orders"].control, found.troubles) == (OTHER, {})
 
 
-def test_a_file_that_is_broken_stands_for_the_stream_that_it_was_given_last(folder: Folder) -> None:
-    folder.look()
-    folder.write("orders.yaml", "order")
-    folder.look()
-    (folder.path / "orders.yaml").write_text("[")
-    found = folder.look()
-    assert {each.spec.name for each in found.streams} == {"payments", "order", "orders"}
-    assert found.dags == {"payments": "payments", "order": "orders"}
+def test_a_folder_that_cannot_be_read_leaves_no_stream_and_gives_none_up(folder: Folder) -> None:
+    found = folder.look("The folder does not answer.")
+    assert (set(found.streams), found.left) == ({"orders", "payments"}, frozenset())
+    assert found.unknown == ("The folder does not answer.",)
 
 
-def test_a_file_that_takes_anothers_name_still_stands_for_its_own_stream(folder: Folder) -> None:
-    folder.look()
-    folder.write("payments.yaml", "orders")
-    assert folder.controls() == {"orders": "file:///data/orders", "payments": "file:///data/payments"}
-
-
-def test_where_nothing_was_ever_good_what_is_right_is_used_and_else_it_is_said(folder: Folder) -> None:
+def test_a_file_by_which_nothing_was_declared_is_unknown(folder: Folder) -> None:
     folder.write("new.yaml", "new", "version: v1", "version: /1")
-    (folder.path / "worse.yaml").write_text("[")
+    folder.write("twin.yaml", "orders")
     found = folder.look()
-    assert {each.spec.name for each in found.streams} == {"orders", "payments", "new"}
-    assert "new.yaml" not in folder.declared
-    [says] = found.unknown
-    assert "worse.yaml" in says
+    assert set(found.streams) == {"orders", "payments"}
+    assert ["new.yaml" in found.unknown[0], "twin.yaml" in found.unknown[1]] == [True, True]
 
 
-def test_a_declaration_is_what_a_watch_needs_and_no_more(folder: Folder) -> None:
+def test_another_watchs_streams_are_left_to_it_and_nobodys_are_taken(folder: Folder) -> None:
+    spec = folder.look().streams["orders"]
+    folder.notes[ROOT] |= {
+        "theirs": note_of(spec.model_copy(update={"name": "theirs"}), "other__watch"),
+        "nobodys": note_of(spec.model_copy(update={"name": "nobodys"}), ""),
+        "older": b"",
+        ".other__watch": b"{}",
+    }
+    assert set(folder.look().streams) == {"orders", "payments", "nobodys"}
+    declared = Declared.read("nobodys", ROOT, folder.notes[ROOT]["nobodys"])
+    assert declared is not None
+    assert declared.watch == WATCH
+
+
+def test_a_note_is_what_a_watch_needs_and_no_more(folder: Folder) -> None:
     spec = load_spec(folder.path / "orders.yaml")
-    kept = declaration(spec)
-    assert set(kept) == {"name", "control", "cluster", "kafka", "lag", "watch", "notify"}
-    again = declared_spec(spec.source, kept)
+    note = note_of(spec, WATCH)
+    assert set(json.loads(note)["stream"]) == {"cluster", "kafka", "lag", "watch", "notify"}
+    again = Declared.read("orders", ROOT, note)
     assert again is not None
-    assert again.model_dump(include=set(kept)) == spec.model_dump(include=set(kept))
-    assert again.source == spec.source
-    assert declared_spec(spec.source, {**kept, "lag": {"of": "another version"}}) is None
+    assert again.spec.lag == spec.lag
+    assert note_of(again.spec, WATCH) == note
+    assert renewed(spec, note) == note
+    assert json.loads(renewed(spec, None))["watch"] == ""
+
+
+SAID = {"file": "a.yaml", "watch": "w", "stream": {"cluster": "c"}}
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"",
+        b"-",
+        b"[]",
+        b"[" * 200_000,
+        json.dumps({**SAID, "stream": 7}).encode(),
+        json.dumps({**SAID, "stream": {"cluster": "c", "lag": {"of": "another version"}}}).encode(),
+        json.dumps(
+            {**SAID, "stream": {"cluster": "c", "notify": [{"call": "a.b", "arguments": {"password": "x"}}]}}
+        ).encode(),
+        json.dumps({"stream": SAID["stream"]}).encode(),
+    ],
+)
+def test_what_is_no_note_of_this_version_is_none(note: bytes) -> None:
+    assert Declared.read("orders", ROOT, json.dumps(SAID).encode()) is not None
+    assert Declared.read("orders", ROOT, note) is None
+    assert Declared.read("../orders", ROOT, json.dumps(SAID).encode()) is None
 
 
 def spec_every(schedule: float | None, name: str = "orders") -> StreamSpec:
