@@ -22,7 +22,7 @@ from rich.live import Live
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, statuses
 from airflow_stream_provider.cli.tables import comparison_view, lag_view, life_table, samples_table, status_table
 from airflow_stream_provider.hooks.compare import compare
-from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.hooks.control import control_root, declared
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lag.limits import LagLook
@@ -37,7 +37,6 @@ from airflow_stream_provider.spec.folder import load_specs
 from airflow_stream_provider.spec.folder_check import check_folder
 from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import Declared
 
 
 def read_connections() -> None:
@@ -92,7 +91,7 @@ def declared_stream(args: Namespace) -> StreamSpec:
     control = getattr(args, "control", None)
     if not control:
         return given_stream(args)
-    found = Declared.read(args.name, control, control_root(control).noted().get(args.name, b""))
+    found = declared(args.name, control)
     if found is None:
         raise SpecError(
             f"No stream {args.name} was declared in {control}.", next_step="Correct the name, or `--control`."

@@ -189,16 +189,17 @@ class FilesRoot:
         """Return the samples of a stream, in its folder."""
         return SampleFile(self._folder(stream))
 
-    def noted(self) -> dict[str, bytes]:
+    def noted(self, *names: str) -> dict[str, bytes]:
         """Return the notes; see `ControlRoot.noted`."""
         with unavailable(self.folder):
             try:
                 with open_folder(self.folder / WATCHED) as folder:
-                    names = [name for name in os.listdir(folder) if NOTE.fullmatch(name)]
+                    there = [name for name in os.listdir(folder) if NOTE.fullmatch(name)]
             except FileNotFoundError:
                 check_root(self.folder)  # a folder that is not mounted is no root without notes
                 return {}
-            return {name: self._note(name) for name in names if not name.startswith(_NEW)}
+            asked = (name for name in there if not names or name in names)
+            return {name: self._note(name) for name in asked if not name.startswith(_NEW)}
 
     def _note(self, name: str) -> bytes:
         try:

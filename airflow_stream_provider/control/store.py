@@ -123,10 +123,12 @@ class ControlRoot(Protocol):
     def samples(self, stream: str) -> Samples:
         """Return what the watch keeps of a stream that exists."""
 
-    def noted(self) -> dict[str, bytes]:
+    def noted(self, *names: str) -> dict[str, bytes]:
         """Return the notes: by the name of a stream, how it is watched; by a dot and the id of a watch, its memory.
 
         A note that cannot be read is empty. One outlives the log of its stream, which tells that this has gone.
+
+        :param names: these notes alone, as far as they are there; default: all.
         """
 
     def note(self, name: str, data: bytes) -> None:

@@ -13,6 +13,7 @@ from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.spec.fields import TopicAddress
+from airflow_stream_provider.spec.watched import Declared
 
 _lock = threading.Lock()
 # For this process only: a client of Kafka does not outlive a fork. By URL, with the connection as it was read.
@@ -69,6 +70,15 @@ def _made(url: str, address: TopicAddress | None, extra: Mapping[str, Any]) -> C
     from airflow_stream_provider.kafka.control_root import TopicRoot
 
     return TopicRoot(url, address.connection, extra, address.prefix)
+
+
+def declared(stream: str, control: str) -> Declared | None:
+    """Return a stream as it was declared last under a control root; None: it was not, or the note cannot be used.
+
+    :raises SpecError: no control log can live there.
+    :raises ControlUnavailable: the control root cannot be read now.
+    """
+    return Declared.read(stream, control, control_root(control).noted(stream).get(stream, b""))
 
 
 class Newest:

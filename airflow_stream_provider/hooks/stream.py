@@ -259,7 +259,7 @@ class StreamHook(BaseHook):
 
     def _note(self, spec: StreamSpec) -> None:
         """Note how the stream is watched, as its YAML says it now."""
-        known = self.root.noted().get(self.stream)
+        known = self.root.noted(self.stream).get(self.stream)
         note = renewed(spec, known)
         if note != known:
             self.root.note(self.stream, note)

@@ -269,11 +269,12 @@ class TopicRoot:
         """Return the samples of a stream, in its topic."""
         return self.store(stream)
 
-    def noted(self) -> dict[str, bytes]:
+    def noted(self, *names: str) -> dict[str, bytes]:
         """Return the notes; see `ControlRoot.noted`."""
         notes = {key.removeprefix(SEEN): value for key, value in self._read().items() if key.startswith(SEEN)}
         # Other messages are no notes.
-        return {name: value for name, value in notes.items() if name.startswith(".") or STREAM.fullmatch(name)}
+        there = {name: value for name, value in notes.items() if name.startswith(".") or STREAM.fullmatch(name)}
+        return {name: there[name] for name in names or there if name in there}
 
     def note(self, name: str, data: bytes) -> None:
         """Replace a note; see `ControlRoot.note`."""

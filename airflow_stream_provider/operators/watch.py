@@ -60,14 +60,13 @@ class KnownRoots:
         :raises SpecError: it is none of these, or no stream of this name was declared there.
         :raises ControlUnavailable: a control root cannot be read now.
         """
-        from airflow_stream_provider.hooks.control import control_root
+        from airflow_stream_provider.hooks.control import declared
         from airflow_stream_provider.lifecycle.errors import SpecError
         from airflow_stream_provider.lifecycle.ids import check_stream_name
-        from airflow_stream_provider.spec.watched import Declared
 
         check_stream_name(stream)
         for url in sorted(self.urls & {control} if control else self.urls):
-            found = Declared.read(stream, url, control_root(url).noted().get(stream, b""))
+            found = declared(stream, url)
             if found is not None and found.watch in ("", self._key):
                 return found.spec
         raise SpecError(

@@ -70,6 +70,7 @@ def test_streams_are_noted(root: TopicRoot, root_of: RootOf) -> None:
     for name in ("orders", "payments", "orders"):
         root.note(name, b"-")
     assert set(root.noted()) == {"orders", "payments"}
+    assert root.noted("orders", "none") == {"orders": root.noted()["orders"]}
     assert root_of(root.url.rpartition("/")[2]).noted() == {"orders": b"-", "payments": b"-"}
     root.note("orders", b"anew")
     root.note(".p.streams__watch", b"{}")

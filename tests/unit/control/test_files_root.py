@@ -47,6 +47,7 @@ def test_a_note_is_replaced_and_removed_and_outlives_its_stream(tmp_path: Path) 
     for name, data in (("orders", b"1"), ("payments", b"2"), ("orders", b"3"), (".p.streams__watch", b"{}")):
         root.note(name, data)
     assert root.noted() == {"orders": b"3", "payments": b"2", ".p.streams__watch": b"{}"}
+    assert root.noted("orders", "../orders", "none") == {"orders": b"3"}
     root.forget("orders")
     root.forget("orders")
     assert set(root.noted()) == {"payments", ".p.streams__watch"}
