@@ -127,7 +127,7 @@ def is_adopting(state: StreamState) -> bool:
     """Whether the release that is to hold follows a job without a stream, and has not held yet."""
     wish = state.wish
     origin = None if wish is None else state.wishes.get(wish.family)
-    adopts = origin is not None and _adopts(origin.record)
+    adopts = origin is not None and origin.adopts
     return adopts and origin is not None and state.holder is None and not state.has_run(origin.family)
 
 

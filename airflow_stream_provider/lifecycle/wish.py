@@ -103,6 +103,11 @@ class Wish:
         return str(self.record.get("approved") or "")
 
     @property
+    def adopts(self) -> bool:
+        """Whether the release that it brings in is to follow a job without a stream."""
+        return bool((self.record.get("policy") or {}).get("adopts"))
+
+    @property
     def job(self) -> str:
         """The cluster's id of the job without a stream that the driver follows; empty: none is known."""
         return str(self.record.get("job") or "")

@@ -25,7 +25,7 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     :param standby: the driver that is to take over from a holder that lives; None: none stands by yet, or none holds.
     """
     origin = scene.state.wishes.get(wish.family, wish)
-    follows = (origin.option("policy") or {}).get("adopts") and not scene.state.has_run(wish.family)
+    follows = origin.adopts and not scene.state.has_run(wish.family)
     if follows and has_run_since(scene.state, wish):
         return HandOverFailed(scene.snapshot.holder_sentence, next_step="There is no job to follow any more: start it.")
     if wish.back:

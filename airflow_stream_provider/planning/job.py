@@ -29,7 +29,7 @@ def job_of_interest(state: StreamState) -> str:
 def follows_job(state: StreamState, wish: Wish) -> bool:
     """Return whether a job without a stream is to be followed, and is not confirmed gone."""
     origin = state.wishes.get(wish.family)
-    adopts = bool(origin is not None and (origin.option("policy") or {}).get("adopts"))
+    adopts = origin is not None and origin.adopts
     gone = state.job is not None and bool(state.job.gone) and wish.job in ("", state.job.id)
     return adopts and not gone and not state.has_run(wish.family) and not has_run_since(state, wish)
 

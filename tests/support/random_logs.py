@@ -55,7 +55,7 @@ class _Next:
         return {"version": version, "hash": hash_of(version)}
 
     def _adopts(self, family: str) -> bool:
-        return bool((self.state.wishes[family].option("policy") or {}).get("adopts"))
+        return self.state.wishes[family].adopts
 
     def _wishes(self) -> Iterator[Record]:
         for goal in ("hold", "stand_by"):
