@@ -19,7 +19,7 @@ from airflow_stream_provider.planning.due import needs
 from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, GiveUp
+from airflow_stream_provider.planning.steps import GiveUp
 from airflow_stream_provider.planning.stream_health import (
     judge_lag,
     judge_queries,
@@ -90,12 +90,13 @@ def unmet(scene: Scene) -> Symptom:
 
     Such as a hand-over that was given up after its task had died. A stream without a driver is `down`, which says why.
     """
-    state, said = scene.state, ""
-    for wish in (state.wish, state.candidate):
-        step = Done({}) if wish is None or state.holder is None else reconcile(scene, wish)
-        if isinstance(step, GiveUp):
-            said = f"{wish.author if wish else ''} has asked for what is not so. {step.error}"
-    return Symptom(Health.FAIL if said else Health.PASS, said, TRANSIENT_SECONDS)
+    state = scene.state
+    for wish in (state.candidate, state.wish):
+        step = reconcile(scene, wish) if wish is not None and state.holder is not None else None
+        if wish is not None and isinstance(step, GiveUp):
+            says = f"{wish.author} has asked for what is not so. {step.error}"
+            return Symptom(Health.FAIL, says, TRANSIENT_SECONDS)
+    return Symptom(Health.PASS, for_at_least=TRANSIENT_SECONDS)
 
 
 def _finished(state: StreamState) -> Symptom:

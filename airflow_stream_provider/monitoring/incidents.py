@@ -50,7 +50,7 @@ class IncidentKind(StrEnum):
     QUERY = "query"  # a query fails again and again, waits for its checkpoint, or has lost records; others may run
     WISH = "wish"  # a wish for it does not come true without a person
     REWIND = "rewind"  # records that were to be read again are not, and no driver does it any more
-    LOG = "log"  # its control log has new records that break the rules; over when none came for all looks that are kept
+    LOG = "log"  # its control log has new records that break the rules; over when none came for eight hours
     WATCH = "watch"  # the watch itself fails, and would not tell of the others
     UPGRADE = "upgrade"  # how an upgrade or a roll-back ended, or that it waits for a person; told once, never over
     # These are of a place that many streams need: told once for all, and no stream has an incident of its own for it.
