@@ -21,6 +21,7 @@ from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
+from tests.support.story import released, requested, retired, wanted, write
 
 # What the recipients got, by their names.
 RECEIVED: dict[str, list[Alert]] = {}
@@ -32,6 +33,13 @@ HERE = __name__
 WATCH = "streams__watch"
 # That the streams read, each many of them.
 TOPICS = 10
+
+
+def stop(stream: StoredStream) -> None:
+    """Have a person stop it, and its drivers end."""
+    asked = requested("stop", None, expires=9e9, wish="rest")
+    left = (retired(each.id) for each in stream.log.refresh().deployments.values() if not each.ended)
+    write(stream.log, wanted("rest", "stop"), asked, released(stream.holder, "stop", None), *left)
 
 
 @takes_alerts
