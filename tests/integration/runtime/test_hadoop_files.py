@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import time
 import uuid
@@ -31,7 +32,7 @@ from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, files_of, reach
 from airflow_stream_provider.checkpoint.owner import Owner, owner
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
-from airflow_stream_provider.runtime import hadoop_files, jvm, places
+from airflow_stream_provider.runtime import hadoop_files, jvm, places, writer_spec
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
@@ -308,9 +309,13 @@ def test_the_manager_that_swallows_failed_writes_is_refused_wherever_it_is_set(s
 
 
 def test_the_manager_that_is_set_after_the_scripts_start_is_refused_when_the_query_begins(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session: Any = spark
+    for name, method in list(vars(DataStreamWriter).items()):
+        if inspect.isfunction(method):
+            monkeypatch.setattr(DataStreamWriter, name, method)  # put back after this test
+    writer_spec.install(lambda: None)  # as the launcher does before the script runs
     writer = spark.readStream.format("rate").load().writeStream.format("noop")
     writer = writer.option("checkpointLocation", str(tmp_path / "cp"))
     query = Gate()._register(*writer_of_query(writer, "start", DataStreamWriter.start, (), {}))
