@@ -78,11 +78,11 @@ test: $(READY) ## lint, types, unit tests, and four tests of real Spark, Kafka, 
 	$(MAKE) --jobs=2 lint test-quick
 
 # Each worker loads Airflow and all tests by itself, which takes as long as thousands of them; two leave a core idle while
-# real parts start.
+# real parts start. What hangs for a quarter of an hour fails by name, with the stack of every thread.
 .PHONY: test-quick
 test-quick: $(READY) ## `make test` without lint and types
 	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 3 --no-loadscope-reorder \
-		-m "quick or not (real or system)" tests/unit $(QUICK)
+		-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true -m "quick or not (real or system)" tests/unit $(QUICK)
 
 .PHONY: test-all
 test-all: test test-integration test-system test-chaos test-stores test-clusters ## everything, one after the other (hours)

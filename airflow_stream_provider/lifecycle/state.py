@@ -368,8 +368,12 @@ class StreamState:
 
     @property
     def resting(self) -> bool:
-        """Whether no driver holds, and none is to: by a person's word, or as the script has ended by itself."""
-        return self.phase in (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
+        """Whether no driver holds, and none is to: by a person's word, or as the script has ended by itself.
+
+        A request that is open still, and serves an earlier wish, is aborted.
+        """
+        stopped = self.holder is None and self.wish is not None and self.wish.goal.rest
+        return stopped or self.phase in (StreamPhase.EMPTY, StreamPhase.FINISHED)
 
     @property
     def follower(self) -> str:

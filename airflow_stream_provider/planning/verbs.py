@@ -184,7 +184,9 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
     held = state.holding_deployment
     if held is not None and held.family != wish.family and never_commits(state, wish.family):
         return _want(scene, Goal.HOLD, reason, family=held.family)  # it runs in place of that, which is not tried anew
-    waits = wish.alone and not state.has_run(wish.family)
+    # A driver that comes up alone for it already is kept.
+    up = any(each.fulfils(wish) and not each.ended for each in state.family(wish.family))
+    waits = wish.alone and not up and not state.has_run(wish.family)
     return _want(scene, Goal.HOLD, reason, family=wish.family, back=wish.back, approved=wish.approved, alone=waits)
 
 

@@ -46,6 +46,8 @@ BACK_AGAIN = [*UPGRADED, wanted("back", family="old", back=True)]
 ROLLED_BACK = [*BACK_AGAIN, requested("b", OLD, wish="back"), ready("b", OLD), released(NEW, "b", OLD),
                acquired(OLD, "b", 3)]  # fmt: skip
 STOPPING = [*RUNNING, wanted("rest", "stop"), requested("s", None, wish="rest")]
+RESTARTS = [*RUNNING, wanted("go", alone=True), requested("s", None, wish="go"), released(OLD, "s", None),
+            declared(NEW_DEPLOYMENT, "go")]  # fmt: skip
 ENDED = [*STOPPED, retired(OLD_DEPLOYMENT)]
 LEFT = [*ENDED, wanted("off", "leave")]
 DOUBT = [*JOB_GONE, aborted("adopt", at=400.0)]
@@ -160,6 +162,7 @@ TABLE: list[Row] = [
     (abort, "a start", [wanted("go")], "want stop"),
     (abort, "one beside a restart", [*RUNNING, wanted("go", alone=True), wanted("new", "stand_by")],
      "want hold go alone"),
+    (abort, "one beside a restart that comes up", [*RESTARTS, wanted("new", "stand_by")], "want hold go"),
     (abort, "one beside a roll-back", [*BACK_AGAIN, wanted("third", "stand_by")], "want hold old back"),
     (abort, "what has taken over", UPGRADED, "skip: No new release comes up or stands by."),
     (abort, "what is down", [*UPGRADED, fenced(NEW)], "refused: new runs again what held last, as nobody holds."),
@@ -175,6 +178,8 @@ TABLE: list[Row] = [
     (roll_back, "what has finished", [*UPGRADED, finished(NEW)], "refused: Start it with the release that you want"),
     (roll_back, "what never ran", [], "refused: Start it with the release that you want"),
     (roll_back, "what is about to stop", [*UPGRADED, wanted("rest", "stop")], "want hold old back"),
+    (roll_back, "what was stopped inside a hand-over", [*READY, released(OLD, "mine", NEW), wanted("rest", "stop")],
+     "refused: Start it with the release that you want"),
     (undo, "what this run has put in charge", TOOK, "want hold old back"),
     (undo, "what has died since", [*TOOK, fenced(NEW)], "want hold old back"),
     (undo, "what waits to take over", TOOK[:-4], "want hold old back"),
