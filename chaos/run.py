@@ -110,10 +110,11 @@ class Run:
             found.storage.server,
             found.moved_checkpoints(),
         )
-        with producer, evidence:
+        with contextlib.ExitStack() as ending, evidence:
+            ending.push(producer)
             self._prepare(found)
             with nemesis:
-                self._go(Person(found, nemesis, journal, self.say, producer.check))
+                self._go(Person(found, nemesis, journal, self.say, producer))
             self.say("the time is over; draining")
             producer.stop()
             self._drain(evidence, journal)

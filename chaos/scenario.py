@@ -39,6 +39,7 @@ from chaos.upgrades import AFTERMATH_SECONDS, EITHER
 from chaos.world import OPERATE_DAG, UPGRADE_DAG, World
 from devstack.airflow_api import FINAL
 from devstack.errors import StackError
+from devstack.producer import Producer
 
 POLL_SECONDS = 0.5
 # A fault whose event has not come by then is skipped; with nothing to wait for, sooner.
@@ -69,7 +70,7 @@ class Person:
     :param nemesis: carries out the faults.
     :param journal: gets an entry for each upgrade, recovery and problem.
     :param say: called with a line for a person.
-    :param check: called again and again; raises when the run cannot go on.
+    :param producer: of the orders; a run in which one cannot be produced does not go on.
     """
 
     def __init__(
@@ -78,13 +79,13 @@ class Person:
         nemesis: Nemesis,
         journal: Journal,
         say: Callable[[str], None],
-        check: Callable[[], None],
+        producer: Producer,
     ) -> None:
         self._world = world
         self._nemesis = nemesis
         self._journal = journal
         self._say = say
-        self._check = check
+        self._producer = producer
         self._recovery = Recovery(nemesis, world.checkpoints, journal, say, self._taken_down)
         self._versions = 0
         # Runs of the form that stop the stream for good.
@@ -96,7 +97,7 @@ class Person:
         self._down: list[tuple[float, float]] = []
 
     def deploy(self) -> None:
-        """Deploy the first release, and wait until the stream runs.
+        """Deploy the first release, and wait until the stream runs; orders are produced once it does.
 
         :raises StackError: it does not.
         """
@@ -107,6 +108,10 @@ class Person:
             if time.monotonic() > deadline:
                 raise StackError("The first release is not deployed.", next_step="Read the logs of Airflow's tasks.")
             self._pause()
+            with self._nemesis.quiet() as events:
+                holds = events.state.holder is not None
+            if holds:  # no earlier: its soak would judge a backlog that grows while everything starts
+                self._producer.start()
         if self._upgrades[-1].ended != "success":
             raise StackError("The first release was refused.", next_step="Read the logs of Airflow's tasks.")
 
@@ -348,7 +353,7 @@ class Person:
         self._say(f"    {task} is {says}")
 
     def _pause(self) -> None:
-        self._check()
+        self._producer.check()
         time.sleep(POLL_SECONDS)
 
 

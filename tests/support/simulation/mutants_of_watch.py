@@ -11,7 +11,7 @@ import pytest
 from airflow_stream_provider.hooks import submit
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import Deployment, StreamState
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning import bring_up, choice, fence, reconcile, retire
 from airflow_stream_provider.planning.due import is_due
@@ -97,11 +97,6 @@ def the_watch_leaves_a_wish_to_its_task_while_a_driver_holds(patch: pytest.Monke
 @MUTANTS.found_as("as-asked")
 def a_stop_lets_the_holder_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reconcile, "_ask_to_stop", lambda scene, wish, holder: Done({}))
-
-
-@MUTANTS.found_as("as-asked")
-def a_restart_is_met_by_what_runs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Deployment, "fulfils", lambda self, wish: self.family == wish.family)
 
 
 @MUTANTS.found_as("as-asked")
