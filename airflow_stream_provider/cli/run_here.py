@@ -196,5 +196,6 @@ def _discard(operator: AdoptOperator, identity: TaskIdentity, why: str) -> str:
     if not origin.by.startswith(identity.run):
         return f"What is to follow the job was brought up by {origin.author}, and is left to that."
     back = RollBackOperator(task_id="discard", stream=operator.stream, fault="", reason=why)
-    run_here(back, replace(identity, task_id=f"{identity.task_id}.discard"))
-    return ""
+    ran = run_here(back, replace(identity, task_id=f"{identity.task_id}.discard"))
+    left = any(not each.ended for each in operator.hook.observe(history=False).state.family(origin.family))
+    return ran.said if left else ""

@@ -216,8 +216,7 @@ class _Forecast:
         state, said = self.snapshot.state, []
         if self._deployment:
             said.append(
-                f"It was brought up by {self._author}. A run fails by that; one that waits for an approval, "
-                "once that is given."
+                f"It was brought up by {self._author}. A run fails by that, also one that waits for an approval."
             )
         if state.job is not None:
             said.append("No driver follows the old job then. If that is to run on, stop the stream.")
@@ -328,7 +327,7 @@ class _Forecast:
                     f"Its clock was {duration(beat.at - snapshot.at)} ahead of the one here: its heartbeat does not "
                     "tell when it was last alive."
                 )
-        if state.phase is not StreamPhase.STOPPED:
+        if state.wish is None or not state.wish.goal.rest:
             will.append(
                 "Then nobody holds, and the watch brings back what is to hold, unless its DAG is paused. If the stream "
                 "shall stay down, stop it after this."

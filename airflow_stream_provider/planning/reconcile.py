@@ -109,8 +109,8 @@ def _ask_to_stop(scene: Scene, wish: Wish, holder: str) -> Step:
     return GiveUp(
         HandOverFailed(
             f"{deployment_of(holder)} did not stop at a batch boundary in time and goes on.",
-            next_step="Stop it again between two of its batches (they are in the Spark UI). If it must not write now, "
-            "fence it (`airflow streams fence`): that cuts its batch off, which runs again once the stream is started.",
+            next_step="Ask again, in a new run, between two of its batches (they are in the Spark UI). If it must not "
+            "write now, fence it (`airflow streams fence`): that cuts its batch off, and the next driver runs it anew.",
             holder=holder,
         )
     )

@@ -33,7 +33,7 @@ def _refuse(why: str, next_step: str, **fields: Any) -> GiveUp:
 
 
 def start(scene: Scene, version: str, reason: str, *, approval: bool = False, hash: str = "") -> Answer:
-    """A driver of the YAML's release is to hold a stream that has no holder.
+    """A driver of the YAML's release is to hold a stream that has no holder; what comes up or stands by makes room.
 
     :param approval: whether a person has to approve a release that has never held the stream.
     :param hash: of the release as it would be published; empty: not known.
@@ -55,7 +55,8 @@ def start(scene: Scene, version: str, reason: str, *, approval: bool = False, ha
     job = job_first(state)
     if job:
         return _refuse(job, FOLLOW_FIRST)
-    return _new(state, version, hash, approval) or _want(scene, Goal.HOLD, reason, publish=True, approval=approval)
+    new = _new(state, version, hash, approval)
+    return new or _want(scene, Goal.HOLD, reason, publish=True, alone=True, approval=approval)
 
 
 def restart(scene: Scene, version: str, reason: str, *, approval: bool = False, hash: str = "") -> Answer:
@@ -262,7 +263,7 @@ def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
             "Or roll back by hand: `airflow streams roll-back`.",
             deployment=held.id,
         )
-    if not wish.before and not state.has_run(family):
+    if not state.has_run(family):
         return withdraw(scene, family, reason)
     if not wish.before:
         return Skip(f"No release ran before, so there is none to go back to. {snapshot.holder_sentence}")
@@ -331,7 +332,7 @@ def replaced(snapshot: Snapshot, wish: Wish | None) -> HandOverFailed:
     by = "was replaced long ago" if now is None else f"was replaced by record {now.seq}, by {now.author}"
     return HandOverFailed(
         f"The wish of this task {by}. {snapshot.holder_sentence}",
-        next_step="Nothing was done. If it is still wanted, ask for it again, in a new run.",
+        next_step="This task does nothing more. If it is still wanted, ask for it again, in a new run.",
         by="" if now is None else now.by,
     )
 

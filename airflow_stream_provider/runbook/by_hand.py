@@ -185,6 +185,8 @@ class TellOperator(BaseOperator):
         hook = StreamHook.of(self.stream)
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
         line = told(foreseen, looked["reason"], results, holder)
+        if foreseen.parts and not results:
+            line = f"Nothing was done: the task {foreseen.parts[0].value} was skipped, and its log says why. {holder}"
         self.log.info("%s", line)
         context["ti"].xcom_push(key=LINE, value=line)
         return line

@@ -115,7 +115,8 @@ class ReportUpgradeOperator(StreamOperator):
 
         version, result = done["version"], done["result"]
         if result == "rejected":
-            return f"Release {version} was called off: {done['by']} said no. {snapshot.holder_sentence}"
+            what = f"Release {version}" if version else "The new release"
+            return f"{what} was called off: {done['by']} said no. {snapshot.holder_sentence}"
         handed = json.loads(self.handed) or {}
         before = snapshot.state.deployments.get(handed.get("previous") or "")
         kept = ""
@@ -133,6 +134,9 @@ class ReportUpgradeOperator(StreamOperator):
         from airflow_stream_provider.planning.steps import Done
 
         known = snapshot.state.family(self.family)
+        if not known and self.rejected_by:  # with the strategy `restart`, nothing is submitted before the yes
+            result = {"stream": snapshot.stream, "deployment": "", "version": "", "holder": snapshot.holding}
+            return Done({**result, "result": "rejected", "by": self.rejected_by})
         if not known:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
         declared, version = known[-1], known[-1].release.version

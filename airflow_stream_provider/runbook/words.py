@@ -43,8 +43,8 @@ UPGRADE = {
     ),
     "new_release": Words(
         "Bring the new release up beside the old one",
-        "The old release runs on all the while, unless the strategy is `restart`. Whatever fails here ends the new "
-        "release and changes nothing else.",
+        "The old release runs on all the while; with the strategy `restart` only `approve` has to do here. Whatever "
+        "fails here ends the new release and changes nothing else.",
     ),
     "submit": Words(
         "Start the new release and rehearse it",
@@ -115,7 +115,8 @@ OPERATE = {
     ),
     "asked_for": Words(
         "Do what was asked for",
-        "What was not asked for is skipped. What fails can be cleared: it finds in the control log what was done.",
+        "What was not asked for is skipped. What was cut off can be cleared: it finds in the control log what was "
+        "done. What missed the end of a batch needs a new run.",
     ),
     "stop": Words(
         "Stop the stream after its batch",
@@ -190,8 +191,9 @@ REVIVE = {
     "revive": Words(
         "Bring the stream back, if it has lost its driver",
         "Fences the dead driver, then appoints a warm one of the wished release, or starts that. Skipped, with the "
-        "reason, when there is nothing to do. If it fails, the cluster could not confirm that the dead driver is gone: "
-        "look at it, then clear this task, or use **fence** in `NAME__operate`.",
+        "reason, when there is nothing to do. If it fails, the error says why: the release does not come up, there is "
+        "no room, or the cluster cannot confirm that the dead driver is gone (look at it, or use **fence** in "
+        "`NAME__operate`). The watch tries again by itself.",
     )
 }
 

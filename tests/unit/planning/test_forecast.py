@@ -286,6 +286,7 @@ def test_a_fence() -> None:
             "a driver holds": (old, seen(Operation.FENCE, RUNNING, beats=two)),
             "a driver stopped inside a batch": (old, fence(CUT)),
             "it was stopped, inside a batch": (old, fence(cut)),
+            "it did not stop in time": (old, fence([*RUNNING, wanted("rest", "stop")])),
             "the holder was fenced": ("done", fence(DOWN)),
             "by a person's word": (old, fence(confirmed_by="Ada")),
             "by a person's word, and the holder is silent": (old, fence(at=70.0, confirmed_by="Ada")),

@@ -165,6 +165,14 @@ def test_what_was_done_is_told_in_one_line(spec: StreamSpec, log: ControlLog) ->
     assert pushed == {"line": line}
 
 
+def test_what_was_skipped_is_not_told_as_done(spec: StreamSpec, log: ControlLog) -> None:
+    said = {"look": look(spec, "stop")}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: said.get(task_ids), xcom_push=lambda key, value: None)
+    context: Any = {"ti": ti}
+    line = TellOperator(task_id="tell", stream=spec).execute(context)
+    assert line.startswith("Nothing was done: the task stop was skipped, and its log says why. ")
+
+
 def test_an_upgrade_that_was_started_is_told_with_its_run(spec: StreamSpec, log: ControlLog, app: None) -> None:
     looked = look(spec, "upgrade")
     said = {"look": looked}

@@ -121,14 +121,14 @@ def test_without_a_release_before_there_is_nothing_to_retire(spec: StreamSpec, m
         operator.execute(context())
 
 
-def line(spec: StreamSpec, records: list[Record], **arguments: Any) -> str:
+def line(spec: StreamSpec, records: list[Record], family: str = "new", **arguments: Any) -> str:
     """What the report leaves in a line."""
     log_of(spec.control, *records)
     pushed: dict[str, Any] = {}
     task = ReportUpgradeOperator(
         task_id="t",
         stream=spec,
-        family="new",
+        family=family,
         **{"soaked": "", "fault": "", **arguments},
     )
     with contextlib.suppress(AirflowFailException):
@@ -172,6 +172,11 @@ def test_the_line_of_a_run_that_failed_is_its_error(spec: StreamSpec) -> None:
 def test_the_line_after_a_no_says_who_said_it_and_who_holds(spec: StreamSpec) -> None:
     found = line(spec, BOTH, rejected_by="anna")
     assert found.startswith(f"Release 1 was called off: anna said no. {OLD_DEPLOYMENT}")
+
+
+def test_a_no_before_anything_was_submitted_is_no_failure(spec: StreamSpec) -> None:
+    found = line(spec, RUNNING, family="", rejected_by="anna")
+    assert found.startswith(f"The new release was called off: anna said no. {OLD_DEPLOYMENT}")
 
 
 def test_a_no_to_a_release_that_was_promoted_meanwhile_does_not_pass_for_one(spec: StreamSpec) -> None:
