@@ -29,7 +29,7 @@ from airflow_stream_provider.monitoring.life import LifeEvent, life
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.samples import last as last_sample
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stream_health import judge_queries
+from airflow_stream_provider.planning.stream_health import judge_queries, judge_run
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older, and older than two looks are apart, says nothing about the present.
@@ -156,7 +156,7 @@ def read_status(spec: StreamSpec) -> StreamStatus:
     stale = _stale(spec, last) if last and state.phase is StreamPhase.RUNNING else ""
     if unreadable:
         code = Code.UNKNOWN
-    elif sign.phase == SILENT or state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
+    elif sign.phase == SILENT or _is_down(found, sign):
         code = Code.BAD
     elif state.phase is not StreamPhase.RUNNING:
         code = Code.WELL
@@ -216,6 +216,15 @@ def _version(state: StreamState, family: str) -> str:
     if known:
         return known[-1].release.version
     return str(origin.option("release")["version"]) if origin is not None else "?"
+
+
+def _is_down(found: Snapshot, sign: SignOfLife) -> bool:
+    """Whether nobody runs it, also while a request is open: the holder is lost, or the request has expired."""
+    state, request = found.state, found.state.open_request
+    if state.holder is not None:
+        return judge_run(found, sign.silent_seconds).health is Health.FAIL
+    expired = request is not None and found.at > request.expires
+    return expired or state.phase in (StreamPhase.FAILED, StreamPhase.DOWN)
 
 
 def _notes(beat: Heartbeat | None) -> str:

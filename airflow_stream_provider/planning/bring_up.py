@@ -125,7 +125,8 @@ def pause(snapshot: Snapshot, family: str) -> tuple[int, float]:
     Those count that ended as the last one did: by an error, or because its driver was lost; not one of a machine whose
     clock is far ahead.
     """
-    now, state, proof = snapshot.at, snapshot.state, _last_proof(snapshot)
+    now, state = snapshot.at, snapshot.state
+    proof = max(_last_proof(snapshot), _proof_before(state, family))
     earliest, latest = now - WINDOW_SECONDS, now + MAX_PAUSE_SECONDS
     again = [d for d in state.family(family) if d.declared.get("again")]
     tries = [d for d in again if earliest < d.declared_at <= latest and d.declared.seq > proof]
@@ -167,6 +168,17 @@ def _last_proof(snapshot: Snapshot) -> int:
     if last.state is IncarnationState.FAILED and ran < GOOD_RUN_SECONDS:
         return 0
     return snapshot.declared(deployment_of(last.id)).seq if snapshot.has_committed(last.id) else 0
+
+
+def _proof_before(state: StreamState, family: str) -> int:
+    """Return the number of the record that declared the last holder of a release which was run well, and was given up
+    at a batch boundary for another one; else 0.
+    """
+    held = next((i for i in state.held if state.deployments[i.deployment].family == family), None)
+    well = (IncarnationState.STANDBY, IncarnationState.RETIRED)
+    if held is None or held.id == state.last_holder or held.state not in well or not held.proof.committed:
+        return 0
+    return state.deployments[held.deployment].declared.seq
 
 
 def _declare(scene: Scene, wish: Wish, family: str, why: str, *, again: bool = True) -> Declare:

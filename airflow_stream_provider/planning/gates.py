@@ -28,9 +28,10 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     follows = origin.adopts and not scene.state.has_run(wish.family)
     if follows and has_run_since(scene.state, wish):
         return HandOverFailed(scene.snapshot.holder_sentence, next_step="There is no job to follow any more: start it.")
-    if wish.back:
+    if wish.back or (scene.state.holder is not None and scene.state.has_run(wish.family)):
         why = no_way_back_to(scene.snapshot, wish.family)
-        return HandOverFailed(f"{why} {scene.snapshot.holder_sentence}", next_step=WHAT_HELPS) if why else None
+        if why or wish.back:
+            return HandOverFailed(f"{why} {scene.snapshot.holder_sentence}", next_step=WHAT_HELPS) if why else None
     if scene.state.holder is not None and wish.seq < scene.state.held_from and never_commits(scene.state, wish.family):
         return HandOverFailed(
             f"The release that is to hold has never committed a batch, and another one runs in its place. "

@@ -67,7 +67,8 @@ def reconcile(scene: Scene, wish: Wish | None = None) -> Step:
     if step is not None and not waits and not isinstance(step, (GiveUp, Later)):
         return step
     more = _stand_by(scene, state.candidate) if state.candidate is not None else None
-    if isinstance(more, GiveUp) or _comes_up(scene, more):  # of a candidate its own task tells
+    pauses = isinstance(step, Later) and isinstance(more, Wait) and isinstance(more.condition, StandbyUp)
+    if isinstance(more, GiveUp) or pauses or _comes_up(scene, more):  # of a candidate its own task tells
         more = None
     return more or _retire_spare(scene) or (None if _comes_up(scene, step) else step) or Done({})
 
@@ -212,11 +213,20 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
         if wish.back or not state.has_run(wish.before):
             return GiveUp(shut)
         family = Family(wish.before, f"Until then: {shut}")  # nothing is against that
-    if wish.alone and not any(each.fulfils(wish) for each in state.family(wish.family)):
+    if wish.alone and family.id == wish.family and not any(each.fulfils(wish) for each in state.family(wish.family)):
         step = retire_all(scene, _leftovers(scene, wish), f"It makes room for the wish of {wish.by}.")
         if step is not None:
             return step
     return _bring_back(scene, wish, family)
+
+
+def _make_room(scene: Scene, family: str) -> Step | None:
+    """End what serves no wish and never held: it may have the room that what is to hold needs."""
+    state = scene.state
+    wanted = {family, *(each.family for each in (state.wish, state.candidate) if each is not None)}
+    spare = (d for d in state.deployments.values() if not d.ended and not state.has_held(d.id))
+    left = [each.id for each in spare if each.family not in wanted]
+    return retire_all(scene, left, "It serves no wish any more, and makes room for what is to hold.")
 
 
 def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
@@ -239,7 +249,7 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
             return step
     if coming:
         return come_up(scene, coming[-1])
-    return next_try(scene, wish, family)
+    return _make_room(scene, family.id) or next_try(scene, wish, family)
 
 
 def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:

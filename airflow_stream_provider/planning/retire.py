@@ -50,6 +50,10 @@ def end(scene: Scene, deployment: str, reason: str) -> Step:
         return Skip(f"There is no deployment {deployment!r}." if deployment else "There is nothing to retire.")
     if snapshot.holds(deployment):
         return Skip(f"{deployment} holds the stream and is kept.")
+    wish, held = scene.state.wish, scene.state.holding_deployment
+    to_hold = wish is not None and declared.fulfils(wish) and not (held is not None and held.fulfils(wish))
+    if wish is not None and to_hold and not declared.ended and scene.state.has_held(deployment):
+        return Skip(f"{deployment} is to hold the stream, by {wish.author}, and is kept.")
     done = Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     return retire(scene, deployment, reason) or done
 

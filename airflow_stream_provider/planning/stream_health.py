@@ -11,7 +11,7 @@ from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.heartbeat import QueryHealth, QueryProgress, QueryState
 from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
 from airflow_stream_provider.lifecycle.rules import is_adopting
-from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning.choice import tried_instead
 from airflow_stream_provider.planning.job import waits_for_person
@@ -78,7 +78,7 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
     if state.holder is None:
         if state.resting or _job_untouched(state):
             return RunJudgement(Health.PASS)
-        if state.phase in CHANGING or seen_to(state, snapshot.at):
+        if (state.phase in CHANGING and not _asked_in_vain(snapshot)) or seen_to(state, snapshot.at):
             return RunJudgement(Health.UNKNOWN)
         last = state.last_deployment
         why = f" {last.reason}" if last is not None and last.reason else ""
@@ -92,6 +92,14 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
     if silent < silence_limit(snapshot.lease([state.holder])):
         return RunJudgement(Health.UNKNOWN)
     return RunJudgement(Health.FAIL, f"Its driver {state.holder} has given no sign of life for {duration(silent)}.")
+
+
+def _asked_in_vain(snapshot: Snapshot) -> bool:
+    """Whether the driver that is appointed was so before since nobody holds, and did not take over."""
+    request = snapshot.state.open_request
+    before = (each for each in snapshot.state.requests.values() if request is not None and each.to == request.to)
+    aborted = (each for each in before if each.source is None and each.stage is RequestStage.ABORTED)
+    return any(each.expires > snapshot.free_since for each in aborted)
 
 
 def _job_untouched(state: StreamState) -> bool:

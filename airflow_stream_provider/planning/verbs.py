@@ -10,8 +10,9 @@ import math
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rules import is_adopting
-from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import Deployment, HoldEnd, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.choice import coming_up, never_commits
 from airflow_stream_provider.planning.gates import WHAT_HELPS, no_way_back_to
@@ -33,7 +34,7 @@ def _refuse(why: str, next_step: str, **fields: Any) -> GiveUp:
 
 
 def start(scene: Scene, version: str, reason: str, *, approval: bool = False, hash: str = "") -> Answer:
-    """A driver of the YAML's release is to hold a stream that has no holder; what comes up or stands by makes room.
+    """A driver of the YAML's release is to hold a stream that has no holder.
 
     :param approval: whether a person has to approve a release that has never held the stream.
     :param hash: of the release as it would be published; empty: not known.
@@ -55,8 +56,7 @@ def start(scene: Scene, version: str, reason: str, *, approval: bool = False, ha
     job = job_first(state)
     if job:
         return _refuse(job, FOLLOW_FIRST)
-    new = _new(state, version, hash, approval)
-    return new or _want(scene, Goal.HOLD, reason, publish=True, alone=True, approval=approval)
+    return _new(state, version, hash, approval) or _want(scene, Goal.HOLD, reason, publish=True, approval=approval)
 
 
 def restart(scene: Scene, version: str, reason: str, *, approval: bool = False, hash: str = "") -> Answer:
@@ -174,7 +174,8 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
         )
     if wish is not None and wish.family == family and family:
         last = state.last_deployment
-        before = wish.before if last is None or state.has_run(wish.before) else last.family
+        stopped = state.holder is None and state.last_end is HoldEnd.STOPPED  # before that wish: so it is to stay
+        before = wish.before if last is None or stopped or state.has_run(wish.before) else last.family
         if before:
             return _want(scene, Goal.HOLD, reason, family=before)
         return _want(scene, Goal.STOP, reason)
@@ -218,7 +219,7 @@ def roll_back(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
         return _refuse(job, FOLLOW_FIRST)
     if wish is not None and wish.back and wish.family != last.family:
         return _back(scene, wish.family, reason)  # once more: it may have been given up
-    if wish is not None and wish.back:
+    if wish is not None and wish.back and _took_back(snapshot, wish):
         return Skip(f"It is rolled back already, by {wish.author}. To go further back, upgrade to what you want.")
     if wish is not None and not wish.goal.rest and wish.family != last.family:
         return _back(scene, last.family, reason)  # the release that is to hold does not yet
@@ -230,6 +231,13 @@ def roll_back(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
             deployment=last.id,
         )
     return _back(scene, before, reason)
+
+
+def _took_back(snapshot: Snapshot, wish: Wish) -> bool:
+    """Whether another release held when a roll-back was wished: not after a hand-over that never took place."""
+    before = [r for r in snapshot.acquisitions() if r.seq < wish.seq]
+    held = snapshot.state.deployments.get(deployment_of(before[-1]["incarnation"])) if before else None
+    return held is None or held.family != wish.family
 
 
 def held_later(snapshot: Snapshot, driver: str, since: float) -> str:
@@ -263,7 +271,7 @@ def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
             "Or roll back by hand: `airflow streams roll-back`.",
             deployment=held.id,
         )
-    if not state.has_run(family):
+    if not wish.before and not state.has_run(family):
         return withdraw(scene, family, reason)
     if not wish.before:
         return Skip(f"No release ran before, so there is none to go back to. {snapshot.holder_sentence}")

@@ -43,6 +43,7 @@ from tests.support import snapshots
 from tests.support.control_root import log_of
 from tests.support.lag_reports import partition, report
 from tests.support.more_time import in_time
+from tests.support.snapshots import up
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -152,6 +153,12 @@ def test_without_kafka_only_incidents_are_bad(spec: StreamSpec) -> None:
         (STOPPED, "stopped", "", Code.WELL),
         ([*RUNNING, fenced(OLD)], "down", "", Code.BAD),
         ([*RUNNING, failed(OLD)], "failed", "", Code.BAD),
+        (
+            [*RUNNING, fenced(OLD), wanted("go"), *up(NEW, "go"), requested("x", NEW, wish="go")],
+            "starting",
+            "",
+            Code.BAD,
+        ),
     ],
 )
 def test_a_stream_without_a_sample_is_judged_by_its_phase(

@@ -92,7 +92,7 @@ TABLE: list[tuple[str, list[Record], dict[str, Any], str]] = [
     ("the follower is asked", ASKED, {"job": GONE, "lives": LIVES}, "wait RequestOver"),
     ("it does not answer", DOUBT, {"job": GONE, "lives": LIVES}, "giveup"),
     ("a person has seen to that", [*DOUBT, wanted("w", family="adopt")], {"lives": LIVES}, "requested OLD"),
-    ("or starts another release", [*DOUBT, wanted("w")], {"lives": LIVES}, "declare w"),
+    ("or starts another release", [*DOUBT, wanted("w")], {"lives": LIVES}, "retired old"),
     ("or names another job", [*DOUBT, wanted("w", family="adopt", job="driver-9")],
      {"lives": LIVES, "job": replace(RUNS, id="driver-9")}, "ending old"),
     ("it dies after that", [*ASKED, fenced(OLD), aborted("a")], {"lives": {OLD_DEPLOYMENT: False}}, "failed old"),

@@ -251,6 +251,15 @@ def test_only_what_follows_a_holder_that_has_committed_counts_as_a_try(
     assert step_at(killed, 410.0, beats) is step
 
 
+def test_what_ran_well_until_another_release_took_over_comes_back_at_once() -> None:
+    tries = [*DOWN, *(r for n in (1, 2, 3) for r in again(n, 200.0 + 100 * n, failed(None, f"o-{n}")))]
+    held = [*tries, *came_to_hold(0, 600.0), wanted("new", "stand_by"), *up(NEW, "new")]
+    ask = [wanted("take", family="new", approved="x"), requested("m", NEW, wish="take"), ready("m", NEW)]
+    for committed, step in ((True, Declare), (False, Later)):
+        took = [released(driver_of(0), "m", NEW, committed=committed), acquired(NEW, "m", 3), retired("o-0")]
+        assert step_at([*held, *ask, *took, failed(NEW, committed=False)], 610.0) is step
+
+
 @pytest.mark.parametrize(
     ("end", "ran", "step"),
     [(failed, 20.0, Later), (failed, 301.0, Declare), (fenced, 20.0, Declare)],

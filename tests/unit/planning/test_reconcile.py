@@ -62,6 +62,7 @@ KILLED = [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT)]
 GATED = [*RUNNING, wanted("new", "stand_by", approval=True), *up(NEW, "new"), wanted("take", family="new")]
 THIRD = wanted("third", "stand_by")
 BEAT = {OLD: True, NEW: True}
+OTHER = f"{OLD_DEPLOYMENT}.00000003"
 OLD_DEAD, NEW_DEAD = {OLD: False, NEW: True}, {OLD: True, NEW: False}
 
 
@@ -174,6 +175,15 @@ NOBODY: list[Row] = [
     ("waits for that", [*RESTART, requested("s", None, wish="again"), released(OLD, "s", None),
      retired(OLD_DEPLOYMENT)], {}, 110, "wait DriversGone"),
     ("and starts", [*RESTART, failed(OLD)], {}, 110, "declare again"),
+    ("what was called off before it held makes room", [*RESTART, requested("s", None, wish="again"),
+     released(OLD, "s", None), retired(OLD_DEPLOYMENT), *up(NEW, "again"), wanted("no", family="old")],
+     {NEW: True, OLD_DEPLOYMENT: False}, 110, "retired new"),
+    ("what a revival brings up makes room for a start",
+     [*KILLED, comes_up("o-3", "old", OLD_DEPLOYMENT), submitted("o-3"), wanted("go")], {}, 110, "retired o-3"),
+    ("what may hold in its place makes none",
+     [*RUNNING, standby(OTHER), wanted("again", alone=True, approval=True), fenced(OLD)], {OTHER: True}, 110,
+     "requested old.00000003"),
+    ("a roll-back outlasts what it rolls back", [*BACK, finished(NEW)], BEAT, 110, "requested OLD"),
     ("what waits for approval leaves the stream to what ran", [*GATED, failed(OLD)], BEAT, 110, "declare old"),
     ("and to a warm driver of it", [*GATED, released(OLD, None, None)], BEAT, 110, "requested OLD"),
     ("nothing ran before it", [wanted("go", approval=True)], {}, 110, "giveup"),

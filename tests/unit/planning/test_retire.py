@@ -10,7 +10,7 @@ from airflow_stream_provider.planning.signs_of_life import DriversGone
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Step, Wait
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from tests.support.snapshots import ASKED, BOTH, RUNNING, brief, results, scene
+from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, brief, results, scene
 from tests.support.story import (
     NEW_DEPLOYMENT,
     OLD_DEPLOYMENT,
@@ -29,6 +29,14 @@ def test_only_what_does_not_hold_is_retired() -> None:
     assert isinstance(end(scene(*BOTH), "nobody", "why"), Skip)
     assert isinstance(end(scene(*ASKED), NEW_DEPLOYMENT, "why"), Wait)
     assert end(scene(*BOTH), NEW_DEPLOYMENT, "why") == RETIRES
+
+
+def test_what_a_roll_back_waits_for_is_kept() -> None:
+    back = [*UPGRADED, wanted("back", family="old", back=True)]
+    kept = end(scene(*back), OLD_DEPLOYMENT, "why")
+    assert isinstance(kept, Skip)
+    assert kept.reason == f"{OLD_DEPLOYMENT} is to hold the stream, by airflow (a person wants it), and is kept."
+    assert isinstance(end(scene(*UPGRADED), OLD_DEPLOYMENT, "why"), Append)
 
 
 def test_a_retired_driver_that_stays_is_killed() -> None:

@@ -11,7 +11,7 @@ from airflow_stream_provider.lag.report import LagReport, QueryLag
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.stream_health import TELL_SECONDS, judge_lag, judge_run
-from tests.support.snapshots import UPGRADED, snapshot
+from tests.support.snapshots import UPGRADED, snapshot, up
 from tests.support.story import (
     FOLLOWING,
     INTERRUPTED,
@@ -78,6 +78,19 @@ def of(records: list[Record], at: float) -> tuple[Health, str]:
         ([*JOB_GONE, aborted("adopt", at=400.0), retired(OLD_DEPLOYMENT)], Health.FAIL, "somebody else writes"),
         ([*JOB_GONE, fenced(OLD), aborted("adopt")], Health.UNKNOWN, "Nobody runs it (down)."),
         ([*JOB_ENDING, wanted("no", "stop")], Health.PASS, ""),
+        (
+            [
+                *RUNNING,
+                failed(OLD),
+                wanted("go"),
+                *up(NEW, "go"),
+                requested("q", NEW, wish="go"),
+                aborted("q", at=200.0),
+                requested("r", NEW, wish="go"),
+            ],
+            Health.UNKNOWN,
+            "Nobody runs it (starting)",
+        ),
         ([*JOB_GONE, aborted("adopt", at=400.0), wanted("no", "stop")], Health.PASS, ""),
     ],
 )
