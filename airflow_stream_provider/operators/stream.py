@@ -318,8 +318,9 @@ class StartStreamOperator(ReleaseOperator):
     def wish(self, scene: Scene) -> Answer:
         from airflow_stream_provider.planning.verbs import start
 
+        release, _ = self.requested.make()
         approval = self.stream.upgrade.approval
-        return start(scene, self.requested.version, self.reason or scene.me.by, approval=approval)
+        return start(scene, release.version, self.reason or scene.me.by, approval=approval, hash=release.hash)
 
 
 class RestartStreamOperator(ReleaseOperator):
@@ -337,5 +338,6 @@ class RestartStreamOperator(ReleaseOperator):
     def wish(self, scene: Scene) -> Answer:
         from airflow_stream_provider.planning.verbs import restart
 
+        release, _ = self.requested.make()
         approval = self.stream.upgrade.approval
-        return restart(scene, self.requested.version, self.reason or scene.me.by, approval=approval)
+        return restart(scene, release.version, self.reason or scene.me.by, approval=approval, hash=release.hash)

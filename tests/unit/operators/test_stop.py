@@ -103,6 +103,16 @@ def test_a_stop_for_good_says_so_in_the_log(spec: StreamSpec, log: ControlLog, c
     assert wish.goal is Goal.LEAVE
 
 
+@pytest.mark.parametrize("operator", [StartStreamOperator, RestartStreamOperator])
+def test_what_needs_an_approval_is_refused_before_anything_is_wished(
+    script: StreamSpec, cluster: NotingCluster, operator: type[StartStreamOperator | RestartStreamOperator]
+) -> None:
+    asks = script.model_copy(update={"upgrade": script.upgrade.model_copy(update={"approval": True})})
+    with pytest.raises(AirflowFailException, match="a person has to approve a new one"):
+        run(operator(task_id="t", stream=asks))
+    assert open_log(script.control, script.name).records() == []
+
+
 def test_a_release_is_wished_submitted_and_then_appointed(script: StreamSpec, cluster: NotingCluster) -> None:
     start = StartStreamOperator(task_id="t", stream=script)
     waits(start)
