@@ -343,9 +343,7 @@ class StreamState:
             return StreamPhase.STOPPED
         if wish is not None and wish.seq > self.held_to:
             return StreamPhase.DOWN
-        last = self.last_deployment
-        served = wish is None or wish.seq < self.held_from or (last is not None and last.family == wish.family)
-        if self.last_end is HoldEnd.FINISHED and served and (wish is None or self.has_run(wish.family)):
+        if self.last_end is HoldEnd.FINISHED and (wish is None or self.has_run(wish.family)):
             return StreamPhase.FINISHED
         return StreamPhase.FAILED if self.last_end is HoldEnd.FAILED else StreamPhase.DOWN
 

@@ -183,7 +183,6 @@ NOBODY: list[Row] = [
     ("what may hold in its place makes none",
      [*RUNNING, standby(OTHER), wanted("again", alone=True, approval=True), fenced(OLD)], {OTHER: True}, 110,
      "requested old.00000003"),
-    ("a roll-back outlasts what it rolls back", [*BACK, finished(NEW)], BEAT, 110, "requested OLD"),
     ("what waits for approval leaves the stream to what ran", [*GATED, failed(OLD)], BEAT, 110, "declare old"),
     ("and to a warm driver of it", [*GATED, released(OLD, None, None)], BEAT, 110, "requested OLD"),
     ("nothing ran before it", [wanted("go", approval=True)], {}, 110, "giveup"),
