@@ -9,7 +9,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.gates import closed, no_way_back_to
 from tests.support.rehearsals import again, running
-from tests.support.snapshots import BOTH, RUNNING, STOPPED, UPGRADED, scene, snapshot, up
+from tests.support.snapshots import BOTH, RELEASED, RUNNING, STOPPED, UPGRADED, scene, snapshot, up
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -112,3 +112,13 @@ def test_a_roll_back_needs_a_way_back_and_nothing_else() -> None:
     back = wanted("back", family="old", back=True)
     assert shut(UPGRADED, back) == ""
     assert SEEN in shut(seen_by(NEW, UPGRADED), back)
+
+
+def test_whoever_goes_back_needs_a_way_back_by_whatever_word() -> None:
+    """A call-off that comes too late: the release that it keeps has given the stream up already."""
+    late = [*RELEASED, wanted("no", family="old"), acquired(NEW, "mine", 2)]
+    found = scene(*seen_by(NEW, late))
+    assert found.state.wish is not None
+    said = closed(found, found.state.wish, None)
+    assert said is not None
+    assert SEEN in str(said)
