@@ -138,7 +138,8 @@ def _first_batch(scene: Scene, wish: Wish) -> Step | None:
     if snapshot.at >= until + FIRST_COMMIT_SECONDS:
         return None  # long ago: its driver may be dead
     known = scene.outcome is not None and scene.outcome.subject == state.holder
-    if known or snapshot.at >= until or not snapshot.previous(held.id):
-        return Done(result(snapshot, wish))  # the first release of all leaves no gap
+    # The first release of all leaves no gap, unless it follows a job.
+    if known or snapshot.at >= until or not (snapshot.previous(held.id) or held.policy.adopts):
+        return Done(result(snapshot, wish))
     queries = tuple(query["name"] for query in state.incarnations[state.holder].queries)
     return Wait(FirstCommits(state.holder, queries, until))

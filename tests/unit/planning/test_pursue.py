@@ -26,6 +26,7 @@ from tests.support.story import (
     aborted,
     acquired,
     declared,
+    ending,
     failed,
     fenced,
     finished,
@@ -115,6 +116,14 @@ def test_the_first_release_of_all_is_not_waited_for() -> None:
     assert results(take(*first), "holder", "request", "previous") == (OLD_DEPLOYMENT, "r", "")
 
 
+def test_an_adoption_waits_for_the_first_batch_since_its_gap_is_that_of_the_job() -> None:
+    asked = wanted(ME.wish, policy={"adopts": True}, adopts=True, job="driver-1", by=ME.by)
+    follower = [following(OLD_DEPLOYMENT, ME.wish), submitted(OLD_DEPLOYMENT), standby(OLD), ending(OLD_DEPLOYMENT)]
+    gone = requested("r", OLD, wish=ME.wish, evidence={"job": "driver-1", "state": "killed"})
+    step = take(asked, *follower, gone, ready("r", OLD), acquired(OLD, "r", 1))
+    assert step == Wait(FirstCommits(OLD, ("a",), 120.0))
+
+
 def test_what_held_before_the_wish_is_no_request_of_it() -> None:
     again = [*RUNNING, wanted(ME.wish, family="old", by=ME.by)]
     assert results(take(*again), "holder", "request") == (OLD_DEPLOYMENT, "")
@@ -202,4 +211,4 @@ def test_a_person_who_is_to_end_a_job_is_asked() -> None:
     assert results(asks, "adopted", "deployment", "says") == (False, OLD_DEPLOYMENT, "")
     asked = requested("r", OLD, wish=ME.wish, evidence={"person": "Ada"})
     taken = [*story, asked, ready("r", OLD), acquired(OLD, "r", 1)]
-    assert results(take(*taken), "adopted", "holder", "request") == (True, OLD_DEPLOYMENT, "r")
+    assert results(take(*taken, at=121.0), "adopted", "holder", "request") == (True, OLD_DEPLOYMENT, "r")
