@@ -78,7 +78,7 @@ HINTS = {
     "the_fence_is_left_out": 70,
     "the_id_of_the_topic_is_not_asked_for": 11,
     "the_last_claim_counts": 32,
-    "the_watch_appoints_the_dead": 1953,
+    "the_watch_appoints_the_dead": 2588,
     "what_a_driver_has_committed_is_known_by_its_heartbeats_alone": 76,
     "what_a_failed_driver_has_committed_is_dropped": 61,
     "what_a_lost_driver_was_to_read_again_is_forgotten": 421,
