@@ -219,7 +219,7 @@ def _version(state: StreamState, family: str) -> str:
 
 
 def _is_down(found: Snapshot, sign: SignOfLife) -> bool:
-    """Whether nobody runs it, also while a request is open: the holder is lost, or the request has expired."""
+    """Whether no driver runs it, also while a request is open: the holder is lost, or the request has expired."""
     state, request = found.state, found.state.open_request
     if state.holder is not None:
         return judge_run(found, sign.silent_seconds).health is Health.FAIL

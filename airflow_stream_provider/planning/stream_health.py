@@ -95,7 +95,7 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
 
 
 def _asked_in_vain(snapshot: Snapshot) -> bool:
-    """Whether the driver that is appointed was so before since nobody holds, and did not take over."""
+    """Whether the stream has no holder, and its appointed driver was appointed before and did not take over."""
     request = snapshot.state.open_request
     before = (each for each in snapshot.state.requests.values() if request is not None and each.to == request.to)
     aborted = (each for each in before if each.source is None and each.stage is RequestStage.ABORTED)

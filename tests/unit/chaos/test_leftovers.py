@@ -20,6 +20,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from chaos import leftovers as module
 from chaos.leftovers import lasting, leftovers
 from devstack.control_folder import folder_of
+from devstack.drivers import wait_for
 from tests.support.pretended_webhdfs import hdfs
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, fenced, play, retired
 
@@ -45,6 +46,8 @@ def start(tmp_path: Path, pids: set[int]) -> Iterator[Callable[..., int]]:
     def begin(*words: str, folder: Path = tmp_path) -> int:
         started.append(subprocess.Popen([sys.executable, "-c", SLEEP, *words], cwd=folder))
         pids.add(started[-1].pid)
+        # The kernel says that it runs before it has the words.
+        wait_for("its command line", psutil.Process(started[-1].pid).cmdline)
         return started[-1].pid
 
     yield begin
