@@ -79,7 +79,8 @@ def stream(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def ahead(stream: GuardedStream, operation: Operation, spec: StreamSpec | None = None, **words: Any) -> Foreseen:
     """Return what a person is told who asks for an operation: by the form, or on the command line."""
     spec = spec or stream.spec
-    return look_ahead(StreamHook.of(spec), operation, RequestedRelease.of(spec), **words)
+    requested = RequestedRelease.of(spec) if operation.brings_up else None
+    return look_ahead(StreamHook.of(spec), operation, requested, **words)
 
 
 @contextmanager
