@@ -94,7 +94,14 @@ class Cause:
 
 
 def explained(
-    kind: IncidentKind, bad_at: float | None, problem: str, now: float, *, failed: bool, ill: Collection[IllQuery] = ()
+    kind: IncidentKind,
+    bad_at: float | None,
+    problem: str,
+    now: float,
+    *,
+    failed: bool,
+    ill: Collection[IllQuery] = (),
+    stuck: bool = False,
 ) -> frozenset[IncidentKind]:
     """Return which kinds of incidents of a stream something that it needs explains.
 
@@ -103,11 +110,14 @@ def explained(
     :param problem: why it is out of reach now; empty: it is not.
     :param failed: whether the stream is down because its queries have failed.
     :param ill: its queries that are ill.
+    :param stuck: whether the stream is not on its way back without a person.
     """
     back = bad_at is not None and now - bad_at < RETURN_SECONDS
     found = _EXPLAINED[kind] if problem else _EXPLAINED[kind] & _RETURN if back else frozenset()
     if not ill or not all(query.waits if kind is IncidentKind.CHECKPOINTS else query.needs_kafka for query in ill):
         found -= {IncidentKind.QUERY}
+    if stuck and not problem:
+        found -= {IncidentKind.DOWN}
     return found if may_end(kind, failed=failed) else found - {IncidentKind.DOWN}
 
 
@@ -326,8 +336,8 @@ class LookCauses:
             if root.problem or not root.unclear:
                 self._follow((IncidentKind.CONTROL, url), root.problem)
 
-    def explained(self, stream: Reading) -> frozenset[IncidentKind]:
-        """Return the kinds of incidents that something explains which the stream needs."""
+    def explained(self, stream: Reading, *, stuck: bool = False) -> frozenset[IncidentKind]:
+        """Return the kinds of incidents that something explains which the stream needs; see `explained`."""
         reading, spec = self._reading, stream.spec
         root = reading.roots[spec.control]
         problems = {
@@ -339,7 +349,15 @@ class LookCauses:
         failed = queries_failed(stream.snapshot.state)
         ill = judge_queries(stream.snapshot).ill
         every = (
-            explained(kind, self._memory.bad_at((kind, name)), problems[kind], self._now, failed=failed, ill=ill)
+            explained(
+                kind,
+                self._memory.bad_at((kind, name)),
+                problems[kind],
+                self._now,
+                failed=failed,
+                ill=ill,
+                stuck=stuck,
+            )
             for kind, name in self._needs(spec.name)
         )
         unread = {IncidentKind.LAG_UNKNOWN} if reading.awaits_lag(spec.name) else ()

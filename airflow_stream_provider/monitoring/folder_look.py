@@ -31,7 +31,7 @@ from airflow_stream_provider.monitoring.watching import Watching
 from airflow_stream_provider.planning.due import due_without_cluster, is_due
 from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
-from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.planning.steps import GiveUp, TaskIdentity
 from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -135,6 +135,7 @@ class FolderLook:
     def _judge(self) -> None:
         """Make a sample of each stream, and follow the incidents of what many of them need."""
         found: dict[str, dict[IncidentKind, Symptom]] = {}
+        stuck: set[str] = set()
         for name, stream in self.reading.streams.items():
             with self._of(name):
                 self.lags[name] = lag = self.reading.lag(name)
@@ -146,12 +147,14 @@ class FolderLook:
                 symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, scene, symptoms[IncidentKind.DOWN])
                 symptoms[IncidentKind.WISH] = health.unmet(scene)
                 found[name] = symptoms
+                if isinstance(reconcile(scene), GiveUp):
+                    stuck.add(name)
         down = {name for name, each in found.items() if self._is_down_untold(name, each[IncidentKind.DOWN])}
         self.causes.judge(down)
         for name, symptoms in found.items():
             with self._of(name):
                 stream = self.reading.streams[name]
-                limits, why = stream.spec.lag.limits, self.causes.explained(stream)
+                limits, why = stream.spec.lag.limits, self.causes.explained(stream, stuck=name in stuck)
                 self.samples[name] = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
 
     def _brought_back(self, name: str, stream: Reading, scene: Scene, down: Symptom) -> Symptom:

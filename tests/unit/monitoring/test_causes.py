@@ -62,6 +62,8 @@ def test_it_explains_what_its_absence_does_and_for_a_while_that_streams_are_down
     assert explained(KAFKA, None, "", 0.0, failed=True) == frozenset()
     assert explained(KAFKA, 100.0, "", 100.0 + RETURN_SECONDS - 1, failed=True) == {down}
     assert explained(KAFKA, 100.0, "", 100.0 + RETURN_SECONDS, failed=True) == frozenset()
+    assert explained(CLUSTER, 100.0, "", 110.0, failed=False, stuck=True) == frozenset(), "nothing brings it back"
+    assert explained(CLUSTER, 100.0, "away", 110.0, failed=False, stuck=True) == {down}, "one incident tells of both"
 
 
 def test_without_kafka_queries_fail_but_no_driver_falls_silent() -> None:
