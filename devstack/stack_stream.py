@@ -191,7 +191,8 @@ class StackStream(HandRunStream):
                 )
 
     def _is_gone(self, submission: str, whose: Whose) -> bool:
-        return self.cluster.remains(submission, whose).gone
+        # A cluster that was lost never knows a driver from before again; it is killed by its process, above.
+        return not self.cluster.remains(submission, whose).alive
 
 
 @contextmanager
