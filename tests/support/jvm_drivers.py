@@ -41,7 +41,6 @@ class Driver:
             env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit_arguments(jars)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             text=True,
         )
 
