@@ -128,7 +128,7 @@ def test_every_form_is_submitted_with_the_mouse(world: World, airflow: Airflow) 
         assert not world.drivers()
 
         ended(api, person.trigger("streams__watch"))  # by which its control root is known
-        ended(api, person.trigger("streams__revive", stream="orders"))
+        ended(api, person.trigger("streams__revive", stream="orders"), stream="orders")
         assert world.version == "1"
 
         states, _ = operate("retire", "confirm")
