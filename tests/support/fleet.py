@@ -94,11 +94,14 @@ class Member:
     def deploy(self) -> None:
         """Run its first releases, without Airflow."""
         spec = load_spec(self.world.yaml)
+        # A start asks nobody for an approval, so it refuses a release that needs one.
+        spec = spec.model_copy(update={"upgrade": spec.upgrade.model_copy(update={"approval": False})})
         start = StartStreamOperator(task_id="start", stream=spec, version="0" if self.releases == 2 else "1")
         start.hook.create()
         if self.releases == 0:
             return
-        assert run_here(start, TaskIdentity("test", "run", "start")).code is Exit.DONE
+        ran = run_here(start, TaskIdentity("test", "run", "start"))
+        assert ran.code is Exit.DONE, ran.said
         if self.releases == 2:
             self._hand_over("1")
         if self.standby:
