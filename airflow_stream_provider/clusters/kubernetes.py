@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
@@ -17,7 +17,6 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
 )
 from airflow_stream_provider.clusters.driver_pod import (
     DEPLOYMENT_ANNOTATION,
@@ -45,6 +44,8 @@ log = logging.getLogger(__name__)
 
 # Seconds for which `submit` repeats a submission that was not answered. Repeating it is harmless: there is one name.
 UNCLEAR_SECONDS = 15.0
+# Seconds from SIGTERM to SIGKILL when we end a pod; a node that is drained gives it `driver_pod.GRACE_SECONDS`.
+KILL_SECONDS = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _DRIVERS = f"{DRIVER_LABEL},spark-role=driver"
 
@@ -57,15 +58,6 @@ class KubernetesCluster(Cluster):
 
     :param settings: what its connection says.
     """
-
-    traits: ClassVar[Traits] = Traits(
-        name="Kubernetes",
-        seconds_after_term=10.0,  # when we kill it; a node that is drained gives it `driver_pod.GRACE_SECONDS`
-        reserves_ids=False,
-        relaunched_by="nobody",
-        gone_means="the kubelet says that every container has terminated",
-        lost_machine="gone if its node is removed or out-of-service; by time, once the driver must have halted itself",
-    )
 
     def __init__(self, settings: KubernetesSettings) -> None:
         self._settings = settings
@@ -200,9 +192,9 @@ class KubernetesCluster(Cluster):
         label = label_of(place[1])
         found = self._api.pod(*place)
         if label and found is not None and _is_driver(found, label):
-            self._api.delete_pod(*place, self.traits.seconds_after_term)
+            self._api.delete_pod(*place, KILL_SECONDS)
         if label:
-            self._api.delete_pods(place[0], f"{_any([label])},spark-role=executor", self.traits.seconds_after_term)
+            self._api.delete_pods(place[0], f"{_any([label])},spark-role=executor", KILL_SECONDS)
 
     @override
     def remains(
@@ -255,7 +247,7 @@ class KubernetesCluster(Cluster):
         """Let go of the pods of drivers that have ended, and remove them a day after that."""
         pods = self._api.pods(self._settings.namespace, _DRIVERS)
         over_here = [pod for pod in pods if any(whose.runs(command_of(pod)) for whose in over)]
-        let_go(self._api, over_here, self.traits.seconds_after_term)
+        let_go(self._api, over_here, KILL_SECONDS)
 
     def _own(self, job: Job, name: str) -> dict[str, Any] | None:
         """Return the pod of this name, if there is one.

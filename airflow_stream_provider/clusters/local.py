@@ -13,7 +13,6 @@ import tempfile
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import ClassVar
 
 import psutil
 from typing_extensions import override
@@ -26,7 +25,6 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
 )
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
@@ -55,15 +53,6 @@ class LocalCluster(Cluster):
 
     :param master: Spark's master string, such as ``local[2]``.
     """
-
-    traits: ClassVar[Traits] = Traits(
-        name="this machine",
-        seconds_after_term=processes.GRACE,
-        reserves_ids=False,
-        relaunched_by="nobody",
-        gone_means="its processes are not there",
-        lost_machine="its tasks run there, or nowhere",
-    )
 
     def __init__(self, master: str) -> None:
         self._master = master

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
@@ -19,7 +19,6 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
     UnmanagedView,
 )
 from airflow_stream_provider.clusters.connection import Masters
@@ -50,15 +49,6 @@ class StandaloneCluster(Cluster):
 
     :param masters: the addresses of the cluster's masters.
     """
-
-    traits: ClassVar[Traits] = Traits(
-        name="standalone",
-        seconds_after_term=10.0,  # spark.worker.driverTerminateTimeout
-        reserves_ids=False,
-        relaunched_by="nobody; with `spark.driver.supervise` its worker",
-        gone_means="the master and every worker say so",
-        lost_machine="unconfirmed; by time, once the driver must have halted itself",
-    )
 
     def __init__(self, masters: Masters) -> None:
         self._masters = masters

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
@@ -20,7 +20,6 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
     UnmanagedView,
 )
 from airflow_stream_provider.clusters.job import Job
@@ -61,15 +60,6 @@ class YarnCluster(Cluster):
 
     :param settings: what the connection says.
     """
-
-    traits: ClassVar[Traits] = Traits(
-        name="YARN",
-        seconds_after_term=0.25,  # yarn.nodemanager.sleep-delay-before-sigkill.ms
-        reserves_ids=True,
-        relaunched_by="nobody",
-        gone_means="every NodeManager says so",
-        lost_machine="unconfirmed until its NodeManager answers; by time, once the driver must have halted itself",
-    )
 
     def __init__(self, settings: YarnSettings) -> None:
         self._settings = settings

@@ -15,15 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from airflow_stream_provider.clusters import kerberos, processes
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.cluster import SubmitUnclear, Traits
+from airflow_stream_provider.clusters.cluster import SubmitUnclear
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.kerberos import KerberosLogin, keytab_file
 from airflow_stream_provider.clusters.yarn import YarnCluster
@@ -204,8 +203,6 @@ class KerberosYarnCluster(YarnCluster):
     :param settings: what the connection says.
     :param login: as whom YARN is asked, and drivers run.
     """
-
-    traits: ClassVar[Traits] = replace(YarnCluster.traits, name="YARN with Kerberos")
 
     def __init__(self, settings: YarnSettings, login: KerberosLogin) -> None:
         super().__init__(settings)

@@ -6,7 +6,14 @@ import dataclasses
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, DriverView, FoundDrivers, SubmitUnclear
+from airflow_stream_provider.clusters import (
+    ClusterConnection,
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    SubmitUnclear,
+    status_of,
+)
 from airflow_stream_provider.clusters import kubernetes as module
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
@@ -26,7 +33,7 @@ def test_a_driver_s_life(pods: Pods) -> None:
     submission = pods.running(job)
     assert cluster.find(job.whose, 0) == FoundDrivers(alive=(submission,))
     assert cluster.find(dataclasses.replace(job.whose, log="ff" * 16), 0) == FoundDrivers()
-    assert cluster.status(submission) is DriverState.RUNNING
+    assert status_of(cluster, submission) is DriverState.RUNNING
     name = submission.partition("/")[2]
     links = {
         "driver log": f"{pods.server.address}/api/v1/namespaces/{NAMESPACE}/pods/{name}/log",
@@ -39,7 +46,7 @@ def test_a_driver_s_life(pods: Pods) -> None:
     cluster.kill(submission)
     wait_for("nothing to remain", lambda: cluster.remains(submission, job.whose).gone)
 
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
     assert cluster.find(job.whose, 0) == FoundDrivers(ended=(submission,))
     assert [pod["metadata"]["name"] for pod in pods.server.pods()] == [name], f"{executor} went with the kill"
     assert pods.pod(submission)["metadata"]["finalizers"] == [FINALIZER]
@@ -51,8 +58,8 @@ def test_a_driver_s_life(pods: Pods) -> None:
 def test_the_exit_code_decides_between_finished_and_failed(pods: Pods, code: str, state: DriverState) -> None:
     job = pods.job(code)
     submission = pods.cluster().submit(job)
-    wait_for("the end", lambda: pods.cluster().status(submission).terminal)
-    assert pods.cluster().status(submission) is state
+    wait_for("the end", lambda: status_of(pods.cluster(), submission).terminal)
+    assert status_of(pods.cluster(), submission) is state
     assert pods.cluster().log_tail(submission) == f"  | password=***\n  | it ends with {code}"
     assert pods.cluster().remains(submission, job.whose).gone
 
@@ -69,14 +76,13 @@ def test_a_log_that_may_not_be_read_or_is_not_there_is_not_known(pods: Pods) -> 
 def test_a_driver_that_does_not_hear_sigterm_is_killed_after_the_grace(
     pods: Pods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient = dataclasses.replace(KubernetesCluster.traits, seconds_after_term=1.0)
-    monkeypatch.setattr(KubernetesCluster, "traits", impatient)
+    monkeypatch.setattr(module, "KILL_SECONDS", 1.0)
     job = pods.job("deaf")
     submission = pods.running(job)
     wait_for("the trap", lambda: "deaf" in pods.server.log(submission.partition("/")[2]))
     pods.cluster().kill(submission)
     wait_for("its end", lambda: pods.cluster().remains(submission, job.whose).gone)
-    assert pods.cluster().status(submission) is DriverState.KILLED
+    assert status_of(pods.cluster(), submission) is DriverState.KILLED
 
 
 def test_a_second_submission_is_the_first_one(pods: Pods) -> None:
@@ -128,7 +134,7 @@ def test_an_api_server_that_cannot_be_reached() -> None:
             act(job)
         assert not isinstance(refused.value, SubmitUnclear)
         assert TOKEN not in str(refused.value)
-    assert cluster.status("streams/x-driver") is DriverState.UNKNOWN
+    assert status_of(cluster, "streams/x-driver") is DriverState.UNKNOWN
     assert not cluster.remains("streams/x-driver", job.whose).gone
     assert "cannot be reached" in cluster.remains("streams/x-driver", job.whose).alive[0]
     with pytest.raises(ClusterError, match="cannot be reached"):
@@ -140,7 +146,7 @@ def test_credentials_that_are_refused(pods: Pods) -> None:
     cluster = KubernetesCluster(settings)
     with pytest.raises(ClusterError, match=r"does not accept the credentials\. Renew the token"):
         cluster.check(pods.job())
-    assert cluster.status("streams/x-driver") is DriverState.UNKNOWN
+    assert status_of(cluster, "streams/x-driver") is DriverState.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -163,7 +169,7 @@ def test_without_the_right_to_delete_a_kill_says_so(pods: Pods) -> None:
     pods.server.ask("POST", "/stand-in/deny/delete-pods")
     with pytest.raises(ClusterError, match='cannot delete resource "pods"'):
         pods.cluster().kill(submission)
-    assert pods.cluster().status(submission) is DriverState.RUNNING
+    assert status_of(pods.cluster(), submission) is DriverState.RUNNING
 
 
 def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> None:
@@ -171,12 +177,12 @@ def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> 
     submission = pods.running(job)
     cluster = pods.cluster()
     for unknown in ("driver-20200101000000-0000", f"{NAMESPACE}/..", "../..", "a/b/c?x=1", "", "-driver"):
-        assert cluster.status(unknown) is DriverState.LOST
+        assert status_of(cluster, unknown) is DriverState.LOST
         assert cluster.look([unknown])[unknown].state is DriverState.LOST
         cluster.kill(unknown)
         assert cluster.remains(unknown, pods.job().whose).alive == ()
         assert not cluster.remains(unknown, pods.job().whose).gone
-    assert cluster.status(submission) is DriverState.RUNNING
+    assert status_of(cluster, submission) is DriverState.RUNNING
 
 
 def test_what_a_heartbeat_calls_its_submission_is_not_killed_unless_it_is_a_driver(pods: Pods) -> None:
@@ -184,7 +190,7 @@ def test_what_a_heartbeat_calls_its_submission_is_not_killed_unless_it_is_a_driv
     executor = pods.executor(submission)
     pods.cluster().kill(f"{NAMESPACE}/{executor}")
     assert "deletionTimestamp" not in pods.pod(f"/{executor}")["metadata"]
-    assert pods.cluster().status(submission) is DriverState.RUNNING
+    assert status_of(pods.cluster(), submission) is DriverState.RUNNING
 
 
 def test_whose_a_pod_is_its_arguments_say_also_in_a_namespace_of_before(pods: Pods) -> None:
