@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 from typing_extensions import override
 
-from airflow_stream_provider.clusters import processes
+from airflow_stream_provider.clusters import detach, processes
 from airflow_stream_provider.clusters.cluster import (
     Cluster,
     DriverState,
@@ -62,7 +62,6 @@ class LocalCluster(Cluster):
         """Check that Spark and Java are installed and that the driver's memory is free."""
         job.properties()
         processes.home()
-        processes.warn_of_two_versions()
         processes.check_java()
         asked, free = ResourceRequest.from_conf(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
         if asked > free:
@@ -101,10 +100,9 @@ class LocalCluster(Cluster):
                 *(word for key, value in properties.items() for word in ("--conf", f"{key}={value}")),
                 *(job.launcher, *job.arguments),
             ]
-            script = str(Path(__file__).with_name("detach.py"))
             # detach.py leaves the task's session, so the driver survives when Airflow kills the task's processes.
             subprocess.run(
-                [sys.executable, script, str(lock), str(folder), str(log), *command],
+                [sys.executable, detach.__file__, str(lock), str(folder), str(log), *command],
                 check=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

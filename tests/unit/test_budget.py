@@ -51,8 +51,6 @@ triggers 700
 #   public    users or Airflow import it by its path
 #   unmerged  nothing speaks for it: it is waiting to be a part of the file that imports it
 EXCEPTIONS = """
-clusters/detach.py unmerged
-clusters/until.py unmerged
 get_provider_info.py public
 hooks/preflight.py unmerged
 lifecycle/fields.py unmerged
