@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
 from typing_extensions import override
 
+from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.cluster import (
     Cluster,
     DriverView,
@@ -32,7 +32,7 @@ from airflow_stream_provider.clusters.driver_pod import (
     manifest,
 )
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused, Unheard
+from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
 from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.pod_status import NodeSays, PodLook, driver_state, ended, let_go, waits_for
@@ -42,8 +42,6 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 
 log = logging.getLogger(__name__)
 
-# Seconds for which `submit` repeats a submission that was not answered. Repeating it is harmless: there is one name.
-UNCLEAR_SECONDS = 15.0
 # Seconds from SIGTERM to SIGKILL when we end a pod; a node that is drained gives it `driver_pod.GRACE_SECONDS`.
 KILL_SECONDS = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -90,36 +88,31 @@ class KubernetesCluster(Cluster):
     def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
         """Create the driver's pod and return its submission id.
 
-        If the API server does not answer, try it again for up to 15 s before raising SubmitUnclear. A pod of this
-        deployment that is there already is its driver.
+        A pod of this deployment that is there already is its driver. One whose creation was not answered is searched
+        for before it is created again, and has the same name then.
         """
         pod = manifest(job, self._settings)
         name = pod["metadata"]["name"]
-        deadline = time.monotonic() + UNCLEAR_SECONDS
-        sent = False
-        while True:
-            try:
-                self._api.create_pod(pod)
-                return self._submission(name)
-            except Unheard as error:
-                problem: ClusterError = error
-                sent = sent or error.sent
-            except Refused as error:
-                problem = error
-                # Not only after 409: a quota that the first try has filled is looked at before the name.
-                with suppress(Refused, Unheard):
-                    if self._own(job, name) is not None:
-                        return self._submission(name)
-                sent = sent or error.status >= 500 or error.status == 409
-            if not sent:
-                raise problem
-            if time.monotonic() > deadline:
-                raise SubmitUnclear(
-                    f"The API server may or may not have accepted the driver's pod {name}. {problem.message}",
-                    next_step="Nothing to do: the pod is searched for before anything is submitted again.",
-                    deployment=job.deployment,
-                )
-            time.sleep(1)
+        try:
+            self._api.create_pod(pod)
+            return self._submission(name)
+        except Unanswered as error:
+            problem: ClusterError = error
+            sent = error.sent
+        except Refused as error:
+            problem = error
+            # Not only after 409: a quota that the first try has filled is looked at before the name.
+            with suppress(Refused, Unanswered):
+                if self._own(job, name) is not None:
+                    return self._submission(name)
+            sent = error.status >= 500 or error.status == 409
+        if not sent:
+            raise problem
+        raise SubmitUnclear(
+            f"The API server may or may not have accepted the driver's pod {name}. {problem.message}",
+            next_step="Nothing to do: the pod is searched for before anything is submitted again.",
+            deployment=job.deployment,
+        )
 
     @override
     def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
@@ -201,12 +194,13 @@ class KubernetesCluster(Cluster):
         self, submission: str, whose: Whose, applications: Collection[str] = (), hosts: Collection[str] | None = None
     ) -> Remains:
         """Return the pods of the driver and its executors whose end the kubelet has not reported."""
-        namespace, name = self._place(submission) or (self._settings.namespace, "")
+        place = self._place(submission)
+        namespace, name = place or (self._settings.namespace, "")
         labels = [each for each in (label_of(name), *labels_of(whose)) if each]
         alive: list[str] = []
         lost: list[str] = []
         try:
-            pods = [self._pod(submission)]
+            pods = [None if place is None else self._api.pod(*place)]
             pods += self._api.pods(namespace, f"{_any(labels)},spark-role=executor")
             look = PodLook(self._api)
             for pod in pods:
@@ -267,10 +261,6 @@ class KubernetesCluster(Cluster):
 
     def _submission(self, name: str) -> str:
         return f"{self._settings.namespace}/{name}"
-
-    def _pod(self, submission: str) -> dict[str, Any] | None:
-        place = self._place(submission)
-        return None if place is None else self._api.pod(*place)
 
     def _place(self, submission: str) -> tuple[str, str] | None:
         """Return namespace and name of a driver's pod; None: it is no pod's, and nothing to put into a URL."""

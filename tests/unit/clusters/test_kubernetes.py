@@ -101,20 +101,14 @@ def test_a_pod_of_the_same_name_that_is_not_ours_is_an_error_with_a_next_step(po
         pods.cluster().submit(job)
 
 
-@pytest.mark.parametrize("lost", [1, 3])
-def test_a_submission_with_lost_answers_is_repeated_under_the_same_name(pods: Pods, lost: int) -> None:
-    pods.server.ask("POST", f"/stand-in/lose/{lost}")
-    submission = pods.cluster().submit(pods.job())
-    assert [f"{NAMESPACE}/{pod['metadata']['name']}" for pod in pods.server.pods()] == [submission]
-
-
-def test_an_api_server_that_never_answers_leaves_it_unclear(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNCLEAR_SECONDS", 0.0)
-    pods.server.ask("POST", "/stand-in/lose/100")
+def test_a_submission_whose_answer_is_lost_is_found_and_repeated_under_the_same_name(pods: Pods) -> None:
+    pods.server.ask("POST", "/stand-in/lose/1")
     job = pods.job()
     with pytest.raises(SubmitUnclear, match="did not answer"):
         pods.cluster().submit(job)
-    assert pods.cluster().find(job.whose, 0).alive
+    (found,) = pods.cluster().find(job.whose, 0).alive
+    assert pods.cluster().submit(job) == found
+    assert [f"{NAMESPACE}/{pod['metadata']['name']}" for pod in pods.server.pods()] == [found]
 
 
 def test_an_api_server_that_cannot_be_reached() -> None:
