@@ -64,8 +64,8 @@ def open_cluster(connection: ClusterConnection) -> Cluster:
     if connection.is_local:
         return LocalCluster(connection.local_master)
     if connection.is_yarn:
+        from airflow_stream_provider.clusters.connection import YarnSettings
         from airflow_stream_provider.clusters.yarn import YarnCluster
-        from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 
         settings = YarnSettings.of(connection)
         if settings.kerberos is not None:

@@ -33,10 +33,9 @@ from airflow_stream_provider.clusters.driver_pod import (
 )
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused
-from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER, KubernetesSettings
 from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.pod_status import NodeSays, PodLook, driver_state, ended, let_go, waits_for
-from airflow_stream_provider.clusters.pod_template import CONTAINER
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 

@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, WorkerHosts
 from airflow_stream_provider.clusters.bounded_http import ask as send
 from airflow_stream_provider.clusters.cluster import DriverState, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES
 from airflow_stream_provider.clusters.spark_sizes import DEFAULT_CORES_MAX
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the result

@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import override
 
 from airflow_stream_provider.clusters import master_api as api
-from airflow_stream_provider.clusters.bounded_http import Unanswered
+from airflow_stream_provider.clusters.bounded_http import Unanswered, WorkerHosts
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
@@ -27,7 +27,6 @@ from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.master_api import OUT_OF_CONTACT, STATES, create_submission_request, driver_conf
 from airflow_stream_provider.clusters.spark_sizes import FreeResources, ResourceRequest
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import (
     APPLICATION,
     all_executors_left,

@@ -12,13 +12,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from airflow_stream_provider.clusters import master_api as api
-from airflow_stream_provider.clusters.bounded_http import Unanswered
+from airflow_stream_provider.clusters.bounded_http import Unanswered, WorkerHosts
 from airflow_stream_provider.clusters.cluster import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.master_api import FETCHING_CLASS, MAIN_CLASS, STATES, Master
 from airflow_stream_provider.clusters.spark_sizes import ResourceRequest
 from airflow_stream_provider.clusters.whose import LOG_CONF, Whose
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Bytes of a driver's stderr to read. It begins with the launch command, and class paths can be long.

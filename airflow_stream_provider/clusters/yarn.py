@@ -13,6 +13,7 @@ from typing import Any
 from typing_extensions import override
 
 from airflow_stream_provider.clusters import yarn_api as api
+from airflow_stream_provider.clusters.bounded_http import WorkerHosts
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
@@ -22,9 +23,9 @@ from airflow_stream_provider.clusters.cluster import (
     SubmitUnclear,
     UnmanagedView,
 )
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_api import Manager, is_submission
 from airflow_stream_provider.clusters.yarn_applications import (
     WAITS,
@@ -37,7 +38,6 @@ from airflow_stream_provider.clusters.yarn_applications import (
     view,
     without_torn_lines,
 )
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
     deployment_tag,

@@ -19,8 +19,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, ask
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.kerberos import prove
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 SUBMIT_SECONDS = 240.0

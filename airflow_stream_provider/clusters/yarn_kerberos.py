@@ -23,8 +23,9 @@ from typing_extensions import override
 from airflow_stream_provider.clusters import detach, kerberos, processes
 from airflow_stream_provider.clusters import yarn_api as api
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
+from airflow_stream_provider.clusters.connection import KerberosLogin, YarnSettings
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.kerberos import KerberosLogin, keytab_file
+from airflow_stream_provider.clusters.kerberos import keytab_file
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_api import (
     COME_SECONDS,
@@ -34,7 +35,6 @@ from airflow_stream_provider.clusters.yarn_api import (
     may_come,
     new_submission,
 )
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import RUNNER, spark_conf, tags_of
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import ClusterError

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import SpecError

@@ -11,13 +11,12 @@ from typing import Any
 import yaml
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.driver_pod import DRIVER_LABEL, FINALIZER, GRACE_SECONDS
 from airflow_stream_provider.clusters.kubernetes import KILL_SECONDS
-from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
-from airflow_stream_provider.clusters.pod_template import read_template
+from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings, read_template
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_api import COME_SECONDS, SUBMIT_SECONDS
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from tests.support.keytabs import in_base64, keytab
 

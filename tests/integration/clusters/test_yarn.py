@@ -21,7 +21,7 @@ from airflow_stream_provider.clusters import (
     status_of,
     yarn_api,
 )
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.yarn_request import deployment_tag, spark_conf, submission_request
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control import ControlLog

@@ -19,8 +19,8 @@ import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, DriverState, Job, open_cluster, status_of, yarn_api
 from airflow_stream_provider.clusters import yarn_api as yarn_submission
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_api import is_submission
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import deployment_tag
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
+from airflow_stream_provider.clusters.bounded_http import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 
 

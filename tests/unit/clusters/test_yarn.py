@@ -9,8 +9,8 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear, status_of, yarn
 from airflow_stream_provider.clusters import yarn_api as api
+from airflow_stream_provider.clusters.connection import ADDRESS
 from airflow_stream_provider.clusters.yarn import YarnCluster
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from tests.support.fake_yarn import ID, STARTED, WHOSE, FakeYarn
 from tests.support.jobs import job, noted

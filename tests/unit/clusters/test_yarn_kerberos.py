@@ -25,9 +25,8 @@ from airflow_stream_provider.clusters import (
     yarn_kerberos,
 )
 from airflow_stream_provider.clusters import yarn as base
-from airflow_stream_provider.clusters.kerberos import KerberosLogin
+from airflow_stream_provider.clusters.connection import KerberosLogin, YarnSettings
 from airflow_stream_provider.clusters.yarn_api import COME_SECONDS, made_at, new_submission
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_yarn import ID, STARTED, WHOSE, FakeYarn
