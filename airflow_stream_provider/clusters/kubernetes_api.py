@@ -128,8 +128,8 @@ class KubernetesApi:
         try:
             return getattr(client, method)(*arguments, **options, _request_timeout=deadline)
         except ApiException as error:
-            if not error.status:  # what the client makes of an error of TLS
-                raise self._unheard("cannot be asked over TLS", sent=False) from None
+            if not error.status:  # what the client makes of an error of TLS, also of one in the middle of an answer
+                raise self._unheard("cannot be asked over TLS", sent=True) from None
             raise self._refused(error, method) from None
         except (ConnectTimeoutError, NewConnectionError, ProxyError):
             raise self._unheard("cannot be reached", sent=False) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -15,14 +17,19 @@ from airflow_stream_provider.clusters import (
     status_of,
 )
 from airflow_stream_provider.clusters import kubernetes as module
+from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
-from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
+from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi
+from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings, kubernetes_settings
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from devstack.drivers import wait_for
 from devstack.kubernetes import NAMESPACE, TOKEN
 from devstack.ports import HOST, free_port
 from tests.support.pods import Pods
+
+if TYPE_CHECKING:
+    from kubernetes.client import CoreV1Api
 
 
 def test_a_driver_s_life(pods: Pods) -> None:
@@ -109,6 +116,21 @@ def test_a_submission_whose_answer_is_lost_is_found_and_repeated_under_the_same_
     (found,) = pods.cluster().find(job.whose, 0).alive
     assert pods.cluster().submit(job) == found
     assert [f"{NAMESPACE}/{pod['metadata']['name']}" for pod in pods.server.pods()] == [found]
+
+
+def test_a_connection_that_ends_in_mid_answer_leaves_it_unclear() -> None:
+    """The client has one error for all of TLS: it may come before a pod's creation is sent, and after."""
+    from kubernetes.client import ApiException
+
+    def create(*args: object, **options: object) -> None:
+        raise ApiException(status=0, reason="SSLError\nEOF occurred in violation of protocol")
+
+    where = SimpleNamespace(configuration=SimpleNamespace(host="https://api"))
+    api = KubernetesApi(cast("KubernetesSettings", None))
+    api._client = cast("CoreV1Api", SimpleNamespace(create_namespaced_pod=create, api_client=where))
+    with pytest.raises(Unanswered, match="https://api cannot be asked over TLS") as unclear:
+        api.create_pod({"metadata": {"namespace": NAMESPACE}})
+    assert unclear.value.sent
 
 
 def test_an_api_server_that_cannot_be_reached() -> None:
