@@ -179,7 +179,7 @@ class WorkerHosts:
 
     :param allowed: names, ``*.domain``, addresses and networks (``10.1.0.0/16``). Empty: what is in one network with
         a master: the first 16 bits of an IPv4 address, 64 of an IPv6 one.
-    :param masters: host names of the masters; always allowed.
+    :param masters: URLs of the masters, whose hosts are always allowed.
     :raises SpecError: an entry is none of these.
     """
 
@@ -188,7 +188,7 @@ class WorkerHosts:
         self._names: list[str] = []
         for entry in allowed:
             self._add(entry.strip().lower())
-        self._masters = tuple(host.lower() for host in masters)
+        self._masters = {urlsplit(url).hostname or "" for url in masters}
         self._near = not (self._networks or self._names)
 
     def address(self, url: str) -> str:

@@ -37,11 +37,6 @@ class Masters:
     authorization: str = field(default="", repr=False)
     worker_hosts: tuple[str, ...] = ()
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The host names of all addresses, without their ports."""
-        return tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in (*self.rest, *self.ui)))
-
 
 @dataclass(frozen=True)
 class ClusterConnection:
@@ -120,9 +115,7 @@ class ClusterConnection:
 
     def _hosts(self) -> list[tuple[str, int]]:
         scheme, separator, rest = self.host.strip().rpartition("://")
-        # The masters of YARN in Spark 1; as the name of a standalone master it has to be spelt out.
-        is_yarn = rest.lower() == "yarn" or (not separator and rest.lower() in ("yarn-client", "yarn-cluster"))
-        if (separator and scheme != "spark") or not rest or is_yarn:
+        if (separator and scheme != "spark") or not rest:
             raise refused(
                 f"{self.host!r} is not a supported cluster", "Write spark://HOST, yarn, k8s://HOST or local[N]."
             )
@@ -256,11 +249,6 @@ class YarnSettings:
             kerberos=kerberos,
             spark_submit=_submit_program(extra),
         )
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """The host names of the ResourceManagers."""
-        return tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in self.addresses))
 
 
 def _login(extra: dict[str, str]) -> KerberosLogin | None:

@@ -310,12 +310,4 @@ def driver_conf(job: Job, master_url: str) -> dict[str, str]:
     :raises SecretInConf: the job's conf holds a secret.
     """
     conf = {"spark.driver.supervise": "false", "spark.cores.max": str(DEFAULT_CORES_MAX), **job.properties()}
-    files = ",".join(job.files)
-    return {
-        **conf,
-        "spark.master": master_url,
-        "spark.submit.deployMode": "cluster",
-        # As spark-submit does for --py-files: the driver puts them on its Python path, and executors fetch them.
-        "spark.submit.pyFiles": ",".join(filter(None, [files, conf.get("spark.submit.pyFiles", "")])),
-        "spark.files": ",".join(filter(None, [files, conf.get("spark.files", "")])),
-    }
+    return {**job.with_files(conf), "spark.master": master_url, "spark.submit.deployMode": "cluster"}

@@ -51,7 +51,7 @@ class StandaloneCluster(Cluster):
 
     def __init__(self, masters: Masters) -> None:
         self._masters = masters
-        self._hosts = WorkerHosts(masters.worker_hosts, masters.hosts)
+        self._hosts = WorkerHosts(masters.worker_hosts, (*masters.rest, *masters.ui))
 
     @override
     def check(self, job: Job) -> None:

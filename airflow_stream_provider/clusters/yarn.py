@@ -63,7 +63,7 @@ class YarnCluster(Cluster):
 
     def __init__(self, settings: YarnSettings) -> None:
         self._settings = settings
-        self._hosts = WorkerHosts(settings.node_hosts, settings.hosts)
+        self._hosts = WorkerHosts(settings.node_hosts, settings.addresses)
 
     @override
     def check(self, job: Job) -> None:

@@ -27,7 +27,7 @@ BUDGET = """
 audit 1900
 checkpoint 2500
 cli 1700
-clusters 5800
+clusters 5700
 control 3200
 hooks 2000
 kafka 2800

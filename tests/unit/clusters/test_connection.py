@@ -56,8 +56,6 @@ def test_local_masters(host: str) -> None:
         (ClusterConnection(""), "''"),
         (ClusterConnection("yarn"), "login ''"),
         (ClusterConnection(" YARN "), "login ''"),
-        (ClusterConnection("spark://yarn"), "'spark://yarn'"),
-        (ClusterConnection("yarn-cluster"), "'yarn-cluster'"),
         (ClusterConnection("Yarn-Client"), "'Yarn-Client'"),
         (ClusterConnection("mesos://host"), "'mesos://host'"),
         (ClusterConnection("spark://one,,two"), "''"),
