@@ -23,7 +23,7 @@ from airflow_stream_provider.clusters.cluster import (
 )
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.log_tail import tail
+from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.master_api import OUT_OF_CONTACT, STATES, create_submission_request, driver_conf
 from airflow_stream_provider.clusters.spark_sizes import FreeResources, ResourceRequest
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
@@ -226,8 +226,8 @@ class StandaloneCluster(Cluster):
             if worker is None:
                 return ""
             # The driver's Python writes to stdout, as its JVM passes that on.
-            logs = {name: api.driver_log_end(worker, self._hosts, submission, name) for name in ("stderr", "stdout")}
-            return tail(**logs)
+            names = ("stderr", "stdout")
+            return tail(**{each: api.driver_log(worker, self._hosts, submission, each, READ_BYTES) for each in names})
         except ClusterError:
             return ""
 

@@ -65,7 +65,7 @@ def launch_command(master: Master, hosts: WorkerHosts, driver: Mapping[str, Any]
     """Return the command that a worker has started a driver with; None if it does not say so."""
     worker = master.workers.get(driver["worker"])
     try:
-        head = "" if worker is None else api.driver_log_head(worker, hosts, driver["id"], _HEAD)
+        head = "" if worker is None else api.driver_log(worker, hosts, driver["id"], "stderr", _HEAD, offset=0)
     except ClusterError:
         return None
     command, end, _ = head.partition(_COMMAND_ENDS)

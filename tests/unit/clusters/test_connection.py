@@ -56,7 +56,6 @@ def test_local_masters(host: str) -> None:
         (ClusterConnection(""), "''"),
         (ClusterConnection("yarn"), "login ''"),
         (ClusterConnection(" YARN "), "login ''"),
-        (ClusterConnection("Yarn-Client"), "'Yarn-Client'"),
         (ClusterConnection("mesos://host"), "'mesos://host'"),
         (ClusterConnection("spark://one,,two"), "''"),
         (ClusterConnection("spark://one:port"), "'one:port'"),
