@@ -157,7 +157,7 @@ class Task(Airflow):
             snapshot = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
             if submission := snapshot.submission(deployment):
                 never_there = may_be_unsent(self.log, deployment)
-                driver = status_of(self.cluster, submission)
+                driver = status_of(cast("Cluster", self.cluster), submission)
                 driver = DriverState.LOST if driver.reserved and not never_there else driver
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 lost = self.cluster.lost(deployment)
