@@ -1,7 +1,7 @@
 """Read the Airflow connection of a Kubernetes cluster: where its API server is, and the template of a driver's pod.
 
 People extend the driver's pod with the template: image, service account, volumes, node selector, secrets by reference.
-What a driver's pod cannot have is refused.
+Fields that a driver's pod cannot have are refused.
 """
 
 from __future__ import annotations
