@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.clusters import ClusterConnection, yarn_api
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.hadoop_conf import write_properties
 from devstack.hdfs import Hdfs

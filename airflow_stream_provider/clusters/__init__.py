@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.clusters.cluster import Remains as Remains
     from airflow_stream_provider.clusters.cluster import SubmitUnclear as SubmitUnclear
     from airflow_stream_provider.clusters.cluster import UnmanagedView as UnmanagedView
+    from airflow_stream_provider.clusters.cluster import status_of as status_of
     from airflow_stream_provider.clusters.connection import ClusterConnection as ClusterConnection
     from airflow_stream_provider.clusters.job import Job as Job
     from airflow_stream_provider.clusters.job import SecretInConf as SecretInConf
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __getattr__ = lazily(
     __name__,
     {
-        "cluster": "Cluster DriverState DriverView FoundDrivers Remains SubmitUnclear UnmanagedView",
+        "cluster": "Cluster DriverState DriverView FoundDrivers Remains SubmitUnclear UnmanagedView status_of",
         "connection": "ClusterConnection",
         "job": "Job SecretInConf refuse_secret_arguments refuse_secret_conf refuse_secret_environment "
         "refuse_secret_values",
@@ -63,8 +64,8 @@ def open_cluster(connection: ClusterConnection) -> Cluster:
     if connection.is_local:
         return LocalCluster(connection.local_master)
     if connection.is_yarn:
+        from airflow_stream_provider.clusters.connection import YarnSettings
         from airflow_stream_provider.clusters.yarn import YarnCluster
-        from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 
         settings = YarnSettings.of(connection)
         if settings.kerberos is not None:

@@ -6,33 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar
 
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
-
-
-@dataclass(frozen=True)
-class Traits:
-    """The differences of one kind of cluster from the others; sentences are for people.
-
-    :param name: what it is called.
-    :param seconds_after_term: from SIGTERM to SIGKILL, when a driver is killed: a driver that takes longer to reach a
-        batch boundary is not released.
-    :param reserves_ids: whether the id of a driver is known before it is sent; see `Cluster.submit`.
-    :param relaunched_by: the component that starts a driver again that has ended.
-    :param gone_means: what confirms that nothing is left of a driver.
-    :param lost_machine: what is known of a driver whose machine is out of reach.
-    """
-
-    name: str
-    seconds_after_term: float
-    reserves_ids: bool
-    relaunched_by: str
-    gone_means: str
-    lost_machine: str
-
 
 # Seconds by which the clocks of Airflow's machines may differ: what one has declared, another one searches for. The
 # cluster's own clock is read from its answers.
@@ -172,8 +149,6 @@ class SubmitUnclear(ClusterError):
 class Cluster(ABC):
     """A place where drivers run. Every method asks the cluster again; nothing is cached."""
 
-    traits: ClassVar[Traits]
-
     @abstractmethod
     def check(self, job: Job) -> None:
         """Check that the cluster answers and has room for the job's driver and executors. Nothing is started.
@@ -187,9 +162,8 @@ class Cluster(ABC):
         """Start one driver for the job and return its submission id.
 
         :param note: writes an id down, and returns the one that counts: that of another try, if that has noted its own.
-            Where the cluster knows the id before it starts something (`Traits.reserves_ids`), it is noted first, and
-            the one that counts is sent. That makes a submission exactly one, however often it is tried: an id never
-            has more than one driver.
+            Where the cluster knows the id before it starts something, it is noted first, and the one that counts is
+            sent. That makes a submission exactly one, however often it is tried: an id never has more than one driver.
         :raises SubmitUnclear: the cluster may or may not have accepted the submission.
         :raises ClusterError: the cluster refused it or could not be reached. No driver was started.
         :raises SecretInConf: the conf holds a secret. Nothing was sent.
@@ -226,13 +200,6 @@ class Cluster(ABC):
         :param whose: the deployment that `ours` is about; None: it is not looked at.
         :raises ClusterError: the cluster does not answer.
         """
-
-    def status(self, submission: str) -> DriverState:
-        """Return the driver's state, UNKNOWN if the cluster does not answer."""
-        try:
-            return self.look([submission])[submission].state
-        except ClusterError:
-            return DriverState.UNKNOWN
 
     @abstractmethod
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
@@ -276,3 +243,11 @@ class Cluster(ABC):
         :param over: deployments whose end is in the control log, and whose drivers are not to be fenced any more.
         :raises ClusterError: the cluster does not answer, or refuses.
         """
+
+
+def status_of(cluster: Cluster, submission: str) -> DriverState:
+    """Return the driver's state, UNKNOWN if the cluster does not answer."""
+    try:
+        return cluster.look([submission])[submission].state
+    except ClusterError:
+        return DriverState.UNKNOWN

@@ -1,29 +1,41 @@
-"""Run a driver detached from the process that starts it, store its exit code, and keep its log small.
+#!/usr/bin/env python3
+"""Run a driver that outlives the process that starts it, or a program that must not.
 
-This file is run as a script and is never imported:
+This file is run as a script, by the standard library alone; others import it for its path.
 
     detach.py LOCK FOLDER LOG COMMAND...
 
-The first process returns as soon as the command runs. A second process, in a session of its own, waits for the command
-and writes its exit code to the file `exit`.
+The first process returns as soon as the command runs. A second process, in a session of its own, waits for the command,
+keeps its log small, and writes its exit code to the file `exit`.
+
+    STREAM_PROGRAM=PATH STREAM_PARENT=PID STREAM_UNTIL=SECONDS detach.py ARGUMENT...
+
+The program takes the place of this script, and the kernel keeps what it has set: the program is killed when the thread
+that has started it ends, and at the moment, also when it was stopped meanwhile. The moment is by the monotonic clock of
+this machine, which cannot be set.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 # A log that has grown to this many bytes is copied to LOG.1, in place of the one before, and begins anew.
 LOG_BYTES = 32 * 1024 * 1024
 LOOK_SECONDS = 2.0
+PR_SET_PDEATHSIG = 1
+NOT_STARTED = 70
+"""Exit code of a program with an end that was not started."""
 
 
-def main(lock: int, folder: Path, log: Path, command: list[str]) -> None:
+def detach(lock: int, folder: Path, log: Path, command: list[str]) -> None:
     """Run the command detached.
 
     :param lock: file descriptor of the deployment's lock; the command inherits it.
@@ -71,5 +83,26 @@ def wait(driver: subprocess.Popen[bytes], log: Path) -> int:
                 os.truncate(1, 0)
 
 
+def become(program: str, parent: int, until: float) -> None:
+    """Become a program that ends with the process `parent`, and at the moment `until`."""
+    if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL):
+        sys.exit(NOT_STARTED)
+    # Its end is reported from now on; it may have come before.
+    if os.getppid() != parent:
+        sys.exit(NOT_STARTED)
+    # The program's start resets neither: the starting process may have ignored or blocked it.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    left = until - time.monotonic()
+    if left <= 0:
+        sys.exit(NOT_STARTED)
+    signal.setitimer(signal.ITIMER_REAL, left)
+    os.execv(program, [program, *sys.argv[1:]])
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    if "STREAM_PROGRAM" in os.environ:
+        own = [os.environ.pop(f"STREAM_{name}") for name in ("PROGRAM", "PARENT", "UNTIL")]
+        become(own[0], int(own[1]), float(own[2]))
+    else:
+        detach(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

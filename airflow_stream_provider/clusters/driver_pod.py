@@ -13,8 +13,13 @@ from decimal import Decimal
 from typing import Any
 
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
-from airflow_stream_provider.clusters.pod_template import ADDRESS, PREFIX, SUBMISSION, container_of
+from airflow_stream_provider.clusters.kubernetes_connection import (
+    ADDRESS,
+    PREFIX,
+    SUBMISSION,
+    KubernetesSettings,
+    container_of,
+)
 from airflow_stream_provider.clusters.spark_sizes import ResourceRequest, executor_container, executors, overhead
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import SpecError

@@ -187,6 +187,14 @@ class Job:
         names = () if self.is_fetched else (RUNTIME_ZIP, *self.py_files)
         return tuple(posixpath.join(self.release_dir, name) for name in names)
 
+    def with_files(self, conf: Mapping[str, str]) -> dict[str, str]:
+        """Return a conf with `files`, as spark-submit makes it of --py-files.
+
+        The driver puts them on its Python path, and executors fetch them.
+        """
+        keys = ("spark.submit.pyFiles", "spark.files")
+        return {**conf, **{key: ",".join((*self.files, *filter(None, [conf.get(key)]))) for key in keys}}
+
     def properties(self) -> dict[str, str]:
         """Return the Spark conf, with the executors' environment, the application's name and whose it is set.
 

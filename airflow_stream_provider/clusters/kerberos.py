@@ -12,10 +12,10 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
+from airflow_stream_provider.clusters.connection import KerberosLogin
 from airflow_stream_provider.control.bounded import NoAnswer, call
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -28,23 +28,6 @@ _KDC_AWAY = (-1765328228 % 2**32, -1765328230 % 2**32)
 
 # By login, how often its tickets were thrown away; a cache of tickets cannot be emptied, only left behind.
 _thrown_away: dict[KerberosLogin, int] = {}
-
-
-@dataclass(frozen=True)
-class KerberosLogin:
-    """As whom servers are asked.
-
-    :param principal: such as ``streams@EXAMPLE.COM``; without a realm it is in this machine's default one.
-    :param keytab: content of a keytab with its key.
-    """
-
-    principal: str
-    keytab: bytes = field(repr=False)
-
-    @property
-    def user(self) -> str:
-        """The first part of its name, which Hadoop takes for the user's unless it is told otherwise."""
-        return self.principal.partition("@")[0].partition("/")[0]
 
 
 class NoTicket(Unanswered):

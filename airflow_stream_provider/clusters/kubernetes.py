@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
+from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.cluster import (
     Cluster,
     DriverView,
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
 )
 from airflow_stream_provider.clusters.driver_pod import (
     DEPLOYMENT_ANNOTATION,
@@ -33,18 +32,17 @@ from airflow_stream_provider.clusters.driver_pod import (
     manifest,
 )
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused, Unheard
-from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
+from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER, KubernetesSettings
 from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.pod_status import NodeSays, PodLook, driver_state, ended, let_go, waits_for
-from airflow_stream_provider.clusters.pod_template import CONTAINER
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 log = logging.getLogger(__name__)
 
-# Seconds for which `submit` repeats a submission that was not answered. Repeating it is harmless: there is one name.
-UNCLEAR_SECONDS = 15.0
+# Seconds from SIGTERM to SIGKILL when we end a pod; a node that is drained gives it `driver_pod.GRACE_SECONDS`.
+KILL_SECONDS = 10.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _DRIVERS = f"{DRIVER_LABEL},spark-role=driver"
 
@@ -57,15 +55,6 @@ class KubernetesCluster(Cluster):
 
     :param settings: what its connection says.
     """
-
-    traits: ClassVar[Traits] = Traits(
-        name="Kubernetes",
-        seconds_after_term=10.0,  # when we kill it; a node that is drained gives it `driver_pod.GRACE_SECONDS`
-        reserves_ids=False,
-        relaunched_by="nobody",
-        gone_means="the kubelet says that every container has terminated",
-        lost_machine="gone if its node is removed or out-of-service; by time, once the driver must have halted itself",
-    )
 
     def __init__(self, settings: KubernetesSettings) -> None:
         self._settings = settings
@@ -98,36 +87,31 @@ class KubernetesCluster(Cluster):
     def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
         """Create the driver's pod and return its submission id.
 
-        If the API server does not answer, try it again for up to 15 s before raising SubmitUnclear. A pod of this
-        deployment that is there already is its driver.
+        A pod of this deployment that is there already is its driver. One whose creation was not answered is searched
+        for before it is created again, and has the same name then.
         """
         pod = manifest(job, self._settings)
         name = pod["metadata"]["name"]
-        deadline = time.monotonic() + UNCLEAR_SECONDS
-        sent = False
-        while True:
-            try:
-                self._api.create_pod(pod)
-                return self._submission(name)
-            except Unheard as error:
-                problem: ClusterError = error
-                sent = sent or error.sent
-            except Refused as error:
-                problem = error
-                # Not only after 409: a quota that the first try has filled is looked at before the name.
-                with suppress(Refused, Unheard):
-                    if self._own(job, name) is not None:
-                        return self._submission(name)
-                sent = sent or error.status >= 500 or error.status == 409
-            if not sent:
-                raise problem
-            if time.monotonic() > deadline:
-                raise SubmitUnclear(
-                    f"The API server may or may not have accepted the driver's pod {name}. {problem.message}",
-                    next_step="Nothing to do: the pod is searched for before anything is submitted again.",
-                    deployment=job.deployment,
-                )
-            time.sleep(1)
+        try:
+            self._api.create_pod(pod)
+            return self._submission(name)
+        except Unanswered as error:
+            problem: ClusterError = error
+            sent = error.sent
+        except Refused as error:
+            problem = error
+            # Not only after 409: a quota that the first try has filled is looked at before the name.
+            with suppress(Refused, Unanswered):
+                if self._own(job, name) is not None:
+                    return self._submission(name)
+            sent = error.status >= 500 or error.status == 409
+        if not sent:
+            raise problem
+        raise SubmitUnclear(
+            f"The API server may or may not have accepted the driver's pod {name}. {problem.message}",
+            next_step="Nothing to do: the pod is searched for before anything is submitted again.",
+            deployment=job.deployment,
+        )
 
     @override
     def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
@@ -200,21 +184,22 @@ class KubernetesCluster(Cluster):
         label = label_of(place[1])
         found = self._api.pod(*place)
         if label and found is not None and _is_driver(found, label):
-            self._api.delete_pod(*place, self.traits.seconds_after_term)
+            self._api.delete_pod(*place, KILL_SECONDS)
         if label:
-            self._api.delete_pods(place[0], f"{_any([label])},spark-role=executor", self.traits.seconds_after_term)
+            self._api.delete_pods(place[0], f"{_any([label])},spark-role=executor", KILL_SECONDS)
 
     @override
     def remains(
         self, submission: str, whose: Whose, applications: Collection[str] = (), hosts: Collection[str] | None = None
     ) -> Remains:
         """Return the pods of the driver and its executors whose end the kubelet has not reported."""
-        namespace, name = self._place(submission) or (self._settings.namespace, "")
+        place = self._place(submission)
+        namespace, name = place or (self._settings.namespace, "")
         labels = [each for each in (label_of(name), *labels_of(whose)) if each]
         alive: list[str] = []
         lost: list[str] = []
         try:
-            pods = [self._pod(submission)]
+            pods = [None if place is None else self._api.pod(*place)]
             pods += self._api.pods(namespace, f"{_any(labels)},spark-role=executor")
             look = PodLook(self._api)
             for pod in pods:
@@ -255,7 +240,7 @@ class KubernetesCluster(Cluster):
         """Let go of the pods of drivers that have ended, and remove them a day after that."""
         pods = self._api.pods(self._settings.namespace, _DRIVERS)
         over_here = [pod for pod in pods if any(whose.runs(command_of(pod)) for whose in over)]
-        let_go(self._api, over_here, self.traits.seconds_after_term)
+        let_go(self._api, over_here, KILL_SECONDS)
 
     def _own(self, job: Job, name: str) -> dict[str, Any] | None:
         """Return the pod of this name, if there is one.
@@ -275,10 +260,6 @@ class KubernetesCluster(Cluster):
 
     def _submission(self, name: str) -> str:
         return f"{self._settings.namespace}/{name}"
-
-    def _pod(self, submission: str) -> dict[str, Any] | None:
-        place = self._place(submission)
-        return None if place is None else self._api.pod(*place)
 
     def _place(self, submission: str) -> tuple[str, str] | None:
         """Return namespace and name of a driver's pod; None: it is no pod's, and nothing to put into a URL."""

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
 from airflow_stream_provider.clusters.log_tail import READ_BYTES
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
@@ -32,14 +33,6 @@ class Refused(ClusterError):
         return int(self.fields["status"])
 
 
-class Unheard(ClusterError):
-    """The API server did not answer. `sent`: False if it certainly was not asked."""
-
-    def __init__(self, message: str, *, sent: bool, next_step: str) -> None:
-        self.sent = sent
-        super().__init__(message, next_step=next_step)
-
-
 class KubernetesApi:
     """The API server. It is connected to when it is first asked.
 
@@ -59,7 +52,7 @@ class KubernetesApi:
         """Create a pod, or only look whether it could be created: by quotas, limits and admission.
 
         :raises Refused: it was not created; 409: there is one of this name.
-        :raises Unheard: it may have been created, if the question was sent.
+        :raises Unanswered: it may have been created, if the question was sent.
         """
         options = {"dry_run": "All"} if dry_run else {}
         self._ask("create_namespaced_pod", pod["metadata"]["namespace"], pod, **options)
@@ -135,8 +128,8 @@ class KubernetesApi:
         try:
             return getattr(client, method)(*arguments, **options, _request_timeout=deadline)
         except ApiException as error:
-            if not error.status:  # what the client makes of an error of TLS
-                raise self._unheard("cannot be asked over TLS", sent=False) from None
+            if not error.status:  # what the client makes of an error of TLS, also of one in the middle of an answer
+                raise self._unheard("cannot be asked over TLS", sent=True) from None
             raise self._refused(error, method) from None
         except (ConnectTimeoutError, NewConnectionError, ProxyError):
             raise self._unheard("cannot be reached", sent=False) from None
@@ -144,9 +137,10 @@ class KubernetesApi:
         except (HTTPError, OSError):
             raise self._unheard("did not answer", sent=True) from None
 
-    def _unheard(self, what: str, *, sent: bool) -> Unheard:
-        return Unheard(
-            f"The Kubernetes API server {self.address} {what}.",
+    def _unheard(self, what: str, *, sent: bool) -> Unanswered:
+        return Unanswered(
+            f"The Kubernetes API server {self.address}",
+            what,
             sent=sent,
             next_step="Check the address and the certificates of the connection, and the network between Airflow's "
             "machines and the API server.",

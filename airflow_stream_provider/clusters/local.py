@@ -13,12 +13,11 @@ import tempfile
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import ClassVar
 
 import psutil
 from typing_extensions import override
 
-from airflow_stream_provider.clusters import processes
+from airflow_stream_provider.clusters import detach, processes
 from airflow_stream_provider.clusters.cluster import (
     Cluster,
     DriverState,
@@ -26,7 +25,6 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
 )
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
@@ -56,15 +54,6 @@ class LocalCluster(Cluster):
     :param master: Spark's master string, such as ``local[2]``.
     """
 
-    traits: ClassVar[Traits] = Traits(
-        name="this machine",
-        seconds_after_term=processes.GRACE,
-        reserves_ids=False,
-        relaunched_by="nobody",
-        gone_means="its processes are not there",
-        lost_machine="its tasks run there, or nowhere",
-    )
-
     def __init__(self, master: str) -> None:
         self._master = master
 
@@ -73,7 +62,6 @@ class LocalCluster(Cluster):
         """Check that Spark and Java are installed and that the driver's memory is free."""
         job.properties()
         processes.home()
-        processes.warn_of_two_versions()
         processes.check_java()
         asked, free = ResourceRequest.from_conf(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
         if asked > free:
@@ -112,10 +100,9 @@ class LocalCluster(Cluster):
                 *(word for key, value in properties.items() for word in ("--conf", f"{key}={value}")),
                 *(job.launcher, *job.arguments),
             ]
-            script = str(Path(__file__).with_name("detach.py"))
             # detach.py leaves the task's session, so the driver survives when Airflow kills the task's processes.
             subprocess.run(
-                [sys.executable, script, str(lock), str(folder), str(log), *command],
+                [sys.executable, detach.__file__, str(lock), str(folder), str(log), *command],
                 check=True,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

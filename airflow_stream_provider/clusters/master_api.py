@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, WorkerHosts
 from airflow_stream_provider.clusters.bounded_http import ask as send
 from airflow_stream_provider.clusters.cluster import DriverState, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.log_tail import READ_BYTES
 from airflow_stream_provider.clusters.spark_sizes import DEFAULT_CORES_MAX
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the result
@@ -191,25 +189,16 @@ def worker_state(worker: Mapping[str, Any], hosts: WorkerHosts) -> dict[str, Any
     return _worker(worker, hosts, "/json/").json()
 
 
-def driver_log_head(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, length: int) -> str:
-    """Return the beginning of a driver's stderr.
-
-    :param length: how many bytes.
-    :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
-    """
-    query = urlencode({"driverId": driver, "logType": "stderr", "offset": 0, "byteLength": length})
-    # Spark's LogPage.renderLog writes one line of its own before the text.
-    return _worker(worker, hosts, f"/log/?{query}").text().partition("\n")[2]
-
-
-def driver_log_end(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, name: str) -> str:
-    """Return the end of what a driver has written.
+def driver_log(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, name: str, length: int, **part: int) -> str:
+    """Return the end of what a driver has written, or another part.
 
     :param name: ``stderr`` or ``stdout``.
+    :param length: how many bytes.
+    :param part: ``offset``, from the beginning; default: as far from the end as it is long.
     :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
     """
-    # Without an offset it is the end; see `driver_log_head`.
-    query = urlencode({"driverId": driver, "logType": name, "byteLength": READ_BYTES})
+    query = urlencode({"driverId": driver, "logType": name, "byteLength": length, **part})
+    # Spark's LogPage.renderLog writes one line of its own before the text.
     return _worker(worker, hosts, f"/log/?{query}").text().partition("\n")[2]
 
 
@@ -311,12 +300,4 @@ def driver_conf(job: Job, master_url: str) -> dict[str, str]:
     :raises SecretInConf: the job's conf holds a secret.
     """
     conf = {"spark.driver.supervise": "false", "spark.cores.max": str(DEFAULT_CORES_MAX), **job.properties()}
-    files = ",".join(job.files)
-    return {
-        **conf,
-        "spark.master": master_url,
-        "spark.submit.deployMode": "cluster",
-        # As spark-submit does for --py-files: the driver puts them on its Python path, and executors fetch them.
-        "spark.submit.pyFiles": ",".join(filter(None, [files, conf.get("spark.submit.pyFiles", "")])),
-        "spark.files": ",".join(filter(None, [files, conf.get("spark.files", "")])),
-    }
+    return {**job.with_files(conf), "spark.master": master_url, "spark.submit.deployMode": "cluster"}

@@ -12,7 +12,7 @@ from typing import Any
 from airflow_stream_provider.clusters.cluster import DriverState
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi, Refused
-from airflow_stream_provider.clusters.pod_template import CONTAINER
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 log = logging.getLogger(__name__)

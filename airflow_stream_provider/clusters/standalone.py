@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
 from airflow_stream_provider.clusters import master_api as api
-from airflow_stream_provider.clusters.bounded_http import Unanswered
+from airflow_stream_provider.clusters.bounded_http import Unanswered, WorkerHosts
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
@@ -19,16 +19,14 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
     UnmanagedView,
 )
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.log_tail import tail
+from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.master_api import OUT_OF_CONTACT, STATES, create_submission_request, driver_conf
 from airflow_stream_provider.clusters.spark_sizes import FreeResources, ResourceRequest
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import (
     APPLICATION,
     all_executors_left,
@@ -51,18 +49,9 @@ class StandaloneCluster(Cluster):
     :param masters: the addresses of the cluster's masters.
     """
 
-    traits: ClassVar[Traits] = Traits(
-        name="standalone",
-        seconds_after_term=10.0,  # spark.worker.driverTerminateTimeout
-        reserves_ids=False,
-        relaunched_by="nobody; with `spark.driver.supervise` its worker",
-        gone_means="the master and every worker say so",
-        lost_machine="unconfirmed; by time, once the driver must have halted itself",
-    )
-
     def __init__(self, masters: Masters) -> None:
         self._masters = masters
-        self._hosts = WorkerHosts(masters.worker_hosts, masters.hosts)
+        self._hosts = WorkerHosts(masters.worker_hosts, (*masters.rest, *masters.ui))
 
     @override
     def check(self, job: Job) -> None:
@@ -237,8 +226,8 @@ class StandaloneCluster(Cluster):
             if worker is None:
                 return ""
             # The driver's Python writes to stdout, as its JVM passes that on.
-            logs = {name: api.driver_log_end(worker, self._hosts, submission, name) for name in ("stderr", "stdout")}
-            return tail(**logs)
+            names = ("stderr", "stdout")
+            return tail(**{each: api.driver_log(worker, self._hosts, submission, each, READ_BYTES) for each in names})
         except ClusterError:
             return ""
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from airflow_stream_provider.clusters import master_api as api
-from airflow_stream_provider.clusters.bounded_http import Unanswered
+from airflow_stream_provider.clusters.bounded_http import Unanswered, WorkerHosts
 from airflow_stream_provider.clusters.cluster import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.master_api import FETCHING_CLASS, MAIN_CLASS, STATES, Master
 from airflow_stream_provider.clusters.spark_sizes import ResourceRequest
 from airflow_stream_provider.clusters.whose import LOG_CONF, Whose
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
+from airflow_stream_provider.control.bounded import NoAnswer, NotReached, gather
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Bytes of a driver's stderr to read. It begins with the launch command, and class paths can be long.
@@ -36,14 +36,13 @@ T = TypeVar("T")
 
 def ask_all(ask: Callable[[Mapping[str, Any]], T], subjects: Iterable[Mapping[str, Any]]) -> list[T | None]:
     """Ask about all subjects at the same time; None for those whose answer has not come in time."""
-    pool = ThreadPoolExecutor(_PARALLEL_REQUESTS)
-    try:
-        futures = [pool.submit(ask, subject) for subject in subjects]
-        done, _ = wait(futures, ALL_WORKERS_SECONDS)
-        return [future.result() if future in done else None for future in futures]
-    finally:
-        # Not waited for: each request ends by itself at its own deadline.
-        pool.shutdown(wait=False, cancel_futures=True)
+    reads = {f"worker {number}": partial(ask, subject) for number, subject in enumerate(subjects)}
+    found: list[T | None] = []
+    for answer in gather(reads, ALL_WORKERS_SECONDS, width=_PARALLEL_REQUESTS).values():
+        if isinstance(answer, Exception) and not isinstance(answer, (NoAnswer, NotReached)):
+            raise answer
+        found.append(None if isinstance(answer, Exception) else answer)
+    return found
 
 
 def driver_belongs(
@@ -66,7 +65,7 @@ def launch_command(master: Master, hosts: WorkerHosts, driver: Mapping[str, Any]
     """Return the command that a worker has started a driver with; None if it does not say so."""
     worker = master.workers.get(driver["worker"])
     try:
-        head = "" if worker is None else api.driver_log_head(worker, hosts, driver["id"], _HEAD)
+        head = "" if worker is None else api.driver_log(worker, hosts, driver["id"], "stderr", _HEAD, offset=0)
     except ClusterError:
         return None
     command, end, _ = head.partition(_COMMAND_ENDS)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from typing_extensions import override
 
 from airflow_stream_provider.clusters import yarn_api as api
+from airflow_stream_provider.clusters.bounded_http import WorkerHosts
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
@@ -20,12 +21,11 @@ from airflow_stream_provider.clusters.cluster import (
     FoundDrivers,
     Remains,
     SubmitUnclear,
-    Traits,
     UnmanagedView,
 )
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_api import Manager, is_submission
 from airflow_stream_provider.clusters.yarn_applications import (
     WAITS,
@@ -38,7 +38,6 @@ from airflow_stream_provider.clusters.yarn_applications import (
     view,
     without_torn_lines,
 )
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
     deployment_tag,
@@ -62,18 +61,9 @@ class YarnCluster(Cluster):
     :param settings: what the connection says.
     """
 
-    traits: ClassVar[Traits] = Traits(
-        name="YARN",
-        seconds_after_term=0.25,  # yarn.nodemanager.sleep-delay-before-sigkill.ms
-        reserves_ids=True,
-        relaunched_by="nobody",
-        gone_means="every NodeManager says so",
-        lost_machine="unconfirmed until its NodeManager answers; by time, once the driver must have halted itself",
-    )
-
     def __init__(self, settings: YarnSettings) -> None:
         self._settings = settings
-        self._hosts = WorkerHosts(settings.node_hosts, settings.hosts)
+        self._hosts = WorkerHosts(settings.node_hosts, settings.addresses)
 
     @override
     def check(self, job: Job) -> None:

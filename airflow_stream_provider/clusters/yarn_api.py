@@ -12,15 +12,17 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, ask
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.kerberos import prove
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 SUBMIT_SECONDS = 240.0
@@ -96,16 +98,12 @@ def find_active(settings: YarnSettings) -> Manager:
 
     :raises ClusterError: none is. The message says what each of them answered.
     """
-    pool = ThreadPoolExecutor(len(settings.addresses))
-    try:
-        # At the same time: one that is off must not use up the time for the others.
-        asked = [pool.submit(_look_at, url, settings) for url in settings.addresses]
-        for future in as_completed(asked):
-            found = future.result()
-            if isinstance(found, Manager):
-                return found
-    finally:
-        pool.shutdown(wait=False)  # each request ends by itself at its deadline
+    # At the same time: one that is off must not use up the time for the others. Each request ends at its deadline.
+    asked = [start(partial(_look_at, url, settings), url) for url in settings.addresses]
+    for future in as_completed(asked):
+        found = future.result()
+        if isinstance(found, Manager):
+            return found
     why = [error for error in (future.result() for future in asked) if isinstance(error, Unanswered)]
     raise ClusterError(
         f"No ResourceManager of YARN answers: {'; '.join(error.message.rstrip('.') for error in why)}.",

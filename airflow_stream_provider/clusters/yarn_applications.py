@@ -13,14 +13,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, WorkerHosts
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, Remains, UnmanagedView
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.whose import Whose
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all
 from airflow_stream_provider.clusters.yarn_api import Manager, is_application, is_submission, made_at, may_come, send
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import COMMON_TAG, LOG_TAG, deployment_tag, log_tag, said_tags
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import application_of

@@ -15,17 +15,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from airflow_stream_provider.clusters import kerberos, processes
+from airflow_stream_provider.clusters import detach, kerberos, processes
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.cluster import SubmitUnclear, Traits
+from airflow_stream_provider.clusters.cluster import SubmitUnclear
+from airflow_stream_provider.clusters.connection import KerberosLogin, YarnSettings
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.kerberos import KerberosLogin, keytab_file
+from airflow_stream_provider.clusters.kerberos import keytab_file
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_api import (
     COME_SECONDS,
@@ -35,7 +35,6 @@ from airflow_stream_provider.clusters.yarn_api import (
     may_come,
     new_submission,
 )
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import RUNNER, spark_conf, tags_of
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -58,7 +57,6 @@ def check_here(settings: YarnSettings) -> None:
     :raises ClusterError: one is missing.
     """
     _program(settings)
-    processes.warn_of_two_versions()
     processes.check_java()
     folders = {name: os.environ[name] for name in _CONF_DIRS if os.environ.get(name)}
     if not any(Path(folder, "yarn-site.xml").is_file() for folder in folders.values()):
@@ -88,7 +86,7 @@ def run(job: Job, settings: YarnSettings, login: KerberosLogin, id: str, end: fl
             # `executable`: in place of the program that the hook names, with its arguments.
             hook.submit(
                 "spark-internal",
-                executable=str(Path(__file__).with_name("until.py")),
+                executable=detach.__file__,
                 env=_environment(program, end),
                 pass_fds=[int(Path(file).name)],
             )
@@ -180,7 +178,7 @@ def _program(settings: YarnSettings) -> str:
 
 def _environment(program: str, end: float) -> Mapping[str, str]:
     mine = {key: value for key, value in os.environ.items() if _PASSED_ON.fullmatch(key)}
-    # until.py is run by the first Python of it.
+    # detach.py is run by the first Python of it.
     mine["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), mine.get("PATH", os.defpath)))
     own = mine.get("KRB5_CONFIG", "")
     if own and "java.security.krb5.conf" not in mine.get("SPARK_SUBMIT_OPTS", ""):
@@ -204,8 +202,6 @@ class KerberosYarnCluster(YarnCluster):
     :param settings: what the connection says.
     :param login: as whom YARN is asked, and drivers run.
     """
-
-    traits: ClassVar[Traits] = replace(YarnCluster.traits, name="YARN with Kerberos")
 
     def __init__(self, settings: YarnSettings, login: KerberosLogin) -> None:
         super().__init__(settings)

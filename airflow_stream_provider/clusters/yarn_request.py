@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -97,9 +97,8 @@ def spark_conf(job: Job, settings: YarnSettings) -> dict[str, str]:
         **({} if _FAILURES_BEFORE in job.conf else {_FAILURES: "1h"}),
         **job.properties(),
     }
-    files = ",".join(job.files)
     return {
-        **conf,
+        **job.with_files(conf),
         "spark.master": "yarn",
         "spark.submit.deployMode": "cluster",
         "spark.yarn.queue": settings.queue,
@@ -107,9 +106,6 @@ def spark_conf(job: Job, settings: YarnSettings) -> dict[str, str]:
         "spark.yarn.isPython": "true",  # executors then get their spark.executor.pyspark.memory
         # There is no staging folder: what Spark would remove at the end is not its own.
         "spark.yarn.preserve.staging.files": "true",
-        # As spark-submit does for --py-files: the driver puts them on its Python path, and executors fetch them.
-        "spark.submit.pyFiles": ",".join(filter(None, [files, conf.get("spark.submit.pyFiles", "")])),
-        "spark.files": ",".join(filter(None, [files, conf.get("spark.files", "")])),
     }
 
 

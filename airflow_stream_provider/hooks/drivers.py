@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from airflow_stream_provider.clusters import Cluster, DriverState, Whose
+from airflow_stream_provider.clusters import Cluster, DriverState, Whose, status_of
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -27,7 +27,7 @@ def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts
         return _unnamed(log, cluster, whose) if state.of_deployment(deployment) else None
     # Before the cluster is asked: a driver that comes up meanwhile is not taken for one that was forgotten.
     never_there = may_be_unsent(log, deployment)
-    states = {each: cluster.status(each) for each in known}
+    states = {each: status_of(cluster, each) for each in known}
     if not never_there:
         states = {each: DriverState.LOST if found.reserved else found for each, found in states.items()}
     shown = next((each for each in known if not states[each].terminal), "")
@@ -121,7 +121,7 @@ def _unnamed(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts:
     except ClusterError:
         return DriverFacts("", DriverState.UNKNOWN)
     if found.alive:
-        return DriverFacts(found.alive[0], cluster.status(found.alive[0]))
+        return DriverFacts(found.alive[0], status_of(cluster, found.alive[0]))
     if not found.certain:
         return DriverFacts("", DriverState.UNKNOWN)
     # No driver has this id; its application and executors are known by their names.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
+from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear, status_of
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.drivers import is_stranger, may_be_unsent
@@ -81,7 +81,7 @@ def submit_once(
     """
     deployment = log.refresh().deployments[job.deployment]
     recorded = deployment.submission
-    unsent = bool(recorded) and may_be_unsent(log, job.deployment) and cluster.status(recorded).reserved
+    unsent = bool(recorded) and may_be_unsent(log, job.deployment) and status_of(cluster, recorded).reserved
     if deployment.ended or (recorded and not unsent):
         return True
 

@@ -90,7 +90,7 @@ class ReleaseOperator(WishOperator):
     @override
     def wait_hint(self, identity: TaskIdentity) -> str:
         """Return what the cluster says of the driver and, of one that is queued, why it may be."""
-        from airflow_stream_provider.clusters import DriverState
+        from airflow_stream_provider.clusters import DriverState, status_of
 
         said: list[str] = []
         try:
@@ -98,7 +98,7 @@ class ReleaseOperator(WishOperator):
             deployment = self.subject(snapshot.state, identity)
             if not snapshot.submission(deployment):
                 return "It was not submitted yet."
-            state = self.hook.cluster.status(snapshot.submission(deployment))
+            state = status_of(self.hook.cluster, snapshot.submission(deployment))
             said.append(state.description)
             if state is DriverState.QUEUED:
                 self.hook.check_room(snapshot.state.deployments[deployment].release, deployment)

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from airflow_stream_provider.clusters import ClusterConnection
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.yarn import YarnCluster
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 
 DEPLOYMENT = "orders-2-1a2b"
 WHOSE = Whose(DEPLOYMENT, "5e6f7a8b" * 4)

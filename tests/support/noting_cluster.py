@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import ClassVar
 
 from airflow_stream_provider.clusters import (
     Cluster,
@@ -15,7 +14,6 @@ from airflow_stream_provider.clusters import (
     UnmanagedView,
     Whose,
 )
-from airflow_stream_provider.clusters.cluster import Traits
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
@@ -27,8 +25,6 @@ class NotingCluster(Cluster):
     submission. `strangers`: the ids of what is another team's. `foreign`: jobs that are not of this provider; one that
     is ended is then gone.
     """
-
-    traits: ClassVar[Traits] = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
 
     def __init__(self) -> None:
         self.did: list[tuple[str, str]] = []
@@ -75,15 +71,13 @@ class NotingCluster(Cluster):
         self._answer()
         return self.runs
 
-    def status(self, submission: str) -> DriverState:
-        self._answer()
-        return self.states.get(submission, DriverState.UNKNOWN)
-
     def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         self._answer()
         return {
             each: DriverView(
-                self.status(each), {"driver log": f"http://worker/{each}"}, False if each in self.strangers else None
+                self.states.get(each, DriverState.UNKNOWN),
+                {"driver log": f"http://worker/{each}"},
+                False if each in self.strangers else None,
             )
             for each in ids
         }

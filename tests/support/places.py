@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import Cluster, ClusterConnection, FoundDrivers, Job
+from airflow_stream_provider.clusters import Cluster, ClusterConnection, FoundDrivers, Job, status_of
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.lifecycle.ids import application_name
 from devstack.drivers import wait_for
@@ -107,7 +107,7 @@ class Place:
         file = self.facts_file(job.deployment)
 
         def there() -> bool:
-            assert not self.cluster.status(submission).terminal, self.cluster.status(submission).description
+            assert not status_of(self.cluster, submission).terminal, status_of(self.cluster, submission).description
             return file.is_file()
 
         wait_for(f"{job.deployment} to run on executors", there)

@@ -11,8 +11,7 @@ from typing import Any
 
 from airflow_stream_provider.clusters import ClusterConnection, Job
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
-from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
-from airflow_stream_provider.clusters.pod_template import CONTAINER
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER, kubernetes_settings
 from devstack.drivers import wait_for
 from devstack.kubernetes import NAMESPACE, TOKEN, StandIn, standin
 from tests.support.jobs import job

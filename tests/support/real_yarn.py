@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from airflow_stream_provider.clusters import ClusterConnection
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS
+from airflow_stream_provider.clusters.connection import ADDRESS
 
 NEEDED = ("YARN_RM", "YARN_USER", "YARN_SPARK_HOME", "YARN_SHARED")
 _OPTIONS = ("python", "queue", "worker_hosts", "principal")

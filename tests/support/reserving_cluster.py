@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear, Whose
+from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, SubmitUnclear, Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
@@ -60,10 +60,10 @@ class ReservingCluster:
         self._point()
         return FoundDrivers(tuple(sorted(self._shared.known)))
 
-    def status(self, submission: str) -> DriverState:
+    def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         self._point()
-        absent = DriverState.RESERVED if self._of_this_start(submission) else DriverState.LOST
-        return self._shared.known.get(submission, absent)
+        absent = {each: DriverState.RESERVED if self._of_this_start(each) else DriverState.LOST for each in ids}
+        return {each: DriverView(self._shared.known.get(each, absent[each])) for each in ids}
 
     def _of_this_start(self, submission: str) -> bool:
         return submission.startswith(f"application_{self._shared.start}_")
@@ -100,10 +100,10 @@ class TaggingCluster:
         self._point()
         return FoundDrivers(tuple(sorted(self._shared.known)))
 
-    def status(self, submission: str) -> DriverState:
+    def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         self._point()
         absent = DriverState.LOST if self._shared.start > 1 else DriverState.RESERVED
-        return self._shared.known.get(submission, absent)
+        return {each: DriverView(self._shared.known.get(each, absent)) for each in ids}
 
 
 class Turns:

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
 from airflow_stream_provider.cli.run_here import Exit, adopt_here, run_here
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters import DriverState, status_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.monitoring.folder_look import Found
 from airflow_stream_provider.monitoring.incidents import IncidentKind
@@ -196,9 +196,9 @@ def test_an_adoption_that_is_cut_off_before_the_job_was_ended_is_told_and_gone_o
     (alert,) = RECEIVED[""]
     assert f"{job} was to be ended" in str(alert.reasons)
     revive = ReviveStreamOperator(task_id="revive", stream=spec, wait_seconds=900)
-    assert orders.cluster.status(job) is DriverState.RUNNING
+    assert status_of(orders.cluster, job) is DriverState.RUNNING
     assert run_here(revive, TaskIdentity("streams__revive", "run", "revive")).code is Exit.DONE
-    assert orders.cluster.status(job) is DriverState.KILLED
+    assert status_of(orders.cluster, job) is DriverState.KILLED
     orders.settle()
 
 
@@ -214,7 +214,7 @@ def test_a_checkpoint_that_the_job_does_not_use_is_refused_before_the_job_is_tou
     ran = adopt_here(operator, identity("typo"), "")
     assert ran.code is Exit.FAILED
     assert "the job that is to be adopted does not use it" in ran.said
-    assert orders.cluster.status(job) is DriverState.RUNNING
+    assert status_of(orders.cluster, job) is DriverState.RUNNING
     orders.settle()
     end_unmanaged(orders, job)
 

@@ -11,10 +11,11 @@ from typing import Any
 import yaml
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.driver_pod import DRIVER_LABEL, FINALIZER, GRACE_SECONDS
-from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
-from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
-from airflow_stream_provider.clusters.pod_template import read_template
+from airflow_stream_provider.clusters.kubernetes import KILL_SECONDS
+from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings, read_template
+from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_api import COME_SECONDS, SUBMIT_SECONDS
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from tests.support.keytabs import in_base64, keytab
@@ -51,6 +52,21 @@ def test_the_connection_with_kerberos_leads_to_such_a_yarn() -> None:
         assert f"{seconds:.0f} s after the id was made" in PAGE
 
 
+def test_the_connection_to_yarn_is_one() -> None:
+    given = connections()["yarn_streams"]
+    extra = json.loads(given["--conn-extra"])
+    connection = ClusterConnection(given["--conn-host"], extra=extra, login=given["--conn-login"])
+    assert isinstance(open_cluster(connection), YarnCluster)
+    assert YarnSettings.of(connection) == YarnSettings(
+        ("http://rm1.example.org:8088", "http://rm2.example.org:8088"),
+        "streams",
+        "/opt/spark",
+        "root.streams",
+        "/opt/python/bin/python3",
+    )
+    assert ADDRESS in extra
+
+
 def test_the_template_names_image_and_service_account() -> None:
     (template,) = (text for text in BLOCKS if "containers:" in text)
     read_template(template)
@@ -77,6 +93,6 @@ def test_the_page_says_what_the_class_says() -> None:
     for text in (
         f"`{DRIVER_LABEL}`",
         f"`{FINALIZER}`",
-        f"{KubernetesCluster.traits.seconds_after_term:.0f} s when we kill it; {GRACE_SECONDS} s when others do",
+        f"{KILL_SECONDS:.0f} s when we kill it; {GRACE_SECONDS} s when others do",
     ):
         assert text in PAGE

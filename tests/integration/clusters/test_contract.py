@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Whose
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Whose, status_of
 from airflow_stream_provider.hooks.drivers import kill_drivers
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.drivers import wait_for
@@ -35,12 +35,12 @@ def test_the_life_of_a_driver(place: Place) -> None:
 
     submission = cluster.submit(job)
 
-    assert not cluster.status(submission).terminal
+    assert not status_of(cluster, submission).terminal
     assert not cluster.remains(submission, job.whose).gone
     facts = place.facts(job, submission)
     assert facts["total"] == 12
     assert facts["regions"] == ["eu west", "eu west"]  # of the driver and of an executor
-    assert cluster.status(submission) is DriverState.RUNNING
+    assert status_of(cluster, submission) is DriverState.RUNNING
     assert cluster.find(job.whose, since) == FoundDrivers(alive=(submission,))
     assert cluster.find(Whose(job.deployment[:-1]), since) == FoundDrivers()
     assert [*cluster.running("orders", job.log).values()] == [job.deployment]
@@ -63,7 +63,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert not place.on_this_machine or place.facts(job, submission)["pid"] in {each.pid for each in processes}
     place.end(submission, job)
 
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
     assert cluster.find(job.whose, since).alive == ()
     # The master reports only the JVM; the Python process ends right after it.
     wait_for("every process to be gone", lambda: not any(process.is_running() for process in processes))
@@ -83,8 +83,8 @@ def test_the_exit_code_decides_between_finished_and_failed(place: Place, code: s
     """One that has failed says why in its log, of which the end is shown without secrets."""
     job = place.job(code)
     submission = place.cluster.submit(job)
-    wait_for("the driver's end", lambda: place.cluster.status(submission).terminal)
-    assert place.cluster.status(submission) is state
+    wait_for("the driver's end", lambda: status_of(place.cluster, submission).terminal)
+    assert status_of(place.cluster, submission) is state
     wait_for("nothing to remain", lambda: place.cluster.remains(submission, job.whose).gone)
     shown = place.cluster.log_tail(submission)
     print(shown)
@@ -94,7 +94,7 @@ def test_the_exit_code_decides_between_finished_and_failed(place: Place, code: s
 
 def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:
     unknown = "driver-20200101000000-0000"
-    assert place.cluster.status(unknown) is DriverState.LOST
+    assert status_of(place.cluster, unknown) is DriverState.LOST
     assert not place.cluster.find(Whose("orders-1-00000000"), time.time()).alive
     place.cluster.kill(unknown)
 
@@ -115,7 +115,7 @@ def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place
     # The retried task only knows the deployment and when it was declared.
     assert place.certain(job, since) == FoundDrivers(alive=(submission,))
     # YARN finds an application that it has not begun to run.
-    wait_for("the driver to run", lambda: place.cluster.status(submission) is DriverState.RUNNING)
+    wait_for("the driver to run", lambda: status_of(place.cluster, submission) is DriverState.RUNNING)
 
 
 def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_killed(
@@ -140,7 +140,7 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_kil
     log.beat(f"{mine.deployment}.0000000a", Heartbeat(submission=submission, application_id=application))
     kill_drivers(log, place.cluster, mine.whose)
     wait_for(f"{own} to be gone", lambda: place.cluster.remains(own, mine.whose).gone)
-    assert place.cluster.status(submission) is DriverState.RUNNING
+    assert status_of(place.cluster, submission) is DriverState.RUNNING
     assert not place.cluster.remains(submission, theirs.whose, [application]).gone
     place.end(submission, theirs)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.cli.commands import init
+from airflow_stream_provider.clusters import status_of
 from airflow_stream_provider.hooks import control
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.ids import request_id
@@ -168,7 +169,7 @@ def hold(hook: StreamHook, deployment: str) -> None:
         state = hook.control_log.refresh()
         found = state.deployments[deployment]
         assert not found.ended, found.reason
-        assert not hook.cluster.status(str(found.submission)).terminal, "the driver has ended"
+        assert not status_of(hook.cluster, str(found.submission)).terminal, "the driver has ended"
         return next((each.id for each in state.of_deployment(deployment)), None)
 
     incarnation = str(wait_for("a standby", standby, 180))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, FoundDrivers, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, FoundDrivers, open_cluster, status_of
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from tests.support.places import Place, processes_of
@@ -33,14 +33,14 @@ def test_the_driver_of_a_master_that_was_killed_is_known_to_the_next_one(tmp_pat
 
         while spark.leader in (None, leader):
             assert not place.cluster.remains(submission, job.whose).gone
-            assert not place.cluster.status(submission).terminal
+            assert not status_of(place.cluster, submission).terminal
             time.sleep(0.5)
         wait_for("its worker", lambda: any(w["state"] == "ALIVE" for w in spark.status().get("workers", ())))
 
-        assert place.cluster.status(submission) is DriverState.RUNNING
+        assert status_of(place.cluster, submission) is DriverState.RUNNING
         assert place.certain(job, since) == FoundDrivers(alive=(submission,))
         place.end(submission, job)
-        assert place.cluster.status(submission) is DriverState.KILLED
+        assert status_of(place.cluster, submission) is DriverState.KILLED
 
 
 @pytest.mark.system
@@ -62,7 +62,7 @@ def test_a_driver_that_no_worker_claims_is_lost_and_not_gone(standalone: Place, 
         assert not left.gone
         assert f"Driver {submission} is ERROR (worker None): it may run there still." in left.lost
         assert f"Worker {lost['id']} is DEAD, and may run executors." in left.lost
-        assert standalone.cluster.status(submission) is DriverState.FAILED
+        assert status_of(standalone.cluster, submission) is DriverState.FAILED
         assert processes_of(job.deployment), "it does run there still"
     finally:
         os.kill(worker.pid, signal.SIGCONT)

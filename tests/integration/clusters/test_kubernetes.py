@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, status_of
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
@@ -69,7 +69,7 @@ def test_a_driver_on_a_node_that_does_not_answer_is_lost_until_it_answers(pods: 
     job, cluster = pods.job(), pods.cluster()
     submission = pods.running(job)
     pods.server.ask("POST", f"/stand-in/silent/{NODE}")
-    assert cluster.status(submission) is DriverState.LOST
+    assert status_of(cluster, submission) is DriverState.LOST
     assert cluster.look([submission])[submission].state is DriverState.LOST
     left = cluster.remains(submission, job.whose)
     assert left.alive == ()
@@ -79,7 +79,7 @@ def test_a_driver_on_a_node_that_does_not_answer_is_lost_until_it_answers(pods: 
     assert cluster.remains(submission, job.whose) == left
     pods.server.ask("POST", f"/stand-in/back/{NODE}")
     wait_for("the kubelet to do what it was told", lambda: cluster.remains(submission, job.whose).gone)
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
 
 
 def test_a_node_that_comes_back_brings_its_driver_back(pods: Pods) -> None:
@@ -87,7 +87,7 @@ def test_a_node_that_comes_back_brings_its_driver_back(pods: Pods) -> None:
     submission = pods.running(job)
     pods.server.ask("POST", f"/stand-in/silent/{NODE}")
     pods.server.ask("POST", f"/stand-in/back/{NODE}")
-    assert cluster.status(submission) is DriverState.RUNNING
+    assert status_of(cluster, submission) is DriverState.RUNNING
     assert cluster.remains(submission, job.whose).lost == ()
 
 
@@ -117,13 +117,13 @@ def test_a_node_that_is_tainted_takes_its_driver_with_it_and_one_that_is_removed
     else:
         assert left.gone
         assert f"Its node {NODE} is tainted out-of-service. It counts as gone." in caplog.text
-    assert cluster.status(submission) is DriverState.LOST, "never a success"
+    assert status_of(cluster, submission) is DriverState.LOST, "never a success"
     pod = pods.pod(submission)
     assert pod["status"]["phase"] == "Failed", "the pod collector's word"
     assert pod["status"]["containerStatuses"][0]["state"]["running"]
     assert pod["metadata"]["finalizers"] == [FINALIZER]
     cluster.forget([job.whose])
-    assert cluster.status(submission) is DriverState.LOST
+    assert status_of(cluster, submission) is DriverState.LOST
     assert pods.server.pods() == []
 
 
@@ -135,7 +135,7 @@ def test_without_the_right_to_see_nodes_a_lost_one_needs_a_person(pods: Pods) ->
     left = cluster.remains(submission, job.whose)
     assert left.lost == ()
     assert 'cannot get resource "nodes"' in left.alive[0]
-    assert cluster.status(submission) is DriverState.RUNNING
+    assert status_of(cluster, submission) is DriverState.RUNNING
 
 
 def test_a_driver_that_was_deleted_by_force_is_not_gone_before_its_kubelet_says_so(pods: Pods) -> None:
@@ -148,7 +148,7 @@ def test_a_driver_that_was_deleted_by_force_is_not_gone_before_its_kubelet_says_
     assert cluster.find(job.whose, 0) == FoundDrivers(alive=(submission,))
     pods.server.ask("POST", f"/stand-in/back/{NODE}")
     wait_for("the kubelet's word", lambda: cluster.remains(submission, job.whose).gone)
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
 
 
 def test_a_driver_whose_finalizer_somebody_took_off_is_lost_and_not_gone(pods: Pods) -> None:
@@ -156,7 +156,7 @@ def test_a_driver_whose_finalizer_somebody_took_off_is_lost_and_not_gone(pods: P
     submission = pods.running(job)
     pods.server.ask("PATCH", path_of(submission), {"metadata": {"finalizers": None}}, MERGE)
     pods.server.ask("DELETE", path_of(submission), {"gracePeriodSeconds": 0})
-    assert cluster.status(submission) is DriverState.LOST
+    assert status_of(cluster, submission) is DriverState.LOST
     left = cluster.remains(submission, job.whose)
     assert left.alive == ()
     assert "somebody has taken its finalizer off" in left.lost[0]
@@ -168,7 +168,7 @@ def test_executors_of_a_dead_driver_remain_until_they_are_killed(pods: Pods) -> 
     submission = pods.running(job)
     executor = pods.executor(submission)
     pods.server.ask("DELETE", path_of(submission), {"gracePeriodSeconds": 1})
-    wait_for("the driver's end", lambda: cluster.status(submission).terminal)
+    wait_for("the driver's end", lambda: status_of(cluster, submission).terminal)
     assert cluster.remains(submission, job.whose).alive == (f"Pod {executor} is Running on node {NODE}.",)
     cluster.kill(submission)
     wait_for("the executor's end", lambda: cluster.remains(submission, job.whose).gone)
@@ -209,7 +209,7 @@ def test_a_driver_whose_image_does_not_exist_waits_and_says_so(pods: Pods) -> No
     job, cluster = pods.job(), pods.cluster(image="nowhere/none:1")
     submission = cluster.submit(job)
     wait_for("the kubelet to try", lambda: pods.pod(submission)["status"].get("containerStatuses"))
-    assert cluster.status(submission) is DriverState.QUEUED
+    assert status_of(cluster, submission) is DriverState.QUEUED
     # The task that waits for the standby shows this when its time is over.
     with pytest.raises(ClusterError, match=r'waits: ImagePullBackOff: Back-off pulling image "nowhere/none:1"'):
         cluster.check(job)
@@ -223,13 +223,13 @@ def test_a_driver_that_no_node_takes_waits_says_so_and_is_gone_when_it_is_killed
     job, cluster = pods.job(), pods.cluster(template=where)
     submission = cluster.submit(job)
     wait_for("the scheduler to try", lambda: pods.pod(submission)["status"]["conditions"])
-    assert cluster.status(submission) is DriverState.QUEUED
+    assert status_of(cluster, submission) is DriverState.QUEUED
     with pytest.raises(ClusterError, match=r"waits: 0 nodes are available for \{'disk': 'fast'\}"):
         cluster.check(job)
     assert not cluster.remains(submission, job.whose).gone
     cluster.kill(submission)
     assert cluster.remains(submission, job.whose).gone
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
 
 
 def test_a_secret_is_given_by_reference(pods: Pods) -> None:
@@ -241,5 +241,5 @@ def test_a_secret_is_given_by_reference(pods: Pods) -> None:
         cluster.check(job)
     secret = {"metadata": {"name": "kafka"}, "stringData": {"token": "hunter2"}}
     pods.server.ask("POST", f"namespaces/{NAMESPACE}/secrets", secret)
-    wait_for("the driver to run", lambda: cluster.status(submission) is DriverState.RUNNING)
+    wait_for("the driver to run", lambda: status_of(cluster, submission) is DriverState.RUNNING)
     assert "hunter2" not in str(pods.pod(submission))

@@ -13,7 +13,15 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Whose, open_cluster, pod_status
+from airflow_stream_provider.clusters import (
+    Cluster,
+    ClusterConnection,
+    DriverState,
+    Whose,
+    open_cluster,
+    pod_status,
+    status_of,
+)
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.control.log import make_record
@@ -90,7 +98,7 @@ class Stream:
             state = self.log.refresh()
             name = submission.partition("/")[2]
             assert not state.deployments[deployment].ended, self.server.log(name)[-3000:]
-            assert not self.cluster.status(submission).terminal, self.server.log(name)[-3000:]
+            assert not status_of(self.cluster, submission).terminal, self.server.log(name)[-3000:]
             return next((each.id for each in state.of_deployment(deployment)), None)
 
         return str(wait_for(f"release {version} to stand by", standby))
@@ -131,7 +139,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     new = stream.submit("2")
     stream.appoint(new)
     orders.go_on("the second release to work", 10)
-    assert stream.cluster.status(drivers[first].submission) is DriverState.RUNNING, "it stays for a roll-back"
+    assert status_of(stream.cluster, drivers[first].submission) is DriverState.RUNNING, "it stays for a roll-back"
 
     stream.append("retired", deployment=first, reason="test")
     submission = stream.log.refresh().deployments[first].submission
@@ -141,14 +149,14 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
         return facts is not None and facts.gone
 
     wait_for("the old driver and its executors to be gone", gone)
-    assert stream.cluster.status(submission) is DriverState.FINISHED
+    assert status_of(stream.cluster, submission) is DriverState.FINISHED
     (pod,) = (each for each in kubernetes.pods("spark-role=driver") if submission.endswith(each["metadata"]["name"]))
     assert pod["metadata"]["finalizers"] == [FINALIZER]
     monkeypatch.setattr(pod_status, "KEPT_SECONDS", -10.0)
     over = settled(stream.log.refresh())
     assert over == (first,)
     stream.cluster.forget([stream.whose(each) for each in over])
-    assert stream.cluster.status(submission) is DriverState.LOST
+    assert status_of(stream.cluster, submission) is DriverState.LOST
 
     orders.go_on("the second release to work on", 10)
     orders.dry()

@@ -22,6 +22,7 @@ from airflow_stream_provider.clusters import (
     Whose,
     open_cluster,
     processes,
+    status_of,
 )
 from airflow_stream_provider.clusters.processes import command
 from airflow_stream_provider.control.releases import LAUNCHER
@@ -85,7 +86,7 @@ def test_the_log_is_outside_the_control_folder_and_old_ones_are_removed(here: Pl
     log = Path(here.cluster.look([second])[second].links["driver log"])
     assert log == logs / f"{Path(second).name}.log"
     assert (Path(second) / "log").resolve() == log.resolve()
-    wait_for("the driver's end", lambda: here.cluster.status(second).terminal)
+    wait_for("the driver's end", lambda: status_of(here.cluster, second).terminal)
     assert log.stat().st_size > 0
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     assert Path(here.cluster.look([first])[first].links["driver log"]).exists()
@@ -101,7 +102,7 @@ def test_without_a_control_folder_drivers_are_kept_in_one_of_the_users_own(here:
     assert Path(submission).parent == home
     assert stat.S_IMODE(home.parents[1].stat().st_mode) == 0o700
     python_of(submission)
-    assert here.cluster.status(submission) is DriverState.RUNNING
+    assert status_of(here.cluster, submission) is DriverState.RUNNING
     with pytest.raises(SubmitUnclear):
         here.cluster.submit(job)
     here.cluster.kill(submission)
@@ -110,7 +111,7 @@ def test_without_a_control_folder_drivers_are_kept_in_one_of_the_users_own(here:
 
 def test_a_driver_in_such_a_folder_of_another_machine_is_not_taken_for_gone(here: Place) -> None:
     submission = "/home/airflow/airflow-stream-provider/submissions/orders@elsewhere/orders-1-aaaa.00000001"
-    assert here.cluster.status(submission) is DriverState.UNKNOWN
+    assert status_of(here.cluster, submission) is DriverState.UNKNOWN
     assert not here.cluster.remains(submission, Whose("orders-1-aaaa")).gone
     with pytest.raises(ClusterError, match="runs on elsewhere"):
         here.cluster.kill(submission)
@@ -123,13 +124,13 @@ def test_python_ends_when_detach_or_the_jvm_is_killed(here: Place) -> None:
     waiting = next(p for p in processes.of(submission) if any("detach.py" in word for word in command(p)))
     jvm = next(p for p in processes.of(submission) if command(p)[:1] and command(p)[0].endswith("java"))
     waiting.kill()
-    assert here.cluster.status(submission) is DriverState.RUNNING
+    assert status_of(here.cluster, submission) is DriverState.RUNNING
     with pytest.raises(SubmitUnclear):
         here.cluster.submit(job)
     jvm.kill()
     wait_for("every process to be gone", lambda: here.cluster.remains(submission, job.whose).gone)
     # No process was left to store the exit code, and a vanished driver is never a success.
-    assert here.cluster.status(submission) is DriverState.LOST
+    assert status_of(here.cluster, submission) is DriverState.LOST
 
 
 def test_a_driver_of_another_machine_is_not_touched(here: Place) -> None:
@@ -138,12 +139,12 @@ def test_a_driver_of_another_machine_is_not_touched(here: Place) -> None:
     host = Path(submission, "host")
     name = host.read_text()
     host.write_text("elsewhere")
-    assert here.cluster.status(submission) is DriverState.UNKNOWN
+    assert status_of(here.cluster, submission) is DriverState.UNKNOWN
     assert not here.cluster.remains(submission, job.whose).gone
     with pytest.raises(ClusterError, match="runs on elsewhere"):
         here.cluster.kill(submission)
     host.write_text(name)
-    assert here.cluster.status(submission) is DriverState.RUNNING
+    assert status_of(here.cluster, submission) is DriverState.RUNNING
 
 
 def test_missing_memory_java_or_write_access_is_reported_before_anything_starts(

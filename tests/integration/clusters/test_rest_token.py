@@ -12,7 +12,7 @@ from contextlib import closing
 import jwt
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, Whose, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, Whose, open_cluster, status_of
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.ports import HOST, free_port
@@ -67,9 +67,9 @@ def test_a_signed_token_as_the_password_lets_drivers_be_submitted_and_killed(add
     token = jwt.encode({"sub": "airflow"}, KEY, algorithm="HS256")
     cluster = open_cluster(connection(addresses, token))
     submission = cluster.submit(job())
-    assert cluster.status(submission) is DriverState.QUEUED
+    assert status_of(cluster, submission) is DriverState.QUEUED
     cluster.kill(submission)
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
 
 
 @pytest.mark.parametrize("key", [b"", secrets.token_bytes(32)], ids=["none", "of another key"])

@@ -21,6 +21,7 @@ from airflow_stream_provider.clusters import (
     Whose,
     master_api,
     open_cluster,
+    status_of,
 )
 from airflow_stream_provider.clusters.master_api import create_submission_request
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, runtime_zip
@@ -41,7 +42,7 @@ def test_a_queued_driver_makes_a_search_uncertain(standalone: Place) -> None:
     queued = standalone.job(spark_driver_memory="64g")
     submission = standalone.cluster.submit(queued)
 
-    assert standalone.cluster.status(submission) is DriverState.QUEUED
+    assert status_of(standalone.cluster, submission) is DriverState.QUEUED
     assert standalone.cluster.find(queued.whose, since) == FoundDrivers(certain=False)
     assert standalone.cluster.find(Whose("another-1-00000000"), since) == FoundDrivers(certain=False)
     assert standalone.cluster.find(queued.whose, since, queued.conf) == FoundDrivers(certain=False)
@@ -51,7 +52,7 @@ def test_a_queued_driver_makes_a_search_uncertain(standalone: Place) -> None:
     assert standalone.cluster.find(Whose("another-1-00000000"), since + 3600) == FoundDrivers()
 
     standalone.end(submission, queued)
-    assert standalone.cluster.status(submission) is DriverState.KILLED
+    assert status_of(standalone.cluster, submission) is DriverState.KILLED
     assert standalone.cluster.find(queued.whose, since) == FoundDrivers()
 
 
@@ -177,7 +178,7 @@ def test_wrong_addresses_are_told_apart(standalone: Place, stack: LocalStack) ->
 def test_the_driver_s_log_link_opens(standalone: Place) -> None:
     job, since = standalone.job("0"), time.time()
     submission = standalone.cluster.submit(job)
-    wait_for("the driver's end", lambda: standalone.cluster.status(submission) is DriverState.FINISHED)
+    wait_for("the driver's end", lambda: status_of(standalone.cluster, submission) is DriverState.FINISHED)
     links = standalone.cluster.look([submission])[submission].links
     with urllib.request.urlopen(links["driver log"], timeout=30) as page:
         assert job.deployment in page.read().decode()

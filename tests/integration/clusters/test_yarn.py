@@ -18,9 +18,10 @@ from airflow_stream_provider.clusters import (
     UnmanagedView,
     Whose,
     open_cluster,
+    status_of,
     yarn_api,
 )
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.clusters.yarn_request import deployment_tag, spark_conf, submission_request
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control import ControlLog
@@ -63,18 +64,18 @@ def test_an_id_is_reserved_and_one_driver_is_started_of_it(on_yarn: Place) -> No
     on_yarn.cluster.check(job)
 
     id = new_id(on_yarn)
-    assert on_yarn.cluster.status(id) is DriverState.RESERVED
+    assert status_of(on_yarn.cluster, id) is DriverState.RESERVED
     assert on_yarn.cluster.find(job.whose, since) == FoundDrivers()
     assert on_yarn.cluster.submit(job, noted(id)) == id
     assert on_yarn.cluster.submit(job, noted(id)) == id
     assert applications(on_yarn, job) == [id]
-    wait_for("the driver to start", lambda: on_yarn.cluster.status(id) is DriverState.RUNNING)
+    wait_for("the driver to start", lambda: status_of(on_yarn.cluster, id) is DriverState.RUNNING)
     processes = processes_of(job.deployment)
     on_yarn.end(id, job)
-    assert on_yarn.cluster.status(id) is DriverState.KILLED
+    assert status_of(on_yarn.cluster, id) is DriverState.KILLED
     assert not any(map(lives, processes))
     assert on_yarn.cluster.submit(job, noted(id)) == id
-    assert on_yarn.cluster.status(id) is DriverState.KILLED, "what has ended is not started again"
+    assert status_of(on_yarn.cluster, id) is DriverState.KILLED, "what has ended is not started again"
     with pytest.raises(ClusterError, match="and not orders 1"):
         on_yarn.cluster.submit(on_yarn.job(), noted(id))
 
@@ -111,7 +112,7 @@ def test_an_application_of_somebody_else_is_ended_by_its_id_and_gone_with_its_ex
     sizes = ContainerSizes.from_conf(spark_conf(job, settings))
     request = {**submission_request(job, settings, id, sizes), "application-tags": {"tag": []}}
     yarn_api.submit(manager, request)
-    wait_for("YARN to take it", lambda: not on_yarn.cluster.status(id).terminal)
+    wait_for("YARN to take it", lambda: not status_of(on_yarn.cluster, id).terminal)
     on_yarn.facts(job, id)
 
     def seen_now() -> UnmanagedView:
@@ -139,11 +140,11 @@ def test_a_second_driver_waits_where_drivers_may_have_no_more(on_yarn: Place) ->
     first, second = on_yarn.job(), on_yarn.job()
     narrow.check(first)  # one is let in, whatever its size
     running = narrow.submit(first)
-    wait_for("the first driver", lambda: narrow.status(running) is DriverState.RUNNING)
+    wait_for("the first driver", lambda: status_of(narrow, running) is DriverState.RUNNING)
     with pytest.raises(ClusterError, match="no room for another driver: its drivers may have"):
         narrow.check(second)
     waiting = narrow.submit(second)
-    assert narrow.status(waiting) is DriverState.QUEUED
+    assert status_of(narrow, waiting) is DriverState.QUEUED
     assert narrow.find(second.whose, 0.0) == FoundDrivers((waiting,))
     narrow.kill(waiting)
     wait_for("it to be gone", lambda: narrow.remains(waiting, second.whose).gone)
@@ -160,17 +161,17 @@ def test_what_a_frozen_node_runs_is_not_gone(on_yarn: Place, yarn: Yarn) -> None
     os.kill(yarn.node_managers[node].pid, signal.SIGSTOP)  # not its group
     try:
         on_yarn.cluster.kill(submission)
-        assert on_yarn.cluster.status(submission) is DriverState.KILLED, "says the ResourceManager"
+        assert status_of(on_yarn.cluster, submission) is DriverState.KILLED, "says the ResourceManager"
         assert processes_of(job.deployment), "and it runs still"
         left = on_yarn.cluster.remains(submission, job.whose)
         assert any("is not known to run nothing" in sentence for sentence in left.alive), left
-        wait_for("the ResourceManager to give the node up", lambda: state_of(yarn, node) == "LOST")
+        wait_for("the ResourceManager to give the node up", lambda: node_state(yarn, node) == "LOST")
         left = on_yarn.cluster.remains(submission, job.whose)
         assert not left.gone
         assert any("is LOST, and may run parts" in sentence for sentence in left.lost), left
     finally:
         os.kill(yarn.node_managers[node].pid, signal.SIGCONT)
-    wait_for("the node to be back", lambda: state_of(yarn, node) == "RUNNING")
+    wait_for("the node to be back", lambda: node_state(yarn, node) == "RUNNING")
     wait_for("it to be gone", lambda: on_yarn.cluster.remains(submission, job.whose).gone)
     assert processes_of(job.deployment) == []
 
@@ -188,7 +189,7 @@ def test_what_a_killed_node_has_left_behind_is_not_gone_when_the_node_is_back(on
     yarn.start_node(node)
     yarn.wait_for_nodes(2)
     on_yarn.cluster.kill(submission)
-    wait_for("YARN to call it ended", lambda: on_yarn.cluster.status(submission).terminal)
+    wait_for("YARN to call it ended", lambda: status_of(on_yarn.cluster, submission).terminal)
     wait_for("the node to say nothing of it", lambda: not on_yarn.cluster.remains(submission, job.whose).alive)
     left = on_yarn.cluster.remains(submission, job.whose)
     assert any("was started anew since" in sentence for sentence in left.lost), left
@@ -209,7 +210,7 @@ def test_without_its_resource_manager_nothing_is_known_and_after_a_new_start_no_
     yarn.resource_manager.popen.wait()
 
     cluster = on_yarn.cluster
-    assert cluster.status(submission) is DriverState.UNKNOWN
+    assert status_of(cluster, submission) is DriverState.UNKNOWN
     assert "No ResourceManager of YARN answers" in cluster.remains(submission, job.whose).alive[0]
     for ask in (
         lambda: cluster.check(job),
@@ -223,8 +224,8 @@ def test_without_its_resource_manager_nothing_is_known_and_after_a_new_start_no_
 
     yarn.start_resource_manager()
     yarn.wait_for_nodes(2)
-    assert cluster.status(submission) is DriverState.LOST
-    assert cluster.status(reserved) is DriverState.LOST
+    assert status_of(cluster, submission) is DriverState.LOST
+    assert status_of(cluster, reserved) is DriverState.LOST
     left = cluster.remains(submission, job.whose)
     assert any("was started anew, and does not know" in sentence for sentence in left.lost), left
     with pytest.raises(ClusterError, match="was reserved before the ResourceManager was started anew"):
@@ -258,7 +259,7 @@ def node_of(place: Place, yarn: Yarn, submission: str) -> str:
     return next(name for name in yarn.node_names if yarn.port_of(name) == address.rpartition(":")[2])
 
 
-def state_of(yarn: Yarn, node: str) -> str:
+def node_state(yarn: Yarn, node: str) -> str:
     """Return the state of a NodeManager; a lost one has no web address any more."""
     every = yarn.ask("nodes?states=RUNNING,LOST,UNHEALTHY,REBOOTED").get("nodes") or {}
     port = f":{yarn.port_of(node, 'address')}"

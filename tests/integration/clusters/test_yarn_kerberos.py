@@ -17,10 +17,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, Job, open_cluster, yarn_api
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, Job, open_cluster, status_of, yarn_api
 from airflow_stream_provider.clusters import yarn_api as yarn_submission
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_api import is_submission
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import deployment_tag
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -153,7 +153,7 @@ def test_a_driver_comes_with_tokens_and_goes(
         seen: list[DriverState] = []
 
         def note(id: str) -> str:
-            seen.append(place.cluster.status(id))
+            seen.append(status_of(place.cluster, id))
             return id
 
         id = place.cluster.submit(job, note)
@@ -165,11 +165,11 @@ def test_a_driver_comes_with_tokens_and_goes(
     assert place.cluster.submit(job, noted(id)) == open_cluster(place.connection).submit(job, noted(id)) == id
     facts = place.facts(job, id)
     assert facts
-    assert place.cluster.status(id) is DriverState.RUNNING
+    assert status_of(place.cluster, id) is DriverState.RUNNING
     processes = processes_of(job.deployment)
     assert processes
     place.end(id, job)
-    assert place.cluster.status(id) is DriverState.KILLED
+    assert status_of(place.cluster, id) is DriverState.KILLED
     assert not any(map(lives, processes))
     assert applications(place, job) == [application]
 
@@ -211,7 +211,7 @@ def test_a_task_that_is_killed_at_any_moment_leaves_one_driver_or_none(
 
         wait_for("the retry to be certain", retry)
         found = applications(place, job)
-        assert len(found) == (place.cluster.status(recorded) is not DriverState.LOST)
+        assert len(found) == (status_of(place.cluster, recorded) is not DriverState.LOST)
         assert log.refresh().deployments[job.deployment].submission == recorded
         came += len(found)
         if found:

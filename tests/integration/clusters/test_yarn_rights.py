@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, open_cluster, status_of
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.processes import Processes
@@ -55,7 +55,7 @@ def test_a_user_does_what_its_rights_allow_and_is_told_of_the_rest(guarded: Plac
     stranger = open_cluster(dataclasses.replace(guarded.connection, login="stranger"))
     with pytest.raises(ClusterError, match="stranger"):
         stranger.kill(submission)
-    assert guarded.cluster.status(submission) is DriverState.RUNNING
+    assert status_of(guarded.cluster, submission) is DriverState.RUNNING
 
     # Who administers a queue may submit to it as well, and kill what others have submitted.
     administrator, another = open_cluster(dataclasses.replace(guarded.connection, login="boss")), guarded.job()

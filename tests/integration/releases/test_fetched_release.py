@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Job, open_cluster
+from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Job, open_cluster, status_of
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import make_release
@@ -90,7 +90,7 @@ class Fetching:
         def standby() -> str | None:
             state = self.log.refresh()
             assert not state.deployments[deployment].ended, state.deployments[deployment].reason
-            assert not cluster.status(submission).terminal, cluster.look([submission])[submission].links
+            assert not status_of(cluster, submission).terminal, cluster.look([submission])[submission].links
             return next((each.id for each in state.of_deployment(deployment)), None)
 
         incarnation = wait_for("a standby", standby)
@@ -182,8 +182,8 @@ def test_a_release_that_was_changed_is_not_run(standalone: Cluster, spark: Spark
     objects(stream.server, release).put("app_udf.py", b"raise SystemExit('it ran')\n")
     job = stream.declare(release)
     submission = standalone.submit(job)
-    wait_for("the driver's end", lambda: standalone.status(submission).terminal)
-    assert standalone.status(submission) is not DriverState.FINISHED
+    wait_for("the driver's end", lambda: status_of(standalone, submission).terminal)
+    assert status_of(standalone, submission) is not DriverState.FINISHED
     text = "".join(path.read_text(errors="replace") for path in (spark.folder / "work" / submission).glob("std*"))
     assert f"{release.hash} are not those that were published" in text
     assert "it ran" not in text
@@ -214,8 +214,8 @@ def test_a_driver_that_does_not_mount_the_control_folder_says_so_though_it_has_i
     control = stream.root / "control"
     without(control)
     submission = cluster.submit(job)
-    wait_for("the driver's end", lambda: cluster.status(submission).terminal)
-    assert cluster.status(submission) is DriverState.FAILED
+    wait_for("the driver's end", lambda: status_of(cluster, submission).terminal)
+    assert status_of(cluster, submission) is DriverState.FAILED
     assert f"{control} is not a control root: it has no file .control-root. Mount" in cluster.log_tail(submission)
 
 
@@ -265,7 +265,7 @@ def test_a_driver_on_yarn_runs_its_release_and_is_known_by_its_id(yarn: Yarn, st
         cluster.kill(submission)
         wait_for("it to be gone", lambda: cluster.remains(submission, job.whose, (), {"localhost"}).gone)
     assert [record.kind for record in stream.log.records()][-1] == "released"
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
 
 
 def objects(server: S3Server, release: Release) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.clusters import status_of
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.hooks.about_drivers import driver_links
 from airflow_stream_provider.hooks.stream import StreamHook
@@ -78,7 +79,7 @@ class Stream:
         def standby() -> str | None:
             state = self.hook.control_log.refresh()
             assert not state.deployments[deployment].ended, state.deployments[deployment].reason
-            status = self.hook.cluster.status(state.deployments[deployment].submission)
+            status = status_of(self.hook.cluster, state.deployments[deployment].submission)
             assert not status.terminal, driver_links(self.hook, deployment)
             return next((each.id for each in state.of_deployment(deployment)), None)
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pyspark
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, open_cluster, status_of
 from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.control.releases import LAUNCHER, make_release
 from airflow_stream_provider.hooks.submit import job_of
@@ -169,8 +169,8 @@ def test_a_driver_that_may_not_read_its_release_ends_and_says_so(
     job = job_of(stream.control, "orders", folder, deployment, release, address_of(release, "orders", folder))
     with running.untouched():
         submission = cluster.submit(job)
-        wait_for("the driver's end", lambda: cluster.status(submission).terminal)
-    assert cluster.status(submission) is DriverState.FAILED
+        wait_for("the driver's end", lambda: status_of(cluster, submission).terminal)
+    assert status_of(cluster, submission) is DriverState.FAILED
     text = Path(cluster.look([submission])[submission].links["driver log"]).read_text(errors="replace")
     assert [line for line in text.splitlines() if says in line and "403" in line], text
     assert running.users[user].password not in text

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from airflow_stream_provider.clusters import Cluster, DriverState, Job, UnmanagedView, Whose
+from airflow_stream_provider.clusters import Cluster, DriverState, Job, UnmanagedView, Whose, status_of
 from airflow_stream_provider.hooks.drivers import kill_drivers, may_be_unsent
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
@@ -157,7 +157,7 @@ class Task(Airflow):
             snapshot = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
             if submission := snapshot.submission(deployment):
                 never_there = may_be_unsent(self.log, deployment)
-                driver = self.cluster.status(submission)
+                driver = status_of(cast("Cluster", self.cluster), submission)
                 driver = DriverState.LOST if driver.reserved and not never_there else driver
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 lost = self.cluster.lost(deployment)

@@ -1,4 +1,4 @@
-"""The cluster as one actor reaches it: submit, find, status, kill, gone."""
+"""The cluster as one actor reaches it: submit, find, look, kill, gone."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class Reach:
         alive = {d.submission for d in drivers if not d.over}
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
 
-    def look(self, ids: Collection[str], whose: Whose) -> Mapping[str, DriverView]:
+    def look(self, ids: Collection[str], whose: Whose | None = None) -> Mapping[str, DriverView]:
         self._answer()
         found = {}
         for id in ids:
             deployments = {d.deployment for d in self._world.drivers.values() if d.submission == id}
-            ours = deployments == {whose.deployment} if deployments else None
-            found[id] = DriverView(self.status(id), {}, ours)
+            ours = None if whose is None or not deployments else deployments == {whose.deployment}
+            found[id] = DriverView(self._state(id), {}, ours)
         return found
 
     def lost(self, deployment: str) -> bool:
@@ -77,9 +77,7 @@ class Reach:
         left = [d for d in self._world.drivers.values() if d.deployment == deployment and (d.writing or not d.over)]
         return any(d.lost for d in left) and all(d.lost for d in left)
 
-    def status(self, submission: str) -> DriverState:
-        if self._world.cluster_down or self._actor.cut:
-            return DriverState.UNKNOWN
+    def _state(self, submission: str) -> DriverState:
         if submission.startswith("application-") and submission not in self._world.sent:
             return DriverState.RESERVED
         drivers = [d for d in self._world.drivers.values() if d.submission == submission]

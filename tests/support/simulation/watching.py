@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from dataclasses import replace
+from typing import cast
 
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters import Cluster, DriverState, status_of
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -97,7 +98,11 @@ class Runs(Airflow):
         state = snapshot.state
         wanted = {deployment_of(state.last_holder or ""), *needs(snapshot).drivers}
         known = {name: snapshot.submission(name) for name in sorted(wanted) if name in state.deployments}
-        return {name: self.cluster.status(submission) for name, submission in known.items() if submission}
+        return {
+            name: status_of(cast("Cluster", self.cluster), submission)
+            for name, submission in known.items()
+            if submission
+        }
 
 
 def as_it_is(world: World, snapshot: Snapshot, me: TaskIdentity) -> Scene:

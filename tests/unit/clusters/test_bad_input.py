@@ -15,7 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.clusters import ClusterConnection
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS
+from airflow_stream_provider.clusters.connection import ADDRESS
 from airflow_stream_provider.control import make_root, open_log
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec

@@ -16,7 +16,7 @@ from airflow_stream_provider.clusters.driver_pod import (
     manifest,
     pod_name,
 )
-from airflow_stream_provider.clusters.pod_template import CONTAINER
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER
 from airflow_stream_provider.lifecycle.errors import SpecError
 from tests.support.driver_pods import pod_of, settings
 from tests.support.jobs import job

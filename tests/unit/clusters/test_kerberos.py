@@ -15,7 +15,8 @@ import pytest
 
 from airflow_stream_provider.clusters import kerberos
 from airflow_stream_provider.clusters.bounded_http import Answer
-from airflow_stream_provider.clusters.kerberos import KerberosLogin, NoTicket, Proof
+from airflow_stream_provider.clusters.connection import KerberosLogin
+from airflow_stream_provider.clusters.kerberos import NoTicket, Proof
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.ports import HOST, free_port
 from tests.support.keytabs import keytab

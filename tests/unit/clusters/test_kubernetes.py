@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, DriverView, FoundDrivers, SubmitUnclear
+from airflow_stream_provider.clusters import (
+    ClusterConnection,
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    SubmitUnclear,
+    status_of,
+)
 from airflow_stream_provider.clusters import kubernetes as module
+from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
-from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
+from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi
+from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings, kubernetes_settings
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from devstack.drivers import wait_for
 from devstack.kubernetes import NAMESPACE, TOKEN
 from devstack.ports import HOST, free_port
 from tests.support.pods import Pods
+
+if TYPE_CHECKING:
+    from kubernetes.client import CoreV1Api
 
 
 def test_a_driver_s_life(pods: Pods) -> None:
@@ -26,7 +40,7 @@ def test_a_driver_s_life(pods: Pods) -> None:
     submission = pods.running(job)
     assert cluster.find(job.whose, 0) == FoundDrivers(alive=(submission,))
     assert cluster.find(dataclasses.replace(job.whose, log="ff" * 16), 0) == FoundDrivers()
-    assert cluster.status(submission) is DriverState.RUNNING
+    assert status_of(cluster, submission) is DriverState.RUNNING
     name = submission.partition("/")[2]
     links = {
         "driver log": f"{pods.server.address}/api/v1/namespaces/{NAMESPACE}/pods/{name}/log",
@@ -39,7 +53,7 @@ def test_a_driver_s_life(pods: Pods) -> None:
     cluster.kill(submission)
     wait_for("nothing to remain", lambda: cluster.remains(submission, job.whose).gone)
 
-    assert cluster.status(submission) is DriverState.KILLED
+    assert status_of(cluster, submission) is DriverState.KILLED
     assert cluster.find(job.whose, 0) == FoundDrivers(ended=(submission,))
     assert [pod["metadata"]["name"] for pod in pods.server.pods()] == [name], f"{executor} went with the kill"
     assert pods.pod(submission)["metadata"]["finalizers"] == [FINALIZER]
@@ -51,8 +65,8 @@ def test_a_driver_s_life(pods: Pods) -> None:
 def test_the_exit_code_decides_between_finished_and_failed(pods: Pods, code: str, state: DriverState) -> None:
     job = pods.job(code)
     submission = pods.cluster().submit(job)
-    wait_for("the end", lambda: pods.cluster().status(submission).terminal)
-    assert pods.cluster().status(submission) is state
+    wait_for("the end", lambda: status_of(pods.cluster(), submission).terminal)
+    assert status_of(pods.cluster(), submission) is state
     assert pods.cluster().log_tail(submission) == f"  | password=***\n  | it ends with {code}"
     assert pods.cluster().remains(submission, job.whose).gone
 
@@ -69,14 +83,13 @@ def test_a_log_that_may_not_be_read_or_is_not_there_is_not_known(pods: Pods) -> 
 def test_a_driver_that_does_not_hear_sigterm_is_killed_after_the_grace(
     pods: Pods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient = dataclasses.replace(KubernetesCluster.traits, seconds_after_term=1.0)
-    monkeypatch.setattr(KubernetesCluster, "traits", impatient)
+    monkeypatch.setattr(module, "KILL_SECONDS", 1.0)
     job = pods.job("deaf")
     submission = pods.running(job)
     wait_for("the trap", lambda: "deaf" in pods.server.log(submission.partition("/")[2]))
     pods.cluster().kill(submission)
     wait_for("its end", lambda: pods.cluster().remains(submission, job.whose).gone)
-    assert pods.cluster().status(submission) is DriverState.KILLED
+    assert status_of(pods.cluster(), submission) is DriverState.KILLED
 
 
 def test_a_second_submission_is_the_first_one(pods: Pods) -> None:
@@ -95,20 +108,29 @@ def test_a_pod_of_the_same_name_that_is_not_ours_is_an_error_with_a_next_step(po
         pods.cluster().submit(job)
 
 
-@pytest.mark.parametrize("lost", [1, 3])
-def test_a_submission_with_lost_answers_is_repeated_under_the_same_name(pods: Pods, lost: int) -> None:
-    pods.server.ask("POST", f"/stand-in/lose/{lost}")
-    submission = pods.cluster().submit(pods.job())
-    assert [f"{NAMESPACE}/{pod['metadata']['name']}" for pod in pods.server.pods()] == [submission]
-
-
-def test_an_api_server_that_never_answers_leaves_it_unclear(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNCLEAR_SECONDS", 0.0)
-    pods.server.ask("POST", "/stand-in/lose/100")
+def test_a_submission_whose_answer_is_lost_is_found_and_repeated_under_the_same_name(pods: Pods) -> None:
+    pods.server.ask("POST", "/stand-in/lose/1")
     job = pods.job()
     with pytest.raises(SubmitUnclear, match="did not answer"):
         pods.cluster().submit(job)
-    assert pods.cluster().find(job.whose, 0).alive
+    (found,) = pods.cluster().find(job.whose, 0).alive
+    assert pods.cluster().submit(job) == found
+    assert [f"{NAMESPACE}/{pod['metadata']['name']}" for pod in pods.server.pods()] == [found]
+
+
+def test_a_connection_that_ends_in_mid_answer_leaves_it_unclear() -> None:
+    """The client has one error for all of TLS: it may come before a pod's creation is sent, and after."""
+    from kubernetes.client import ApiException
+
+    def create(*args: object, **options: object) -> None:
+        raise ApiException(status=0, reason="SSLError\nEOF occurred in violation of protocol")
+
+    where = SimpleNamespace(configuration=SimpleNamespace(host="https://api"))
+    api = KubernetesApi(cast("KubernetesSettings", None))
+    api._client = cast("CoreV1Api", SimpleNamespace(create_namespaced_pod=create, api_client=where))
+    with pytest.raises(Unanswered, match="https://api cannot be asked over TLS") as unclear:
+        api.create_pod({"metadata": {"namespace": NAMESPACE}})
+    assert unclear.value.sent
 
 
 def test_an_api_server_that_cannot_be_reached() -> None:
@@ -128,7 +150,7 @@ def test_an_api_server_that_cannot_be_reached() -> None:
             act(job)
         assert not isinstance(refused.value, SubmitUnclear)
         assert TOKEN not in str(refused.value)
-    assert cluster.status("streams/x-driver") is DriverState.UNKNOWN
+    assert status_of(cluster, "streams/x-driver") is DriverState.UNKNOWN
     assert not cluster.remains("streams/x-driver", job.whose).gone
     assert "cannot be reached" in cluster.remains("streams/x-driver", job.whose).alive[0]
     with pytest.raises(ClusterError, match="cannot be reached"):
@@ -140,7 +162,7 @@ def test_credentials_that_are_refused(pods: Pods) -> None:
     cluster = KubernetesCluster(settings)
     with pytest.raises(ClusterError, match=r"does not accept the credentials\. Renew the token"):
         cluster.check(pods.job())
-    assert cluster.status("streams/x-driver") is DriverState.UNKNOWN
+    assert status_of(cluster, "streams/x-driver") is DriverState.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -163,7 +185,7 @@ def test_without_the_right_to_delete_a_kill_says_so(pods: Pods) -> None:
     pods.server.ask("POST", "/stand-in/deny/delete-pods")
     with pytest.raises(ClusterError, match='cannot delete resource "pods"'):
         pods.cluster().kill(submission)
-    assert pods.cluster().status(submission) is DriverState.RUNNING
+    assert status_of(pods.cluster(), submission) is DriverState.RUNNING
 
 
 def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> None:
@@ -171,12 +193,12 @@ def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> 
     submission = pods.running(job)
     cluster = pods.cluster()
     for unknown in ("driver-20200101000000-0000", f"{NAMESPACE}/..", "../..", "a/b/c?x=1", "", "-driver"):
-        assert cluster.status(unknown) is DriverState.LOST
+        assert status_of(cluster, unknown) is DriverState.LOST
         assert cluster.look([unknown])[unknown].state is DriverState.LOST
         cluster.kill(unknown)
         assert cluster.remains(unknown, pods.job().whose).alive == ()
         assert not cluster.remains(unknown, pods.job().whose).gone
-    assert cluster.status(submission) is DriverState.RUNNING
+    assert status_of(cluster, submission) is DriverState.RUNNING
 
 
 def test_what_a_heartbeat_calls_its_submission_is_not_killed_unless_it_is_a_driver(pods: Pods) -> None:
@@ -184,7 +206,7 @@ def test_what_a_heartbeat_calls_its_submission_is_not_killed_unless_it_is_a_driv
     executor = pods.executor(submission)
     pods.cluster().kill(f"{NAMESPACE}/{executor}")
     assert "deletionTimestamp" not in pods.pod(f"/{executor}")["metadata"]
-    assert pods.cluster().status(submission) is DriverState.RUNNING
+    assert status_of(pods.cluster(), submission) is DriverState.RUNNING
 
 
 def test_whose_a_pod_is_its_arguments_say_also_in_a_namespace_of_before(pods: Pods) -> None:

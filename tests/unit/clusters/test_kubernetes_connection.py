@@ -6,8 +6,7 @@ import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
-from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
-from airflow_stream_provider.clusters.pod_template import CONTAINER
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER, kubernetes_settings
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 EXTRA = {"namespace": "streams", "image": "spark:4.0.0", "service_account": "spark"}

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, Whose, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, Whose, open_cluster, status_of
 from airflow_stream_provider.clusters.master_api import first_line
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -24,7 +24,7 @@ def test_an_unreachable_master_is_named_with_a_next_step() -> None:
                 f"No Spark master of spark://127.0.0.1:7077 answers: http://127.0.0.1:{port} cannot be reached."
             )
             assert "master_ui" in error.value.next_step
-        assert cluster.status("driver-1") is DriverState.UNKNOWN
+        assert status_of(cluster, "driver-1") is DriverState.UNKNOWN
         assert not cluster.remains("driver-1", Whose("d")).gone
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER
 from airflow_stream_provider.clusters.pod_status import (
     NodeSays,
     doubtful,
@@ -14,7 +15,6 @@ from airflow_stream_provider.clusters.pod_status import (
     node_says,
     waits_for,
 )
-from airflow_stream_provider.clusters.pod_template import CONTAINER
 
 READY = {"type": "Ready", "status": "True"}
 

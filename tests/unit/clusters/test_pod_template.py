@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_stream_provider.clusters.pod_template import CONTAINER, container_of, read_template
+from airflow_stream_provider.clusters.kubernetes_connection import CONTAINER, container_of, read_template
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 GOOD = f"""

@@ -18,9 +18,8 @@ import psutil
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, Job, yarn_kerberos
+from airflow_stream_provider.clusters.connection import ADDRESS, KerberosLogin, YarnSettings
 from airflow_stream_provider.clusters.job import SecretInConf
-from airflow_stream_provider.clusters.kerberos import KerberosLogin
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import lives, wait_for
 from tests.support.jobs import job

@@ -16,6 +16,7 @@ from airflow_stream_provider.clusters import (
     FoundDrivers,
     Remains,
     open_cluster,
+    status_of,
 )
 from airflow_stream_provider.clusters.master_api import FETCHING_CLASS, MAIN_CLASS
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -41,7 +42,7 @@ def test_the_masters_get_the_connection_s_credentials_and_workers_do_not(
     master.driver_was("KILLED", "w")
     cluster = open_cluster(master.connection(**fields))
     assert cluster.submit(job()) == "driver-1"
-    assert cluster.status("driver-1") is DriverState.KILLED
+    assert status_of(cluster, "driver-1") is DriverState.KILLED
     cluster.kill("driver-1")
     assert cluster.remains("driver-1", WHOSE).gone
     to_worker = [found for path, found in master.asked if path == "GET /json/"][-1]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear, yarn
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear, status_of, yarn
 from airflow_stream_provider.clusters import yarn_api as api
+from airflow_stream_provider.clusters.connection import ADDRESS
 from airflow_stream_provider.clusters.yarn import YarnCluster
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from tests.support.fake_yarn import ID, STARTED, WHOSE, FakeYarn
 from tests.support.jobs import job, noted
@@ -81,14 +81,14 @@ def test_an_id_is_noted_then_sent_once(fake: FakeYarn, cluster: YarnCluster) -> 
     seen: list[tuple[str, DriverState, int]] = []
 
     def note(id: str) -> str:
-        seen.append((id, cluster.status(id), len(fake.sent)))
+        seen.append((id, status_of(cluster, id), len(fake.sent)))
         return id
 
     assert cluster.submit(JOB, note) == ID
     assert seen == [(ID, DriverState.RESERVED, 0)]
     assert cluster.submit(JOB, noted(ID)) == ID
     assert [each["application-id"] for each in fake.sent] == [ID]
-    assert cluster.status(ID) is DriverState.RUNNING
+    assert status_of(cluster, ID) is DriverState.RUNNING
     assert cluster.find(WHOSE, STARTED / 1000) == FoundDrivers((ID,))
 
 
@@ -99,7 +99,7 @@ def test_what_has_ended_is_not_sent_again(fake: FakeYarn, cluster: YarnCluster) 
 
 
 def test_an_id_of_an_earlier_start_is_never_sent(fake: FakeYarn, cluster: YarnCluster) -> None:
-    assert cluster.status(EARLIER) is DriverState.LOST
+    assert status_of(cluster, EARLIER) is DriverState.LOST
     with pytest.raises(ClusterError, match="was reserved before the ResourceManager was started anew"):
         cluster.submit(JOB, noted(EARLIER))
     assert fake.sent == []
@@ -190,7 +190,7 @@ def test_the_driver_and_its_applications_are_killed(fake: FakeYarn, cluster: Yar
     fake.add_app()
     cluster.kill(ID, [ID])
     assert fake.asked.count(f"PUT apps/{ID}/state") == 1
-    assert cluster.status(ID) is DriverState.KILLED
+    assert status_of(cluster, ID) is DriverState.KILLED
     cluster.kill(EARLIER)
     fake.answers[f"PUT apps/{ID}/state"] = (403, {"RemoteException": {"message": "x.YException: Not yours"}})
     with pytest.raises(ClusterError, match=rf"refused to kill {ID}: Not yours \(HTTP 403\)"):
@@ -211,7 +211,7 @@ def test_whose_an_application_is_its_tags_say(fake: FakeYarn, cluster: YarnClust
 
 def test_without_a_manager_nothing_is_known(fake: FakeYarn) -> None:
     away = fake.cluster(**{ADDRESS: "http://127.0.0.1:1"})
-    assert away.status(ID) is DriverState.UNKNOWN
+    assert status_of(away, ID) is DriverState.UNKNOWN
     assert (
         "No ResourceManager of YARN answers: http://127.0.0.1:1 cannot be reached." in away.remains(ID, WHOSE).alive[0]
     )

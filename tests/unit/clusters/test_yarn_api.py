@@ -9,7 +9,7 @@ import pytest
 
 from airflow_stream_provider.clusters import SubmitUnclear
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.clusters.connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_yarn import ID, STARTED, FakeYarn
 

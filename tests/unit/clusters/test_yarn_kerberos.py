@@ -20,13 +20,13 @@ from airflow_stream_provider.clusters import (
     Remains,
     SubmitUnclear,
     open_cluster,
+    status_of,
     yarn_applications,
     yarn_kerberos,
 )
 from airflow_stream_provider.clusters import yarn as base
-from airflow_stream_provider.clusters.kerberos import KerberosLogin
+from airflow_stream_provider.clusters.connection import KerberosLogin, YarnSettings
 from airflow_stream_provider.clusters.yarn_api import COME_SECONDS, made_at, new_submission
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_yarn import ID, STARTED, WHOSE, FakeYarn
@@ -69,14 +69,14 @@ def test_a_driver_is_sent_once_and_known_by_its_tag(
     seen: list[tuple[DriverState, int]] = []
 
     def note(id: str) -> str:
-        seen.append((secured.status(id), fake.handed_out))
+        seen.append((status_of(secured, id), fake.handed_out))
         return id
 
     id = secured.submit(JOB, note)
     assert seen == [(DriverState.RESERVED, 0)]
     assert secured.submit(JOB, noted(id)) == secured_by(fake).submit(JOB, noted(id)) == id
     assert len(pretended.calls) == 1
-    assert secured.status(id) is DriverState.RUNNING
+    assert status_of(secured, id) is DriverState.RUNNING
     assert secured.look([id, ID])[id].links["YARN"] == f"{fake.url}/cluster/app/{ID}"
     assert secured.find(WHOSE, made_at(id)) == FoundDrivers((ID,))
     assert secured.look([id], WHOSE)[id].ours
@@ -120,7 +120,7 @@ def test_what_has_not_come_within_the_bound_never_comes(
     id = new_submission(time.time())
     assert secured.remains(id, WHOSE) == Remains((f"{id} may be on its way to YARN still.",))
     at(made_at(id) + COME_SECONDS, monkeypatch)
-    assert secured.status(id) is DriverState.LOST
+    assert status_of(secured, id) is DriverState.LOST
     assert secured.remains(id, WHOSE) == Remains()
     with pytest.raises(SubmitUnclear):
         secured_by(fake).submit(JOB, noted(id))
@@ -139,7 +139,7 @@ def test_one_that_failed_and_was_sent_all_the_same_counts(
     fake: FakeYarn, secured: KerberosYarnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Pretended.install(tmp_path, monkeypatch, to=fake.url, code=1)
-    assert secured.status(secured.submit(JOB)) is DriverState.RUNNING
+    assert status_of(secured, secured.submit(JOB)) is DriverState.RUNNING
 
 
 def test_one_that_failed_is_told_and_not_tried_again(

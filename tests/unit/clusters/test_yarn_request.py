@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import Job, SecretInConf
-from airflow_stream_provider.clusters.yarn_connection import YarnSettings
+from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_request import (
     deployment_tag,
     log_tag,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Whose
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Whose, status_of
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from tests.support.fake_yarn import DEPLOYMENT, ID, WHOSE, FakeYarn
 
@@ -30,7 +30,7 @@ def test_states_are_as_yarn_means_them(
     fake: FakeYarn, cluster: YarnCluster, fields: dict[str, Any], state: DriverState
 ) -> None:
     fake.add_app(**fields)
-    assert cluster.status(ID) is state
+    assert status_of(cluster, ID) is state
     assert cluster.look([ID, "application_1_2"])[ID].state is state
 
 
@@ -48,8 +48,8 @@ def test_what_runs_of_a_stream_is_listed_by_the_tag_of_its_log_and_its_name(
 
 
 def test_an_id_that_yarn_cannot_have_is_lost(cluster: YarnCluster) -> None:
-    assert cluster.status("driver-20200101000000-0000") is DriverState.LOST
-    assert cluster.status("application_1_x") is DriverState.LOST
+    assert status_of(cluster, "driver-20200101000000-0000") is DriverState.LOST
+    assert status_of(cluster, "application_1_x") is DriverState.LOST
     cluster.kill("driver-20200101000000-0000")
 
 
