@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +11,7 @@ import pytest
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.delivery import deliver, deliver_async
+from airflow_stream_provider.monitoring.delivery import deliver
 from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named, recipient, takes_alerts
 from tests.support.more_time import in_time
 
@@ -36,16 +35,6 @@ class Letter(BaseNotifier):
     def notify(self, context: Any) -> None:
         if self.broken:
             raise ConnectionError("https://hooks.example.org/hunter2 refuses")
-        self.sent.append(self.text)
-
-
-class AsyncLetter(Letter):
-    """One that the triggerer can send."""
-
-    def notify(self, context: Any) -> None:
-        raise AssertionError("not from an event loop")
-
-    async def async_notify(self, context: Any) -> None:
         self.sent.append(self.text)
 
 
@@ -90,15 +79,6 @@ def test_one_that_fails_is_noticed_and_keeps_no_other_from_being_told(caplog: py
     assert "hunter2" not in repr(gone)
 
 
-def test_an_event_loop_delivers_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    gone = ImportedRecipient("my_company.pager.page", {"token": "hunter2"})
-    to = named([AsyncLetter("{{ alert.subject }}"), gone, partial(broken, token="hunter2"), call])
-    assert asyncio.run(deliver_async(ALERT, to, {})) == {"AsyncLetter", "call"}
-    assert sorted(Letter.sent) == ["orders-down-1 ", "orders: Nobody runs it."]
-    assert caplog.text.count("The alert orders-down-1 could not be delivered to ") == 2
-    assert "hunter2" not in caplog.text
-
-
 @pytest.fixture
 def hanging() -> Iterator[Callable[[Any], None]]:
     """A recipient that does not answer before the test is over."""
@@ -111,18 +91,14 @@ def hanging() -> Iterator[Callable[[Any], None]]:
     over.set()
 
 
-@pytest.mark.parametrize("in_triggerer", [False, True])
 def test_one_that_hangs_keeps_neither_the_others_nor_the_task(
-    hanging: Callable[[Any], None], caplog: pytest.LogCaptureFixture, in_triggerer: bool
+    hanging: Callable[[Any], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     to = {"hanging": hanging, "call": call, "again": hanging}
 
     def delivered(seconds: float) -> bool:
         Letter.sent.clear()
         caplog.clear()
-        if in_triggerer:
-            # Ends only if no thread of the loop's own pool hangs.
-            return asyncio.run(deliver_async(ALERT, to, {}, seconds=seconds)) == {"call"}
         return deliver(ALERT, to, {}, seconds=seconds) == {"call"}
 
     in_time(delivered)
