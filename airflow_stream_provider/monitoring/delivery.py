@@ -18,7 +18,7 @@ from airflow_stream_provider.control.bounded import gather
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
 from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState
-from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity, named
+from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -57,9 +57,9 @@ def deliver_all(
     delivered: list[set[str]] = [set() for _ in letters]
     lanes: dict[tuple[str, int], deque[tuple[int, str]]] = {}
     for number, (alert, recipients) in enumerate(letters):
-        for name, each in recipients.items():
+        for name in recipients:
             share = zlib.crc32(alert.stream.encode()) % SHARES
-            lanes.setdefault((identity(each), share), deque()).append((number, name))
+            lanes.setdefault((name, share), deque()).append((number, name))
 
     def give(lane: deque[tuple[int, str]]) -> None:
         missed: set[tuple[str, str]] = set()
@@ -82,7 +82,7 @@ def deliver_all(
                 delivered[number].add(name)
 
     gather({key: partial(give, lane) for key, lane in lanes.items()}, seconds, width=WIDTH, most=WIDTH * SHARES)
-    for left in (lane.copy() for lane in lanes.values() if lane):
+    for left in filter(None, [lane.copy() for lane in lanes.values()]):
         number, name = left[0]
         _failed(letters[number][0], name, TimeoutError())
         if len(left) > 1:
