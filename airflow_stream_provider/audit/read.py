@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.audit.facts import BrokerFacts, Facts, Partition, Settings, Topic
+from airflow_stream_provider.kafka.answers import UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     Described = Answers[str, dict[str, Any]]
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-# Kafka's error code for an unknown topic.
-_NO_TOPIC = 3
 _LATEST = -1
 _NO_FOLDERS = "Kafka did not return the log folders; the user may lack DESCRIBE on the cluster."
 # Coordinators abort transactions that have timed out every ten seconds.
@@ -92,7 +91,9 @@ def _topics(
         else:
             problem = described.problems.get(name)
             reason = problem.reason if problem else "Kafka did not describe it."
-            topics[name] = Topic(name, problem=reason, missing=problem is not None and problem.code == _NO_TOPIC)
+            topics[name] = Topic(
+                name, problem=reason, missing=problem is not None and problem.code == UNKNOWN_TOPIC_OR_PARTITION
+            )
     return topics
 
 

@@ -16,9 +16,8 @@ from airflow_stream_provider.kafka.cluster_requests import LogFolder, Quorum
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, KafkaThrottled, connect, stream_error
 from airflow_stream_provider.kafka.coordinators import Transaction, group_offsets, open_transactions
 from airflow_stream_provider.kafka.internals import Internals
-from airflow_stream_provider.kafka.list_offsets import PackedListOffsetsRequest
 from airflow_stream_provider.kafka.records import RecordBatch, fetch, fetch_batches, fetch_request, produce
-from airflow_stream_provider.kafka.requests import Requests
+from airflow_stream_provider.kafka.requests import Requests, offsets_found, offsets_request
 from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES, with_ports
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.kafka_source import addresses
@@ -105,8 +104,8 @@ class KafkaClient:
             "for offsets",
             Requests.ask_leaders,
             dict(specs),
-            lambda wanted: PackedListOffsetsRequest(wanted, read_committed),
-            lambda response: response.found,
+            lambda wanted: offsets_request(wanted, read_committed),
+            offsets_found,
         )
 
     def batches(self, positions: Mapping[TopicPartition, int]) -> Answers[TopicPartition, tuple[RecordBatch, ...]]:

@@ -52,19 +52,16 @@ class KafkaTopic:
     :param client: returns the open client, which others share; another one, when the brokers have refused that.
     :param conn_id: the Airflow connection, for messages.
     :param name: of the topic.
-    :param topic_id: its id, from `KafkaClient.topics`, where many are opened; default: it is asked for.
     """
 
-    def __init__(
-        self, client: Callable[[], KafkaClient], conn_id: str, name: str, topic_id: UUID | None = None
-    ) -> None:
+    def __init__(self, client: Callable[[], KafkaClient], conn_id: str, name: str) -> None:
         from kafka import TopicPartition
 
         self.name = f"the topic {name} of the Kafka connection {conn_id!r}"
         self._client = client
         self._partition = TopicPartition(name, 0)
         # The id of the topic that was found first: one that is made anew under its name is another one.
-        self._id = topic_id
+        self._id: UUID | None = None
 
     def topic_id(self) -> str:
         """Return the topic's id; see `Topic.topic_id`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,7 @@ from airflow_stream_provider.kafka.answers import (
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
+    from kafka.structs import OffsetAndTimestamp
 
     from airflow_stream_provider.kafka.internals import Internals
 
@@ -40,6 +41,8 @@ ANY_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 # Kafka's resource types of DescribeConfigs.
 TOPIC, BROKER = 2, 4
+# The version of ListOffsets, and what it says of who asks: a consumer, which takes any epoch of the leader.
+OFFSETS_VERSION, CONSUMER, ANY_EPOCH = 7, -1, -1
 # The fields of a partition in the description of its topic.
 PARTITION_FIELDS = ("partition_index", "leader_id", "replica_nodes", "isr_nodes", "offline_replicas")
 
@@ -240,6 +243,37 @@ def topics_request(names: Iterable[str] | None, *, operations: bool = False) -> 
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=operations,
     )
+
+
+def offsets_request(times: Mapping[TopicPartition, int], read_committed: bool) -> Any:
+    """Build a ListOffsets request of Kafka 3.0 (KIP-734); see `KafkaClient.offsets`."""
+    from kafka.protocol.consumer import ListOffsetsRequest
+
+    # Rows, since an object for each of thousands of partitions takes as long as to send all of them.
+    topics: dict[str, list[tuple[int, int, int]]] = {}
+    for partition, at in times.items():
+        topics.setdefault(partition.topic, []).append((partition.partition, ANY_EPOCH, at))
+    return ListOffsetsRequest(
+        replica_id=CONSUMER,
+        isolation_level=int(read_committed),
+        topics=list(topics.items()),
+        min_version=OFFSETS_VERSION,
+        max_version=OFFSETS_VERSION,
+    )
+
+
+def offsets_found(response: Any) -> Iterator[tuple[str, int, int, OffsetAndTimestamp]]:
+    """Yield topic, partition, error code and offset for each partition of an answer to `offsets_request`."""
+    from kafka.structs import OffsetAndTimestamp
+
+    for topic in response.topics:
+        for each in topic.partitions:
+            yield (
+                topic.name,
+                each.partition_index,
+                each.error_code,
+                OffsetAndTimestamp(each.offset, each.timestamp, None),
+            )
 
 
 def _leaders(topic: Mapping[str, Any]) -> dict[int, int]:

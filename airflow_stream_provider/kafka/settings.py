@@ -1,8 +1,8 @@
 """Translate an Airflow connection of type `kafka` into settings of kafka-python.
 
-The connection's extra has librdkafka's names, as Airflow's own Kafka provider uses them. Each name is translated, or
-ignored because it concerns only producers and consumers. An unknown name is refused with an error if it is about
-security, and otherwise left out with a warning, since it cannot make a look at Kafka wrong.
+The connection's extra has librdkafka's names, as Airflow's own Kafka provider uses them. Each name is translated. An
+unknown name is refused if it is about security, and otherwise left out: it concerns producers and consumers, which the
+same connection often serves, and cannot make a look at Kafka wrong.
 """
 
 from __future__ import annotations
@@ -49,20 +49,6 @@ _OTHERS = (
 OTHER_ADDRESSES = "stream.bootstrap.servers"
 # Ignoring a setting of this kind could make a connection less safe than its author meant, or use other credentials.
 _SECURITY = ("sasl", "ssl", "tls", "security", "oauth", "enable.ssl", "enable.sasl", "bootstrap")
-# The same connection often serves producers and consumers. Their settings have no effect on an admin client.
-_NOT_OURS = (
-    *("group.id", "group.instance.id", "group.protocol", "auto.offset.reset", "isolation.level", "check.crcs"),
-    *("enable.auto.commit", "auto.commit.interval.ms", "enable.auto.offset.store", "enable.partition.eof"),
-    *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "partition.assignment.strategy"),
-    *("fetch.min.bytes", "fetch.max.bytes", "fetch.wait.max.ms", "max.partition.fetch.bytes"),
-    *("allow.auto.create.topics", "acks", "request.required.acks", "enable.idempotence", "transactional.id"),
-    *("retries", "message.send.max.retries", "linger.ms", "queue.buffering.max.ms", "batch.size"),
-    *("compression.type", "compression.codec", "delivery.timeout.ms", "message.timeout.ms", "request.timeout.ms"),
-    *("message.max.bytes", "max.in.flight.requests.per.connection", "partitioner", "log_level", "debug"),
-    *("statistics.interval.ms", "socket.keepalive.enable", "broker.address.family", "client.rack"),
-    *("socket.connection.setup.timeout.ms", "topic.metadata.refresh.interval.ms", "connections.max.idle.ms"),
-    *("topic.metadata.refresh.sparse", "socket.nagle.disable", "log.connection.close", "api.version.request"),
-)
 
 
 class _Hidden(str):
@@ -79,20 +65,17 @@ def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
 
     :param conn_id: id of the Airflow connection, for error messages.
     :param extra: the connection's extra, with librdkafka's names.
-    :raises SpecError: a name is unknown, a value is not valid, or a required value is missing. No message shows a
-        secret.
+    :raises SpecError: a name about security is unknown, a value is not valid, or a required one is missing. No message
+        shows a secret.
     """
-    known = {*_NUMBERS, *_SSL, *_OTHERS, *_NOT_OURS, OTHER_ADDRESSES}
-    unknown = sorted(set(extra) - known)
-    about_security = [name for name in unknown if name.lower().startswith(_SECURITY)]
-    if about_security:
+    known = {*_NUMBERS, *_SSL, *_OTHERS, OTHER_ADDRESSES}
+    unknown = sorted(name for name in set(extra) - known if name.lower().startswith(_SECURITY))
+    if unknown:
         raise _refused(
             conn_id,
-            f"has unknown settings about security: {', '.join(about_security)}",
-            f"Remove them from its extra. Known settings: {', '.join(sorted(known - set(_NOT_OURS)))}.",
+            f"has unknown settings about security: {', '.join(unknown)}",
+            f"Remove them from its extra. Known settings: {', '.join(sorted(known))}.",
         )
-    if unknown:
-        log.warning("The Kafka connection %r has settings that have no effect here: %s.", conn_id, ", ".join(unknown))
     protocol = _choice(conn_id, extra, "security.protocol", _PROTOCOLS, "PLAINTEXT")
     if protocol == "SASL_PLAINTEXT":
         log.warning(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, PartitionLag, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.texts import count, duration
@@ -159,20 +162,18 @@ class LagLimits:
 
     def to_json(self) -> dict[str, Any]:
         """Return the limits as a JSON object."""
-        return {
-            **asdict(self),
-            "verdicts": [verdict.value for verdict in self.verdicts],
-            "alarms": [alarm.value for alarm in self.alarms],
-        }
+        found: dict[str, Any] = _stored().dump_python(self, mode="json")
+        return found
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LagLimits:
         """Return the limits that `to_json` wrote."""
-        fields = dict(data)
-        fields["verdicts"] = tuple(Verdict(verdict) for verdict in fields["verdicts"])
-        fields["alarms"] = tuple(Alarm(alarm) for alarm in fields["alarms"])
-        fields["ceilings"] = Ceilings(**fields["ceilings"])
-        return cls(**fields)
+        return _stored().validate_python(data)
+
+
+@cache
+def _stored() -> TypeAdapter[LagLimits]:
+    return TypeAdapter(LagLimits)
 
 
 def _named(partition: PartitionLag) -> str:

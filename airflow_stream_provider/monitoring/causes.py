@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer
 
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
@@ -182,21 +184,12 @@ class Remembered:
         return replace(self, state=replace(self.state, description=self.state.description[:KEPT]))
 
 
-@dataclass(frozen=True)
-class _Kept(Stored):
-    """A FolderMemory as looks hand it to each other."""
-
-    version: Literal[1]
-    at: float
-    looked: float
-    subjects: tuple[tuple[IncidentKind, str, Remembered], ...]
-    not_reached: Mapping[str, float]
-    changed: Mapping[str, str]
-    runs: Mapping[str, tuple[str, ...]]
+def _rows(subjects: dict[Subject, Remembered]) -> list[tuple[IncidentKind, str, Remembered]]:
+    return [(kind, name, each) for (kind, name), each in subjects.items()]
 
 
 @dataclass
-class FolderMemory:
+class FolderMemory(Stored):
     """The memory that looks hand to each other. A healthy subject leaves nothing in it.
 
     :param at: when it was left, seconds since 1970: of several the newest counts.
@@ -209,41 +202,37 @@ class FolderMemory:
 
     at: float = 0.0
     looked: float = 0.0
-    subjects: dict[Subject, Remembered] = field(default_factory=dict)
+    subjects: Annotated[
+        dict[Subject, Remembered],
+        BeforeValidator(lambda rows: {(kind, name): each for kind, name, each in rows}),
+        PlainSerializer(_rows),
+    ] = field(default_factory=dict)
     not_reached: dict[str, float] = field(default_factory=dict)
     changed: dict[str, str] = field(default_factory=dict)
     runs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    version: Literal[1] = 1
 
     @classmethod
-    def read(cls, note: bytes) -> FolderMemory:
-        """Return the memory that a note of a control root has; see `from_json`."""
-        try:
-            return cls.from_json(parse_object(note))
-        except ValueError:
-            return cls.from_json("damaged")
+    def read(cls, data: Any) -> FolderMemory:
+        """Return the memory that an earlier look has left; an empty one where it is damaged or of another version.
 
-    @classmethod
-    def from_json(cls, data: Any) -> FolderMemory:
-        """Return the memory that an earlier look has left; an empty one where it is damaged or of another version."""
-        if not data:
-            return cls()
+        :param data: the note of a control root, or a JSON object; None: there is none.
+        """
         try:
-            kept = _Kept.from_json(data)
-        except ValueError as error:
+            return cls.from_json(parse_object(data) if isinstance(data, bytes) else data) if data else cls()
+        except (ValueError, TypeError) as error:
             log.warning("What the last look has left cannot be used; people may be told again: %s", error)
             return cls()
-        subjects = {(kind, name): each for kind, name, each in kept.subjects}
-        return cls(kept.at, kept.looked, subjects, dict(kept.not_reached), dict(kept.changed), dict(kept.runs))
 
-    def to_json(self, now: float) -> dict[str, Any]:
-        """Return the memory as a JSON object, without what is well or was not looked at for a day."""
-        kept = (
-            (kind, name, each.shortened)
-            for (kind, name), each in self.subjects.items()
+    def kept(self, now: float) -> FolderMemory:
+        """Return the memory without what is well or was not looked at for a day."""
+        subjects = {
+            subject: each.shortened
+            for subject, each in self.subjects.items()
             if now - each.at < FORGOTTEN_SECONDS and each.matters
-        )
+        }
         since = {name: at for name, at in self.not_reached.items() if now - at < FORGOTTEN_SECONDS}
-        return _Kept(1, now, self.looked, tuple(kept), since, self.changed, self.runs).to_json()
+        return replace(self, at=now, subjects=subjects, not_reached=since)
 
     def first(self, names: Iterable[str]) -> list[str]:
         """Return these streams in the order in which to look at them: first those for which there was no time, and last

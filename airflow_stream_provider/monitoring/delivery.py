@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import logging
 import time
@@ -11,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.control.bounded import gather, start
+from airflow_stream_provider.control.bounded import gather
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
 from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState
-from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity, named
+from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -58,9 +57,9 @@ def deliver_all(
     delivered: list[set[str]] = [set() for _ in letters]
     lanes: dict[tuple[str, int], deque[tuple[int, str]]] = {}
     for number, (alert, recipients) in enumerate(letters):
-        for name, each in recipients.items():
+        for name in recipients:
             share = zlib.crc32(alert.stream.encode()) % SHARES
-            lanes.setdefault((identity(each), share), deque()).append((number, name))
+            lanes.setdefault((name, share), deque()).append((number, name))
 
     def give(lane: deque[tuple[int, str]]) -> None:
         missed: set[tuple[str, str]] = set()
@@ -83,7 +82,7 @@ def deliver_all(
                 delivered[number].add(name)
 
     gather({key: partial(give, lane) for key, lane in lanes.items()}, seconds, width=WIDTH, most=WIDTH * SHARES)
-    for left in (lane.copy() for lane in lanes.values() if lane):
+    for left in filter(None, [lane.copy() for lane in lanes.values()]):
         number, name = left[0]
         _failed(letters[number][0], name, TimeoutError())
         if len(left) > 1:
@@ -92,33 +91,11 @@ def deliver_all(
     return [set(each) for each in delivered]
 
 
-async def deliver_async(
-    alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any], seconds: float = DELIVERY_SECONDS
-) -> set[str]:
-    """Do the same as `deliver` in an event loop: by a notifier's `async_notify`, and a function in a daemon thread."""
-
-    async def give(each: Any) -> None:
-        found = each.load() if isinstance(each, ImportedRecipient) else each
-        if isinstance(found, BaseNotifier):
-            notifier, known = _prepared(found, alert, context)
-            notifier.context = known
-            await notifier
-        else:
-            await asyncio.wrap_future(start(partial(found, alert), f"alert {alert.incident}"))
-
-    waits = (asyncio.wait_for(give(each), seconds) for each in recipients.values())
-    results = await asyncio.gather(*waits, return_exceptions=True)
-    failed = {name: error for name, error in zip(recipients, results, strict=True) if error is not None}
-    for name, error in failed.items():
-        _failed(alert, name, error)
-    return set(recipients) - set(failed)
-
-
 def _give(each: Any, alert: Alert, context: Mapping[str, Any]) -> None:
     found = each.load() if isinstance(each, ImportedRecipient) else each
     if isinstance(found, BaseNotifier):
-        notifier, known = _prepared(found, alert, context)
-        # Calling the notifier itself would swallow its error.
+        # A copy, as rendering replaces its templates. Calling the notifier itself would swallow its error.
+        notifier, known = copy.copy(found), cast("Any", {**context, "alert": alert})
         notifier.render_template_fields(known)
         notifier.notify(known)
     else:
@@ -129,11 +106,6 @@ def _failed(alert: Alert, name: str, error: BaseException) -> None:
     # Our own errors are written to be read; see `recipients.recipient`.
     says = str(error) if isinstance(error, StreamError) else f"{type(error).__name__}."
     log.error("The alert %s could not be delivered to %s: %s", alert.incident, name, says)
-
-
-def _prepared(notifier: BaseNotifier, alert: Alert, context: Mapping[str, Any]) -> tuple[Any, Any]:
-    """A copy of the notifier, as rendering replaces its templates, and the context with the alert."""
-    return copy.copy(notifier), {**context, "alert": alert}
 
 
 @dataclass

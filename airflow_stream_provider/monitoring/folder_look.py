@@ -26,12 +26,13 @@ from airflow_stream_provider.monitoring.metrics import emit
 from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.recipients import recipients_of
-from airflow_stream_provider.monitoring.samples import LagSample, append, read, recent
+from airflow_stream_provider.monitoring.samples import LagSample, append, read
 from airflow_stream_provider.monitoring.watching import Watching
 from airflow_stream_provider.planning.due import due_without_cluster, is_due
 from airflow_stream_provider.planning.reconcile import reconcile
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.steps import GiveUp, TaskIdentity
+from airflow_stream_provider.planning.stream_health import judge_lag
 from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -142,7 +143,8 @@ class FolderLook:
                 if lag is not None and lag.report is not None:
                     emit(name, lag.report)
                 limits, for_at_least = stream.spec.lag.limits, stream.spec.watch.for_at_least
-                symptoms = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
+                judged = judge_lag(stream.snapshot, lag.report, limits, lag.problem) if lag else None
+                symptoms = found_symptoms(stream.snapshot, judged, stream.before, for_at_least)
                 scene = Scene(stream.snapshot, TaskIdentity(self.watching.watch, "", ""), lives=self._alive(stream))
                 symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, scene, symptoms[IncidentKind.DOWN])
                 symptoms[IncidentKind.WISH] = health.unmet(scene)
@@ -243,18 +245,13 @@ class FolderLook:
     def _completed(self, alerts: Sequence[Alert]) -> list[Alert]:
         """Return the alerts with the driver's links, and with the numbers of a lag."""
         lags = [each for each in alerts if each.kind == IncidentKind.LAG]
-        # All samples where it must be said what was lost since an incident began.
         reads = {
-            each.stream: partial(read if not each.open and self._has_lost(each.stream) else recent, stream.hook.samples)
+            each.stream: partial(read, stream.hook.samples)
             for each in lags
             if (stream := self.reading.streams.get(each.stream))
         }
         history = self.reading.each(reads)
         return [self._complete(each, history.get(each.stream, [])) for each in alerts]
-
-    def _has_lost(self, name: str) -> bool:
-        sample = self.samples[name]
-        return any(query.lost_ever for query in (*sample.queries.values(), *sample.earlier.values()))
 
     def _complete(self, alert: Alert, history: Sequence[LagSample] | Exception) -> Alert:
         stream = self.reading.streams.get(alert.stream)

@@ -54,7 +54,7 @@ class RootReads:
     def __init__(self, url: str) -> None:
         self.url = url
         # Here, in the thread that may read Airflow's connections.
-        self._root: ControlRoot | StreamError = opened(url)
+        self._root: ControlRoot | StreamError = _tried(f"The control root {url}", lambda: control_root(url))
         # Its notes, and those of its streams that are looked at.
         self.notes: Mapping[str, bytes] = {}
         self.specs: Sequence[StreamSpec] = ()
@@ -143,22 +143,21 @@ class RootReads:
             self.problem = f"{len(away)} of {len(asked)} streams cannot be {what} there. {found[away[0]]}"
 
 
-def opened(url: str) -> ControlRoot | StreamError:
-    """Return the control root of a URL, or why it cannot be opened: whatever that is, other roots are read."""
-    return tried(f"The control root {url} cannot be opened", lambda: control_root(url))
-
-
-def tried(not_done: str, read: Callable[[], T]) -> T | StreamError:
+def _tried(what: str, read: Callable[[], T]) -> T | StreamError:
     """Return what needs a connection of Airflow's, or why it cannot be had.
 
-    :param not_done: what has failed then, for an error that is none of ours.
+    :param what: which cannot be read then, for an error that is none of ours: other places are read all the same.
     """
     try:
         return read()
     except StreamError as error:
         return error
     except Exception as error:  # noqa: BLE001 - a backend of secrets may raise anything
-        return StreamError(f"{not_done}: {type(error).__name__}.")
+        return StreamError(f"{what} cannot be read: {type(error).__name__}.")
+
+
+def _connection(read: Callable[[str], Any], conn_id: str) -> Any:
+    return _tried(f"The Airflow connection {conn_id!r}", partial(read, conn_id))
 
 
 def _open(root: ControlRoot) -> Mapping[str, bytes]:
@@ -201,7 +200,7 @@ class FolderReading:
         self.specs = specs
         self._ahead = ahead
         kafkas = sorted({spec.kafka for spec in specs.values() if spec.kafka})
-        self.kafkas = {each: KafkaLook(each, _tried(kafka_extra, each)) for each in kafkas}
+        self.kafkas = {each: KafkaLook(each, _connection(kafka_extra, each)) for each in kafkas}
         self.roots = roots
         for url, root in roots.items():
             root.specs = [spec for spec in specs.values() if spec.control == url]
@@ -236,7 +235,7 @@ class FolderReading:
                 self.failed[name] = says(each)
                 self.gone |= {name} if isinstance(each, LogGone) else set()
         clusters = sorted({each.spec.cluster for each in self.streams.values()})
-        self.clusters = {each: ClusterLook(each, _tried(cluster_connection, each)) for each in clusters}
+        self.clusters = {each: ClusterLook(each, _connection(cluster_connection, each)) for each in clusters}
 
     def measure(self) -> None:
         """Read how far the queries are, then ask the Kafkas and the clusters, and read doubtful heartbeats again."""
@@ -324,8 +323,3 @@ def side_by_side(calls: Iterable[Callable[[], None]]) -> None:
     for error in gather(each, STAGE_SECONDS, width=len(each)).values():
         if isinstance(error, Exception):
             log.error("A part of this look failed: %s", says(error), exc_info=error)
-
-
-def _tried(read: Callable[[str], Any], conn_id: str) -> Any:
-    """Return a connection, or the error that it cannot be read."""
-    return tried(f"The Airflow connection {conn_id!r} cannot be read", lambda: read(conn_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits, LagLook
@@ -39,31 +39,22 @@ ILLEGAL_SHOWN = 5
 ILLEGAL_SECONDS = 8 * 3600.0
 
 
-def symptoms(
-    snapshot: Snapshot,
-    lag: LagJudgement | None,
-    silent_since: float | None,
-    for_at_least: float,
-    illegal_before: int = 0,
-    unseen_seconds: float = 0.0,
+def found_symptoms(
+    snapshot: Snapshot, lag: LagJudgement | None, before: LagSample | None, for_at_least: float
 ) -> dict[IncidentKind, Symptom]:
-    """Return the symptoms of each kind of incident.
+    """Return what a look says of each kind of incident.
 
     :param lag: what `judge_lag` says; None = the stream names no Kafka.
-    :param silent_since: time of the first look that saw the holder's heartbeat counter as it still is; None: no earlier
-        look saw it.
-    :param for_at_least: seconds for which the lag must be bad: the lag of a healthy stream is a saw-tooth.
-    :param illegal_before: illegal records of which people are not told any more; default 0. They stay in the log for
-        ever: people are told of those of the last ILLEGAL_SECONDS.
-    :param unseen_seconds: since the look before.
+    :param before: the sample of the last look; None: there was none.
+    :param for_at_least: seconds for which the lag must be bad, or good: that of a healthy stream is a saw-tooth.
     """
     found = {
-        IncidentKind.DOWN: _down(snapshot, silent_since),
+        IncidentKind.DOWN: _down(snapshot, before),
         IncidentKind.FINISHED: _finished(snapshot.state),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
-        IncidentKind.QUERY: _queries(snapshot, unseen_seconds),
+        IncidentKind.QUERY: _queries(snapshot, before),
         IncidentKind.REWIND: _rewind(snapshot),
-        IncidentKind.LOG: _log(snapshot.state, illegal_before),
+        IncidentKind.LOG: _log(snapshot, before),
     }
     if lag is None:
         return found
@@ -77,11 +68,13 @@ def symptoms(
     return found
 
 
-def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
-    if silent_since is not None and snapshot.counter(snapshot.state.holder or "") < 0:
+def _down(snapshot: Snapshot, before: LagSample | None) -> Symptom:
+    holder = snapshot.state.holder or ""
+    silent = silent_since(before, holder, snapshot.counter(holder)) if holder else None
+    if silent is not None and snapshot.counter(holder) < 0:
         # It has never left a heartbeat, so earlier looks say nothing of the time before it held.
-        silent_since = max([silent_since, *(record.at for record in snapshot.acquisitions()[-1:])])
-    found = judge_run(snapshot, None if silent_since is None else snapshot.at - silent_since)
+        silent = max([silent, *(record.at for record in snapshot.acquisitions()[-1:])])
+    found = judge_run(snapshot, None if silent is None else snapshot.at - silent)
     return Symptom(found.health, found.reason)
 
 
@@ -110,9 +103,12 @@ def _finished(state: StreamState) -> Symptom:
     )
 
 
-def _queries(snapshot: Snapshot, unseen_seconds: float) -> Symptom:
-    found = judge_queries(snapshot, unseen_seconds)
-    return Symptom(found.health, str(found))
+def _queries(snapshot: Snapshot, before: LagSample | None) -> Symptom:
+    found = judge_queries(snapshot, snapshot.at - before.at if before else 0.0)
+    # People who know of one ill query are told again of the next one, and of one that is lost.
+    told, lost = before.ill if before else {}, QueryState.LOST.value
+    worse = any(name not in told or (now == lost != told[name]) for name, now in _ill(snapshot).items())
+    return Symptom(found.health, str(found), worse=worse)
 
 
 def _offsets_group(snapshot: Snapshot) -> Symptom:
@@ -129,9 +125,10 @@ def _rewind(snapshot: Snapshot) -> Symptom:
     return Symptom(Health.FAIL if problem else Health.PASS, problem)
 
 
-def _log(state: StreamState, before: int) -> Symptom:
-    if state.illegal_count > before:
-        return Symptom(Health.FAIL, f"Somebody writes to its control log past the rules. {illegal_records(state)}")
+def _log(snapshot: Snapshot, before: LagSample | None) -> Symptom:
+    says, at = illegal_records(snapshot.state), _illegal_at(snapshot, before)
+    if says and at is not None and snapshot.at - at < ILLEGAL_SECONDS:
+        return Symptom(Health.FAIL, f"Somebody writes to its control log past the rules. {says}")
     return Symptom(Health.PASS)
 
 
@@ -286,30 +283,6 @@ def _alive(
     if beat is None or dead or seen_silent or late:
         return False
     return None
-
-
-def found_symptoms(
-    snapshot: Snapshot, lag: LagLook | None, before: LagSample | None, limits: LagLimits, for_at_least: float
-) -> dict[IncidentKind, Symptom]:
-    """Return what a look says of each kind of incident.
-
-    :param lag: None when the stream names no Kafka.
-    :param before: the sample of the last look; None: there was none.
-    :param for_at_least: seconds for which the lag must be bad, or good, before it counts.
-    """
-    holder = snapshot.state.holder
-    silent = silent_since(before, holder, snapshot.counter(holder)) if holder else None
-    at = _illegal_at(snapshot, before)
-    news = at is not None and snapshot.at - at < ILLEGAL_SECONDS
-    known = 0 if news else snapshot.state.illegal_count
-    judgement = judge_lag(snapshot, lag.report, limits, lag.problem) if lag else None
-    unseen = snapshot.at - before.at if before else 0.0
-    found = symptoms(snapshot, judgement, silent, for_at_least, known, unseen)
-    # People who know of one ill query are told again of the next one, and of one that is lost.
-    told = before.ill if before else {}
-    lost = QueryState.LOST.value
-    worse = any(name not in told or (now == lost != told[name]) for name, now in _ill(snapshot).items())
-    return found | {IncidentKind.QUERY: replace(found[IncidentKind.QUERY], worse=worse)}
 
 
 def sample_of(

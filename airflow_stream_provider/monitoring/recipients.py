@@ -47,6 +47,14 @@ class ImportedRecipient:
     # May hold a password, and a dataclass shows its fields.
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def name(self) -> str:
+        """A name that is equal for equal recipients, and shows nothing of their arguments."""
+        if not self.arguments:
+            return self.path
+        # The same text for equal arguments: it sorts them.
+        return f"{self.path} {hashlib.sha256(saferepr(self.arguments).encode()).hexdigest()[:8]}"
+
     def load(self) -> Any:
         """Return the notifier or function; see `recipient`."""
         return recipient(self.path, self.arguments)
@@ -87,31 +95,23 @@ def recipient(path: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def named(recipients: Iterable[Any]) -> dict[str, Any]:
-    """Return the recipients by a name for people, which is unique among them and shows nothing of their arguments.
+    """Return the recipients by a name that shows nothing of their arguments.
+
+    Equal ImportedRecipients are one, and have the same name in every process.
 
     :param recipients: notifiers, functions that take an alert, or ImportedRecipients.
     """
     found: dict[str, Any] = {}
     seen: Counter[str] = Counter()
     for each in recipients:
+        if isinstance(each, ImportedRecipient):
+            found[each.name] = each
+            continue
         what = each.func if isinstance(each, partial) else each
-        if isinstance(what, ImportedRecipient):
-            name = what.path
-        else:
-            name = getattr(what, "__qualname__", type(what).__qualname__)
+        name = getattr(what, "__qualname__", type(what).__qualname__)
         seen[name] += 1
         found[f"{name} {seen[name]}" if seen[name] > 1 else name] = each
     return found
-
-
-def identity(recipient: Any) -> str:
-    """Return a name that is equal for equal recipients, and shows nothing of their arguments."""
-    if not isinstance(recipient, ImportedRecipient):
-        return f"{getattr(recipient, '__qualname__', type(recipient).__qualname__)} {id(recipient)}"
-    if not recipient.arguments:
-        return recipient.path
-    # The same text for equal arguments: it sorts them.
-    return f"{recipient.path} {hashlib.sha256(saferepr(recipient.arguments).encode()).hexdigest()[:8]}"
 
 
 def write_to_log(alert: Alert) -> None:
@@ -120,9 +120,9 @@ def write_to_log(alert: Alert) -> None:
 
 
 def recipients_of(specs: Iterable[StreamSpec]) -> dict[str, Any]:
-    """Return the recipients of a stream, or of a place that several need: all that any of them names, by `identity`."""
+    """Return the recipients of a stream, or of a place that several need: all that any of them names."""
     every = (ImportedRecipient(each.call, each.arguments) for spec in specs for each in spec.notify)
-    return {"log": write_to_log} | {identity(each): each for each in every}
+    return {"log": write_to_log} | named(every)
 
 
 def _fits(path: str, what: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

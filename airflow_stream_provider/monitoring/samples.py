@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_stream_provider.control.store import Samples
@@ -16,11 +16,6 @@ from airflow_stream_provider.lifecycle.stored import parse_object
 from airflow_stream_provider.monitoring.incidents import IncidentState, Stored
 
 log = logging.getLogger(__name__)
-
-# As many looks as an alert needs for its pace, if the stream has a few queries.
-RECENT_BYTES = 2**15
-
-_DAMAGED = "The samples of the watch are damaged; starting without them: %s"
 
 
 @dataclass(frozen=True)
@@ -144,20 +139,12 @@ def last(kept: Samples) -> LagSample | None:
     return next(_newest(kept), None)
 
 
-def recent(kept: Samples) -> list[LagSample]:
-    """Return the newest samples, oldest first: about half an hour of looks, and many more of a stream with one query.
-
-    :raises ControlUnavailable: the control log cannot be read now.
-    """
-    return _in_order(_newest(kept, RECENT_BYTES))
-
-
 def read(kept: Samples) -> list[LagSample]:
     """Return the samples, oldest first; none when there was no watch yet, or when they are damaged.
 
     :raises ControlUnavailable: the control log cannot be read now.
     """
-    return _in_order(_newest(kept))
+    return list({sample.at: sample for sample in reversed(list(_newest(kept)))}.values())
 
 
 def append(kept: Samples, sample: LagSample) -> None:
@@ -182,29 +169,13 @@ def bad_since(samples: Sequence[LagSample], at: float) -> float:
     return since
 
 
-def _newest(kept: Samples, size: float = math.inf) -> Iterator[LagSample]:
-    """Yield the samples, the newest first, up to so many bytes."""
+def _newest(kept: Samples) -> Iterator[LagSample]:
+    """Yield the samples, the newest first."""
     try:
         for line in kept.newest():
-            size -= len(line)
-            if size < 0:
-                return
-            found = _sample(line)
-            if found is not None:
-                yield found
+            with contextlib.suppress(ValueError):  # one that was left torn
+                yield LagSample.from_json(parse_object(line))
     except Damaged as error:
         # The record of delivered alerts is lost with the samples, so some may be sent twice; failing here would also
         # stop recovery.
-        log.warning(_DAMAGED, error)
-
-
-def _in_order(newest: Iterable[LagSample]) -> list[LagSample]:
-    return list({sample.at: sample for sample in reversed(list(newest))}.values())
-
-
-def _sample(line: bytes) -> LagSample | None:
-    """Return the sample of a line; None for one that was left torn."""
-    try:
-        return LagSample.from_json(parse_object(line))
-    except ValueError:
-        return None
+        log.warning("The samples of the watch are damaged; starting without them: %s", error)

@@ -50,13 +50,12 @@ class Watching:
         self.folder = {name: spec for name, spec in self.plan.streams.items() if spec.watch.schedule is not None}
 
     def _newest_memory(self, left: Any) -> FolderMemory:
-        notes = [root.notes.get(f".{self.watch}") for root in self.roots.values()]
-        kept = [FolderMemory.read(note) for note in notes if note]
-        return max([FolderMemory.from_json(left), *kept], key=lambda memory: memory.at)
+        notes = (root.notes.get(f".{self.watch}") for root in self.roots.values())
+        return max(map(FolderMemory.read, (left, *notes)), key=lambda memory: memory.at)
 
     def keep(self) -> None:
         """Keep the memory in the first control root that takes it, or else where `save` does."""
-        memory = self.memory.to_json(self.now)
+        memory = self.memory.kept(self.now).to_json()
         note = json.dumps(memory, separators=(",", ":")).encode()
         if not any(root.note({f".{self.watch}": note}) for root in self.roots.values()):
             self.save(memory)

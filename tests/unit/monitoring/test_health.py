@@ -11,8 +11,9 @@ from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus, QueryHealth, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.health import ILLEGAL_SHOWN, TRANSIENT_SECONDS, illegal_records, symptoms
+from airflow_stream_provider.monitoring.health import ILLEGAL_SHOWN, TRANSIENT_SECONDS, found_symptoms, illegal_records
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
+from airflow_stream_provider.monitoring.samples import LagSample
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     INTERRUPTED,
@@ -38,7 +39,8 @@ def look(
     *records: Record, lag: LagJudgement | None = WELL, silent: float | None = None, **beat: Any
 ) -> dict[IncidentKind, Symptom]:
     found = replace(snapshot(*records, at=1000.0), heartbeats={OLD: Heartbeat(counter=6, **beat)})
-    return symptoms(found, lag, None if silent is None else 1000.0 - silent, 120.0)
+    before = None if silent is None else LagSample(990.0, counters={OLD: 6}, since={OLD: 1000.0 - silent})
+    return found_symptoms(found, lag, before, 120.0)
 
 
 def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
@@ -84,7 +86,8 @@ def test_a_holder_that_never_wrote_a_heartbeat_is_silent_from_when_it_took_over(
     """Looks from before it held saw no heartbeat of it either."""
     found = snapshot(*RUNNING, at=1000.0)
     records = (*found.records[:-1], replace(found.records[-1], at=took_over))
-    assert symptoms(replace(found, records=records), None, 10.0, 120.0)[IncidentKind.DOWN].health is health
+    before = LagSample(990.0, since={OLD: 10.0})
+    assert found_symptoms(replace(found, records=records), None, before, 120.0)[IncidentKind.DOWN].health is health
 
 
 def test_the_lag_is_judged_as_everywhere_and_must_last() -> None:
@@ -109,7 +112,7 @@ def test_a_query_that_fails_beside_others_is_told_also_without_kafka() -> None:
     for lag in (None, WELL):
         found = look(*RUNNING, lag=lag, queries=queries)
         said = "The query alerts has failed for 1 min 30 s, 6 times since it last got on: ConcurrentAppendException. "
-        assert found[IncidentKind.QUERY] == Symptom(Health.FAIL, f"{said}It is batch 18.")
+        assert found[IncidentKind.QUERY] == Symptom(Health.FAIL, f"{said}It is batch 18.", worse=True)
         assert {kind for kind, symptom in found.items() if symptom.health is not Health.PASS} == {"query"}
 
 
@@ -126,7 +129,7 @@ def test_records_that_were_to_be_read_again_and_are_not_are_told_at_once() -> No
     undone = "orders-2 was lost. Nobody does it any more."
     assert look(*RUNNING, rewind=undone, rewind_undone=True)[IncidentKind.REWIND] == Symptom(Health.FAIL, undone)
     assert look(*RUNNING, rewind="out goes back.")[IncidentKind.REWIND] == Symptom(Health.PASS)
-    nobody = symptoms(snapshot(*RUNNING, at=1000.0), None, None, 120.0)
+    nobody = found_symptoms(snapshot(*RUNNING, at=1000.0), None, None, 120.0)
     assert nobody[IncidentKind.REWIND].health is Health.UNKNOWN, "without a heartbeat"
 
 
@@ -134,7 +137,7 @@ def test_records_that_were_to_be_read_again_and_are_not_are_told_at_once() -> No
 def test_new_records_that_break_the_rules_are_told(before: int, health: Health) -> None:
     forged = [acquired(NEW, "forged", 7).numbered(len(RUNNING) + number) for number in (1, 2)]
     found = replace(snapshot(*RUNNING, at=1000.0), state=fold(forged, play(RUNNING)))
-    symptom = symptoms(found, None, None, 120.0, before)[IncidentKind.LOG]
+    symptom = found_symptoms(found, None, LagSample(990.0, illegal=before), 120.0)[IncidentKind.LOG]
     assert (symptom.health, symptom.for_at_least) == (health, 0.0)
     if health is Health.FAIL:
         assert "2 records of its control log break the rules" in symptom.description

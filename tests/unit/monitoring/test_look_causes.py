@@ -222,5 +222,5 @@ def test_a_control_root_whose_connection_may_not_be_read_hides_no_other_one(
         folder.look(after)
     assert [folder.sample(number).phase for number in (1, 2, 3)] == ["running"] * 3
     assert folder.told() == [(f"control root {url}", "control", True)]
-    assert "cannot be opened: AirflowSecretsBackendAccessDenied" in RECEIVED[""][0].text
+    assert "cannot be read: AirflowSecretsBackendAccessDenied" in RECEIVED[""][0].text
     assert "hunter2" not in RECEIVED[""][0].text

@@ -11,7 +11,6 @@ from airflow.sdk import BaseNotifier
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.monitoring.recipients import (
     ImportedRecipient,
-    identity,
     recipient,
     recipients_of,
     takes_alerts,
@@ -82,10 +81,10 @@ def test_a_notifier_is_made_and_a_marked_function_gets_its_arguments() -> None:
 
 def test_equal_recipients_are_one_whatever_their_arguments_are() -> None:
     odd: list[Any] = [{1: "a", "b": "c"}, {True: "a", "b": date(2026, 1, 1)}, {date(2026, 1, 1): 1, None: [2]}]
-    names = [identity(ImportedRecipient("a.b", {"extra": each})) for each in odd]
+    names = [ImportedRecipient("a.b", {"extra": each}).name for each in odd]
     assert len(set(names)) == 3
-    assert names[0] == identity(ImportedRecipient("a.b", {"extra": {"b": "c", 1: "a"}}))
-    assert names[0] != identity(ImportedRecipient("a.b", {"extra": {"b": "c", "1": "a"}}))
+    assert names[0] == ImportedRecipient("a.b", {"extra": {"b": "c", 1: "a"}}).name
+    assert names[0] != ImportedRecipient("a.b", {"extra": {"b": "c", "1": "a"}}).name
 
 
 def test_whom_several_streams_name_is_told_once() -> None:

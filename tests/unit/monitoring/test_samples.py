@@ -75,7 +75,7 @@ def test_who_was_told_takes_the_place_of_the_same_look(kept: SampleFile) -> None
     told = replace(BEHIND, incidents={})
     for each in (LagSample(1.0), BEHIND, told):
         samples.append(kept, each)
-    assert samples.read(kept) == samples.recent(kept) == [LagSample(1.0), told]
+    assert samples.read(kept) == [LagSample(1.0), told]
     assert samples.last(kept) == told
 
 
@@ -116,7 +116,7 @@ ODD = [
 @pytest.mark.parametrize("damaged", [b"", b'{"at"', b"[]", b"1", b"{}", b"\0" * 5000, *ODD])
 def test_what_a_crash_has_left_begins_anew(kept: SampleFile, folder: Path, damaged: bytes) -> None:
     (folder / "lag.jsonl").write_bytes(damaged)
-    assert samples.read(kept) == samples.recent(kept) == []
+    assert samples.read(kept) == []
     assert samples.last(kept) is None
     samples.append(kept, BEHIND)
     assert samples.read(kept) == [BEHIND]
@@ -124,7 +124,7 @@ def test_what_a_crash_has_left_begins_anew(kept: SampleFile, folder: Path, damag
 
 def test_a_folder_that_is_gone_is_not_a_stream_without_samples(kept: SampleFile, folder: Path) -> None:
     folder.rename(folder.with_name("unmounted"))
-    for reading in (samples.read, samples.recent, samples.last):
+    for reading in (samples.read, samples.last):
         with pytest.raises(ControlUnavailable):
             reading(kept)
     with pytest.raises(ControlUnavailable):

@@ -16,6 +16,7 @@ from airflow_stream_provider.monitoring.health import ILLEGAL_SECONDS, found_sym
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import judge_lag
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot
 from tests.support.story import NEW, OLD, RUNNING, STOPPED, acquired, failed, play
@@ -36,7 +37,8 @@ def sample(lag: LagLook | None, before: LagSample | None = None, records: list[R
 def judged(
     found: Snapshot, lag: LagLook | None, before: LagSample | None, explained: Collection[IncidentKind] = ()
 ) -> LagSample:
-    return sample_of(found, lag, before, LIMITS, found_symptoms(found, lag, before, LIMITS, 0.0), explained)
+    judgement = judge_lag(found, lag.report, LIMITS, lag.problem) if lag else None
+    return sample_of(found, lag, before, LIMITS, found_symptoms(found, judgement, before, 0.0), explained)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
-"""The notifier measures and tells; from a task and from the triggerer."""
+"""The notifier measures and tells."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import pytest
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.control.files_root import SampleFile
+from airflow_stream_provider.hooks import lag
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import LagReport, Verdict
@@ -19,7 +17,6 @@ from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
-from airflow_stream_provider.notifications import lag
 from airflow_stream_provider.notifications.lag import LagNotifier
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.control_folder import folder_of
@@ -40,9 +37,6 @@ class Page(BaseNotifier):
     def notify(self, context: Any) -> None:
         self.sent.append(self.text)
 
-    async def async_notify(self, context: Any) -> None:
-        self.sent.append(self.text)
-
 
 @pytest.fixture
 def spec(tmp_path: Path) -> StreamSpec:
@@ -53,29 +47,17 @@ def spec(tmp_path: Path) -> StreamSpec:
     return StreamSpec.model_validate(fields | {"control": f"file://{tmp_path}", "lag": {"max_records": 10}})
 
 
-@pytest.mark.parametrize("in_triggerer", [False, True])
 def test_it_is_brought_by_airflows_notifiers_and_by_functions(
-    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, in_triggerer: bool
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def extra(kafka: str) -> Any:
-        return {}
-
     monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
-    monkeypatch.setattr(lag, "akafka_extra", extra)
     monkeypatch.setattr(lag, "measure_lag", lambda target, extra, roots, moments: report(partition(50)))
     called: list[Alert] = []
     Page.sent = []
     notifier = LagNotifier(stream=spec, to=[Page("{{ alert.subject }}"), called.append])
 
-    async def both() -> None:
-        for _ in range(2):
-            await notifier
-
-    if in_triggerer:
-        asyncio.run(both())
-    else:
-        notifier({})
-        notifier({})
+    notifier({})
+    notifier({})
     assert Page.sent == ["orders is behind Kafka: 50 records, 5 s"] * 2
     assert [found.since for found in called] == [940.0] * 2
 
@@ -110,48 +92,17 @@ def test_that_it_cannot_be_measured_is_told_too(spec: StreamSpec, monkeypatch: p
     assert called[0].records is None
 
 
-@pytest.mark.parametrize("in_triggerer", [False, True])
 def test_a_recipient_that_fails_keeps_no_other_from_being_told_and_fails_the_notifier(
-    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, in_triggerer: bool
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def extra(kafka: str) -> Any:
-        return {}
-
     def broken(alert: Alert) -> None:
         raise ConnectionError("no line today")
 
     monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
-    monkeypatch.setattr(lag, "akafka_extra", extra)
     monkeypatch.setattr(lag, "measure_lag", lambda target, extra, roots, moments: report(partition(50)))
     called: list[Alert] = []
     notifier = LagNotifier(stream=spec, to=[broken, called.append])
     context: Any = {}
     with pytest.raises(StreamError, match=r"could not be delivered to .*broken"):
-        asyncio.run(notifier.async_notify(context)) if in_triggerer else notifier.notify(context)
+        notifier.notify(context)
     assert len(called) == 1
-
-
-def test_a_measurement_that_hangs_is_told_and_keeps_nothing_of_the_triggerer(
-    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def extra(kafka: str) -> Any:
-        return {}
-
-    answers = threading.Event()
-
-    def hang(target: Any, extra: Any, roots: Any, moments: Any) -> Any:
-        answers.wait(60)
-        return report(partition(50))
-
-    monkeypatch.setattr(lag, "akafka_extra", extra)
-    monkeypatch.setattr(lag, "measure_lag", hang)
-    monkeypatch.setattr(lag, "LOOK_SECONDS", 0.2)
-    called: list[Alert] = []
-    began = time.monotonic()
-    context: Any = {}
-    asyncio.run(LagNotifier(stream=spec, to=[called.append]).async_notify(context))  # waits for its pool of threads
-    assert time.monotonic() - began < 30
-    answers.set()
-    (alert,) = called
-    assert alert.records is None
-    assert alert.reasons[0].startswith("The lag could not be measured within 0 s. Look at Kafka")
