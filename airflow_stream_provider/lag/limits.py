@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -167,12 +167,15 @@ class LagLimits:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LagLimits:
-        """Return the limits that `to_json` wrote."""
-        fields = dict(data)
-        fields["verdicts"] = tuple(Verdict(verdict) for verdict in fields["verdicts"])
-        fields["alarms"] = tuple(Alarm(alarm) for alarm in fields["alarms"])
-        fields["ceilings"] = Ceilings(**fields["ceilings"])
-        return cls(**fields)
+        """Return the limits that `to_json` wrote; fields that this version does not know are ignored."""
+
+        def known(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
+            return {each.name: said[each.name] for each in fields(kind) if each.name in said}
+
+        verdicts = tuple(Verdict(verdict) for verdict in data["verdicts"])
+        alarms = tuple(Alarm(alarm) for alarm in data["alarms"])
+        ceilings = Ceilings(**known(Ceilings, data["ceilings"]))
+        return cls(**{**known(cls, data), "verdicts": verdicts, "alarms": alarms, "ceilings": ceilings})
 
 
 def _named(partition: PartitionLag) -> str:
