@@ -63,18 +63,17 @@ QUERY = {
     "conf": {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.stateStore.providerClass": None},
     "late": False,
 }
+WARMED = {
+    "plan_seconds": 0.5,
+    "on": "a clone of the state",
+    **summary_of([BATCH, BATCH]),
+    "rows_exact": True,
+    "again": again_of(BATCH),
+}
 REHEARSED = {
     "seconds": 4.25,
     "notes": ["What out writes in offsets/ was not seen."],
-    "queries": {
-        "out": {
-            "plan_seconds": 0.5,
-            "on": "a clone of the state",
-            **summary_of([BATCH, BATCH]),
-            "rows_exact": True,
-            "again": again_of(BATCH),
-        }
-    },
+    "queries": {"out": WARMED},
     "one_way": ["The query out writes commits/ in format v2."],
 }
 IN_PART = {"seconds": 180.5, "notes": [], "queries": {"out": {"doubt": "It took longer than 180 s."}}}
@@ -98,21 +97,21 @@ class _Log:
     def __init__(self) -> None:
         self.made: list[Record] = []
 
-    def __call__(self, kind: str, by: str = "airflow:orders__upgrade/manual__1/task", **fields: Any) -> None:
+    def __call__(self, kind: str, by: str = "airflow:orders__upgrade/manual__1/task", /, **fields: Any) -> None:
         number = len(self.made) + 1
         self.made.append(Record(kind, fields, by, BEGAN + 1.25 * number, f"{number:032x}"))
 
-    def driver(self, kind: str, name: str, **fields: Any) -> None:
+    def driver(self, kind: str, name: str, /, **fields: Any) -> None:
         self(kind, f"driver:{name}", incarnation=name, **fields)
 
-    def up(self, name: str, rehearsal: Any, **declared: Any) -> None:
+    def up(self, name: str, rehearsal: Any, /, **declared: Any) -> None:
         """A deployment up to its standby."""
         deployment = deployment_of(name)
         self("declared", deployment=deployment, **{"reason": "deployed by ann", **declared})
         self("submitted", deployment=deployment, submission=f"driver-{deployment}", cluster="spark_default")
         self.driver("standby", name, deployment=deployment, queries=[QUERY], rehearsal=rehearsal)
 
-    def hold(self, request: str, wish: str, name: str, epoch: int, releaser: str = "", **more: Any) -> None:
+    def hold(self, request: str, wish: str, name: str, epoch: int, releaser: str = "", /, **more: Any) -> None:
         """A request up to its end."""
         expires = BEGAN + 1000.0
         self("requested", request=request, to=name, expires=expires, reason="deployed", wish=wish, **more)

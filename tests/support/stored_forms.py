@@ -100,41 +100,51 @@ def plain(found: Any) -> Any:
 
 # -- a control folder and a control topic ------------------------------------------------------------------------------
 
-_HEALTH = beats.QueryHealth(
-    beats.QueryState.RETRYING.value, 12.5, 2, "E: gone", "a cause", 8, (beats.OffsetRange("orders-in-0", "5", "9"),), 1
+
+def filled(kind: type[Any], **chosen: Any) -> Any:
+    """Return a dataclass with a value in each field; `chosen`: those that are no number, text or truth value."""
+    values = {"int": 7, "float": 1.5, "bool": True}
+    names = [(field.name, str(field.type).partition(" ")[0]) for field in fields(kind)]
+    return kind(**{name: chosen.get(name, name if of == "str" else values.get(of)) for name, of in names})
+
+
+_OFFSETS = {"orders-in": {"0": 9}}
+_QUERY = filled(
+    beats.QueryProgress,
+    checkpoint=LOCATION,
+    committed=(_OFFSETS,),
+    commits=(beats.Commit(story.BEGAN, _OFFSETS), beats.Commit(story.BEGAN)),
+    batches=(beats.Batch(7, story.BEGAN, 1.5, 7),),
+    spark={"batchId": 7},
+    health=filled(beats.QueryHealth, state="retrying", ranges=(filled(beats.OffsetRange),)),
 )
-HEARTBEATS = {
-    story.RESTARTED: beats.Heartbeat(
-        *(7, story.BEGAN, beats.DriverPhase.RUNNING.value, "a message", 60, 7),
-        (
-            beats.QueryProgress(
-                *("out", LOCATION, "foreach", "b66422f9", 15, 1.5, 7, 4.5, "2026-11-22T20:50:28.000Z"),
-                ({"orders-in": {"0": 9}},),
-                (beats.Commit(story.BEGAN, {"orders-in": {"0": 9}}), beats.Commit(story.BEGAN)),
-                *(False, 0.75, 3, 400, (beats.Batch(15, story.BEGAN, 1.5, 7),), 1, {"batchId": 15}),
-                *(True, story.BEGAN, 10.0, _HEALTH),
-            ),
-            beats.QueryProgress("totals"),
-        ),
-        *(beats.OffsetsGroupStatus(story.BEGAN, "denied"), story.REHEARSED, story.BEGAN, "It went back.", True),
-        *(12, 11, "node-1", "4.0.0", "driver-1", "app-1", "http://node-1:4040", ("node-1", "node-2")),
-    ),
+_BEAT = {"queries": (_QUERY, beats.QueryProgress("totals")), "rehearsal": story.REHEARSED, "executor_hosts": ("host",)}
+HEARTBEATS: Mapping[str, beats.Heartbeat] = {
+    story.RESTARTED: filled(beats.Heartbeat, offsets_group=filled(beats.OffsetsGroupStatus), **_BEAT),
     story.NEXT: beats.Heartbeat(),
 }
 _INCIDENT = Incident("orders-lag-20261122T204000Z", story.BEGAN, 1)
 _TROUBLE = IncidentState(Streaks(bad=story.BEGAN), _INCIDENT, {"mail:ann@example.com": _INCIDENT}, "It is behind.")
 SAMPLES = (
-    samples.LagSample(
-        *(story.BEGAN, "running", "3.0", {"out": samples.QuerySample(7, 1.5, "STALL", ("COMMIT_AGE",), 1, 2, 15)}),
-        *(Health.FAIL, "", {"lag": _TROUBLE}, {story.RESTARTED: 7}, 1.5, 2, {story.RESTARTED: story.BEGAN}),
-        *({story.RESTARTED: story.BEGAN}, story.BEGAN, {"old": samples.QuerySample()}, {"out": "retrying"}),
+    filled(
+        samples.LagSample,
+        queries={"out": filled(samples.QuerySample, alarms=("COMMIT_AGE",))},
+        health=Health.FAIL,
+        incidents={"lag": _TROUBLE},
+        counters={story.RESTARTED: 7},
+        since={story.RESTARTED: story.BEGAN},
+        moved={story.RESTARTED: story.BEGAN},
+        earlier={"old": samples.QuerySample()},
+        ill={"out": "retrying"},
     ),
-    samples.LagSample(story.BEGAN + 60.0, problem="Kafka does not answer."),
+    samples.LagSample(story.BEGAN, problem="Kafka does not answer."),
 )
-MEMORY = FolderMemory(
-    *(story.BEGAN, story.BEGAN - 1.0),
-    {(IncidentKind.KAFKA, "kafka_default"): Remembered(_TROUBLE, story.BEGAN, story.BEGAN, ("orders",))},
-    *({"late": story.BEGAN}, {"orders": "a-wish"}, {"orders": ("watch__orders__1",)}),
+MEMORY = filled(
+    FolderMemory,
+    subjects={(IncidentKind.KAFKA, "kafka_default"): Remembered(_TROUBLE, story.BEGAN, story.BEGAN, ("orders",))},
+    not_reached={"late": story.BEGAN},
+    changed={"orders": "a-wish"},
+    runs={"orders": ("watch__orders__1",)},
 )
 SPEC = StreamSpec.model_validate(
     {
@@ -509,11 +519,10 @@ def check_meaning(expected: Any, found: Any, at: str = "") -> None:
 
 def _text(value: Any) -> str:
     """Return JSON with a line for each item."""
-    if not isinstance(value, (dict, list)):
-        return json.dumps(value) + "\n"
-    named = isinstance(value, dict)
-    items = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) if named else map(json.dumps, value)
-    return "{}\n{}\n{}\n".format("{" if named else "[", ",\n".join(items), "}" if named else "]")
+    if isinstance(value, dict):
+        items = (f"{json.dumps(name)}: {json.dumps(each)}" for name, each in value.items())
+        return "{\n" + ",\n".join(items) + "\n}\n"
+    return "[\n" + ",\n".join(map(json.dumps, value)) + "\n]\n" if isinstance(value, list) else json.dumps(value) + "\n"
 
 
 def record(folder: Path) -> None:

@@ -148,7 +148,7 @@ def test_records_of_tasks_watch_and_drivers(simulated: list[dict[str, Any]]) -> 
 
 
 def test_the_names_in_a_standby_are_those_that_drivers_write() -> None:
-    summaries = [story.REHEARSED, story.IN_PART, *story.REHEARSED["queries"].values()]
+    summaries: list[dict[str, Any]] = [story.REHEARSED, story.IN_PART, story.WARMED]
     code = "".join(Path(str(each.__file__)).read_text() for each in (describe, rehearsal, spark_progress))
     assert not {name for each in (story.QUERY, *summaries) for name in each if f'"{name}"' not in code}
 
@@ -184,12 +184,12 @@ def enrich(name: str) -> Any:
     said = recorded(name)
     if name == "triggers":  # Airflow gives a trigger its arguments by their names
         mine = ("condition", "limits")
-        return [[path, {n: enriched(e) if n in mine else e for n, e in each.items()}] for path, each in said]
+        return [[path, {n: enriched(e) if n in mine else e for n, e in given.items()}] for path, given in said]
     if name == "control_topic":  # its saved state and the index have formats of their own, and checksums
         return [{**each, "value": enriched(each["value"])} if each["key"] != "state" else each for each in said]
     if name in ("control_folder", "checkpoint"):
-        mine = {path: text for path, text in said.items() if not path.endswith(("topics.json", "offsets/2"))}
-        return {**said, **{path: enriched(text) for path, text in mine.items()}}
+        whole = ("topics.json", "offsets/2")
+        return {path: text if path.endswith(whole) else enriched(text) for path, text in said.items()}
     return enriched(said, named=name in ("xcom", "variable", "lag_event"))
 
 

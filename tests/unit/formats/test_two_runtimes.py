@@ -20,7 +20,7 @@ from tests.support.simulation.one_seed import simulate
 from tests.support.stored_forms import FORMAT_1, check_meaning, plant, recorded
 
 # Seeds of the simulation whose logs both read: hand-overs, roll-backs and faults.
-SEEDS = 10
+SEEDS = 6
 
 
 def reports(archive: Path, urls: list[str]) -> Any:
