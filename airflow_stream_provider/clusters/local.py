@@ -62,6 +62,7 @@ class LocalCluster(Cluster):
         """Check that Spark and Java are installed and that the driver's memory is free."""
         job.properties()
         processes.home()
+        processes.warn_of_two_versions()
         processes.check_java()
         asked, free = ResourceRequest.from_conf(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
         if asked > free:

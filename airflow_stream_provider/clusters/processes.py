@@ -5,7 +5,9 @@ The driver gets an environment variable (`MARK`) that all its child processes in
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -98,6 +100,8 @@ def command(process: psutil.Process) -> list[str]:
         return []
 
 
+log = logging.getLogger(__name__)
+
 # All that a driver gets of Airflow's environment; the rest may hold the passwords of its database, its connections and
 # its secrets backend. A script that needs more has it declared in its stream's `environment`.
 _PASSED_ON = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TZ|JAVA_HOME|SPARK_\w+|PYSPARK_\w+")
@@ -118,6 +122,27 @@ def home() -> Path:
         "Spark is not installed on this machine: neither pyspark nor SPARK_HOME has bin/spark-submit.",
         next_step="Install airflow-stream-provider[pyspark] beside Airflow, or use a standalone cluster.",
     )
+
+
+def warn_of_two_versions() -> None:
+    """Log a warning if pyspark and pyspark-client, which have the same files, are of two versions.
+
+    Drivers take pyspark from its zip, which only one of the two has: they run all the same.
+    """
+    found = {}
+    for name in ("pyspark", "pyspark-client"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            return
+    if len(set(found.values())) > 1:
+        log.warning(
+            "pyspark %s and pyspark-client %s are installed beside Airflow. They overwrite each other's files, so "
+            "`import pyspark` finds a mix. Uninstall both, then install one version of both: "
+            "pip install pyspark==%s pyspark-client==%s",
+            *found.values(),
+            *[found["pyspark-client"]] * 2,  # pyspark has each of its versions; it does not have each of pyspark's
+        )
 
 
 def check_java() -> None:

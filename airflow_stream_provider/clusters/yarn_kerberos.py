@@ -57,6 +57,7 @@ def check_here(settings: YarnSettings) -> None:
     :raises ClusterError: one is missing.
     """
     _program(settings)
+    processes.warn_of_two_versions()
     processes.check_java()
     folders = {name: os.environ[name] for name in _CONF_DIRS if os.environ.get(name)}
     if not any(Path(folder, "yarn-site.xml").is_file() for folder in folders.values()):

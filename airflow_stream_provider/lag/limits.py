@@ -167,7 +167,7 @@ class LagLimits:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LagLimits:
-        """Return the limits that `to_json` wrote."""
+        """Return the limits that `to_json` wrote; fields that this version does not know are ignored."""
         return _stored().validate_python(data)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import shutil
 import sys
@@ -11,7 +12,9 @@ import pytest
 
 from airflow_stream_provider.clusters import processes
 from airflow_stream_provider.clusters import processes as local_spark
+from airflow_stream_provider.clusters.local import LocalCluster
 from airflow_stream_provider.lifecycle.errors import ClusterError
+from tests.support.jobs import job
 
 
 def test_a_driver_gets_little_of_airflows_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -47,3 +50,28 @@ def test_a_machine_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(ClusterError, match="There is no `java` on this machine's PATH"):
         local_spark.check_java()
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        ({"pyspark": "4.3.0", "pyspark-client": "4.2.0"}, True),
+        ({"pyspark": "4.2.0", "pyspark-client": "4.2.0"}, False),
+        ({"pyspark-client": "4.2.0"}, False),
+        ({"pyspark": "3.5.7"}, False),
+    ],
+)
+def test_a_mix_of_pyspark_and_its_client_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, installed: dict[str, str], said: bool
+) -> None:
+    def version(name: str) -> str:
+        if name not in installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(local_spark, "home", lambda: Path())
+    monkeypatch.setattr(local_spark, "check_java", lambda: None)
+    LocalCluster("local[1]").check(job(conf={"spark.driver.memory": "1m"}))
+    assert ("pyspark 4.3.0 and pyspark-client 4.2.0 are installed" in caplog.text) is said
+    assert ("pip install pyspark==4.2.0 pyspark-client==4.2.0" in caplog.text) is said
