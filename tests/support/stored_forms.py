@@ -20,6 +20,7 @@ from airflow_stream_provider.checkpoint.logs import kafka_offsets, read_offsets
 from airflow_stream_provider.checkpoint.owner import claim, owner
 from airflow_stream_provider.checkpoint.rewind import apply_rewind, plan_rewind
 from airflow_stream_provider.clusters import driver_pod
+from airflow_stream_provider.clusters.kubernetes_connection import SUBMISSION
 from airflow_stream_provider.clusters.whose import Whose, deployment_named
 from airflow_stream_provider.clusters.yarn_request import tags_of
 from airflow_stream_provider.control import ControlLog, FilesRoot
@@ -350,7 +351,7 @@ def _write_driver(folder: Path) -> Any:
             "finalizer": driver_pod.FINALIZER,
             "label": driver_pod.DRIVER_LABEL,
             "annotations": [getattr(driver_pod, f"{name}_ANNOTATION") for name in ("STREAM", "DEPLOYMENT", "LOG")],
-            "variable": driver_pod.SUBMISSION,
+            "variable": SUBMISSION,
         },
         "exit code of a halt": HALT_CODE,
         MANIFEST: manifest_of(two, story.FILES).decode(),
