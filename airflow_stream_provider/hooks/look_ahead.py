@@ -1,7 +1,8 @@
-"""Look at a stream and say what an operation by hand will do to it: for command line, form and operators alike."""
+"""Look at a stream and say what an operation by hand will do to it: for command line, form and page alike."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -22,8 +23,9 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.asked import Asked
 from airflow_stream_provider.planning.forecast import forecast
-from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
+from airflow_stream_provider.planning.foreseen import SHOWN_DIGITS, Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.waits import Needs
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 # Fewer digits would be somebody's typing error.
 MIN_DIGITS = 4
 _DIGITS = re.compile(rf"[0-9a-f]{{{MIN_DIGITS},64}}")
-# The number of digits of a hash that are shown.
-_SHOWN = 12
 # So many of those that are there are named in an error.
 _NAMED = 10
 
@@ -62,7 +62,7 @@ def stored_release(hook: StreamHook, state: StreamState, digits: str) -> Release
             next_step="Give more digits of it.",
         )
     if not found:
-        there = [release for release in known.values() if _is_stored(hook, release)]
+        there = [release for release in known.values() if not why_not_stored(hook, release)]
         raise SpecError(
             f"{hook.stream} has no stored release of which the hash begins with {digits!r:.70}.",
             next_step=f"Those that are there, newest first: {_named(there) or 'none'}. "
@@ -89,12 +89,8 @@ def why_not_stored(hook: StreamHook, release: Release) -> str:
     return ""
 
 
-def _is_stored(hook: StreamHook, release: Release) -> bool:
-    return not why_not_stored(hook, release)
-
-
 def _named(releases: Iterable[Release]) -> str:
-    named = [f"{release.version} ({release.hash[:_SHOWN]})" for release in releases]
+    named = [f"{release.version} ({release.hash[:SHOWN_DIGITS]})" for release in releases]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{more}"
 
@@ -110,27 +106,23 @@ def look_ahead(
     *,
     digits: str = "",
     confirmed_by: str = "",
-    since: float | None = None,
+    since: float = math.inf,
     job: str = "",
     to: float | None = None,
     query: str = "",
-    lag: bool = True,
 ) -> Foreseen:
-    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `forecast`.
+    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `Asked`.
 
     :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
     :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
     :param job: the cluster's id of the job that is to be adopted.
     :param to: since when records are read again, in seconds since 1970; for a rewind alone.
     :param query: which query reads them; default: all.
-    :param lag: whether Kafka is asked what it still has of what is read next; default True. It may take a while.
     :raises ControlUnavailable: the control log cannot be read now.
     :raises StorageUnavailable: the storage of the releases cannot be read now.
     :raises ClusterError: the cluster does not say what that job is.
     """
-    snapshot = (
-        _observe(hook, operation, lag=lag) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
-    )
+    snapshot = _observe(hook, operation) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
     if digits and operation is not Operation.REDEPLOY:
         raise SpecError("Only a redeployment is of a stored release.", next_step="Leave the hash out, or redeploy.")
     if (to is not None or query) and operation is not Operation.REWIND:
@@ -141,7 +133,7 @@ def look_ahead(
         wanted = replace(wanted, rewind=find_rewind(hook, snapshot, to, query, ceilings))
     if job:
         snapshot = replace(snapshot, job=hook.job(job))
-    found = forecast(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
+    found = forecast(Asked(snapshot, operation, wanted or Wanted(), confirmed_by, since, job))
     return _with_its_files(hook, snapshot.state, found)
 
 
@@ -192,9 +184,9 @@ def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Fo
     return found.refuse(f"{problem} {help}")
 
 
-def _observe(hook: StreamHook, operation: Operation, *, lag: bool) -> Snapshot:
+def _observe(hook: StreamHook, operation: Operation) -> Snapshot:
     """Observe the stream, with its lag where that says what is read again; a Kafka that is away hinders nothing."""
-    if lag and hook.kafka_conn_id and operation in _GOES_ON:
+    if hook.kafka_conn_id and operation in _GOES_ON:
         try:
             return hook.observe(Needs(lag=Moments()))
         except (SpecError, ConnectionUnavailable, ClusterError) as error:

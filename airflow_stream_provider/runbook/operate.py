@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, BaseOperator, Context, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
@@ -16,7 +17,6 @@ from airflow_stream_provider.runbook.adoption import adoption
 from airflow_stream_provider.runbook.by_hand import (
     ConfirmOperator,
     LookAheadOperator,
-    StartUpgradeOperator,
     TellOperator,
     upgrade_run,
 )
@@ -36,6 +36,8 @@ _PARTS = (
     Operation.RETIRE,
 )
 _OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.PROMOTE)
+# The fields of the form that `look` goes by.
+_ASKED = ("operation", "reason", "confirmed_by", "job", "release", "to", "query")
 _LOOK = "ti.xcom_pull(task_ids='look')"
 _ABOUT = """\
 Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
@@ -70,13 +72,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             # For the page, whose process has neither the YAML nor this object: see `plugin/looks.py`.
             doc_json=as_shown(spec),
             stream=spec,
-            operation=said("operation"),
-            reason=said("reason"),
-            confirmed_by=said("confirmed_by"),
-            job=said("job"),
-            release=said("release"),
-            to=said("to"),
-            query=said("query"),
+            asked={name: said(name) for name in _ASKED},
             upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
@@ -102,7 +98,8 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     # The tasks before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )
-            last = last >> StartUpgradeOperator(
+            # Once; it goes on by itself.
+            last = last >> TriggerDagRunOperator(
                 **task(OPERATE, Operation.UPGRADE.value),
                 trigger_dag_id=options.dag_id(spec.name, "upgrade"),
                 trigger_run_id=upgrade_run("{{ run_id }}"),
@@ -111,6 +108,8 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     "reason": f"{{{{ {_LOOK}['reason'] }}}}",
                     "rewind": f"{{{{ ({_LOOK}.get('rewind') or '') and ({_LOOK}['rewind'] | tojson) }}}}",
                 },
+                skip_when_already_exists=True,
+                fail_when_dag_is_paused=True,
                 pre_execute=_if_asked_for(Operation.UPGRADE),
                 trigger_rule=TriggerRule.NONE_FAILED,
             )

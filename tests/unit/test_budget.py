@@ -29,7 +29,7 @@ checkpoint 2500
 cli 1700
 clusters 5900
 control 3200
-hooks 2000
+hooks 2100
 kafka 2800
 lag 2500
 lifecycle 3200
@@ -37,10 +37,10 @@ links 100
 monitoring 3300
 notifications 300
 operators 2000
-planning 6300
+planning 6100
 plugin 600
 releases 1000
-runbook 2100
+runbook 2000
 runtime 8700
 sensors 400
 spec 1500
@@ -54,7 +54,6 @@ EXCEPTIONS = """
 clusters/detach.py unmerged
 clusters/until.py unmerged
 get_provider_info.py public
-hooks/preflight.py unmerged
 lifecycle/fields.py unmerged
 operators/lag.py public
 plugin/entry.py public
