@@ -14,7 +14,7 @@ from airflow.cli.cli_config import (
     positive_int,
 )
 
-from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.operation import ABOUT_FIELDS, Operation
 
 _COMMANDS = "airflow_stream_provider.cli.commands"
 
@@ -41,31 +41,11 @@ _REASON = Arg(
 )
 _DRY_RUN = Arg(("--dry-run",), action="store_true", help="Say what would happen, and do nothing")
 _YES = Arg(("--yes",), action="store_true", help="Do not ask")
-_CONFIRMED_BY = Arg(
-    ("--confirmed-by",),
-    metavar="WHO",
-    help="The person who made sure that the driver (or the job) neither runs nor can come back; the cluster is not "
-    "asked then",
-)
-_JOB = Arg(
-    ("--job",),
-    metavar="ID",
-    help="The cluster's id of the job that runs now (driver-…, app-… or application_…), which the cluster then ends. "
-    "Without it you are asked to end the job, once the new driver stands by",
-)
-_RELEASE = Arg(
-    ("--release",),
-    metavar="HASH",
-    required=True,
-    help="Hash of the stored release, or its first digits",
-)
-_TO = Arg(
-    ("--to",),
-    metavar="TIME",
-    required=True,
-    help="Since when records are read again: 2026-11-25T02:00 (UTC, if it names no zone), or 2h: two hours ago",
-)
-_QUERY = Arg(("--query",), metavar="NAME", help="The query that reads them again; default: all")
+_CONFIRMED_BY = Arg(("--confirmed-by",), metavar="WHO", help=ABOUT_FIELDS["confirmed_by"])
+_JOB = Arg(("--job",), metavar="ID", help=ABOUT_FIELDS["job"])
+_RELEASE = Arg(("--release",), metavar="HASH", required=True, help=ABOUT_FIELDS["release"])
+_TO = Arg(("--to",), metavar="TIME", required=True, help=ABOUT_FIELDS["to"])
+_QUERY = Arg(("--query",), metavar="NAME", help=ABOUT_FIELDS["query"])
 _DECLARED = Arg(
     ("--control",),
     metavar="URL",

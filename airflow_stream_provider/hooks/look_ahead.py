@@ -34,7 +34,6 @@ from airflow_stream_provider.spec.stream import Strategy
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.spec.requested_release import RequestedRelease
-    from airflow_stream_provider.spec.stream import StreamSpec
 
 # Fewer digits would be somebody's typing error.
 MIN_DIGITS = 4
@@ -140,37 +139,25 @@ def look_ahead(
 def _wanted(
     hook: StreamHook, snapshot: Snapshot, operation: Operation, requested: RequestedRelease, digits: str
 ) -> Wanted:
-    spec = requested.spec
-    if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
-        return wanted_of(requested)
+    spec, state = requested.spec, snapshot.state
     if operation is Operation.PROMOTE:
         return Wanted(hanging=holder_hangs(hook, spec, snapshot))
-    if operation is Operation.UPGRADE:
-        found = wanted_of(requested)
-        same = not found.problem and compare(spec).same
-    elif operation is Operation.REWIND:
-        found, same = _that_holds(snapshot.state, spec), False
-    else:
-        found, same = _stored(hook, snapshot.state, spec, digits), False
-    restart = spec.upgrade.strategy is Strategy.RESTART
-    hangs = "" if found.problem else holder_hangs(hook, spec, snapshot)
-    return replace(found, same=same, restart=restart, soak=spec.upgrade.soak, hanging=hangs)
-
-
-def _that_holds(state: StreamState, spec: StreamSpec) -> Wanted:
-    """Return the release that holds, which is deployed once more."""
-    held = state.holding_deployment
-    if held is None:  # it is refused later, in its own words
-        return Wanted()
-    return Wanted(held.release.version, held.release.hash, spec.upgrade.approval)
-
-
-def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str) -> Wanted:
     try:
-        release = stored_release(hook, state, digits)
+        if operation is Operation.REWIND:
+            held = state.holding_deployment  # without one it is refused later, in its own words
+            release = held.release if held is not None else None
+        elif operation is Operation.REDEPLOY:
+            release = stored_release(hook, state, digits)
+        else:
+            release, _ = requested.make()  # as it would be published
     except SpecError as error:
         return Wanted(problem=str(error))
-    return Wanted(release.version, release.hash, spec.upgrade.approval)
+    found = Wanted() if release is None else Wanted(release.version, release.hash, spec.upgrade.approval)
+    if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
+        return found
+    same = operation is Operation.UPGRADE and compare(spec).same
+    restart, hangs = spec.upgrade.strategy is Strategy.RESTART, holder_hangs(hook, spec, snapshot)
+    return replace(found, same=same, restart=restart, soak=spec.upgrade.soak, hanging=hangs)
 
 
 def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Foreseen:
@@ -192,12 +179,3 @@ def _observe(hook: StreamHook, operation: Operation) -> Snapshot:
         except (SpecError, ConnectionUnavailable, ClusterError) as error:
             hook.log.warning("What Kafka still has of what is read next is not known: %s", error)
     return hook.observe()
-
-
-def wanted_of(requested: RequestedRelease) -> Wanted:
-    """Return the release that a start would bring up, as it would be published; or why none can be made of it."""
-    try:
-        release, _ = requested.make()
-    except SpecError as error:
-        return Wanted(problem=str(error))
-    return Wanted(release.version, release.hash, requested.spec.upgrade.approval)

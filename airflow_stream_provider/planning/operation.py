@@ -58,6 +58,16 @@ _BY_YAML = frozenset(
     }
 )
 
+# The fields of a form, and the options of a command, besides the operation and the reason.
+ABOUT_FIELDS = {
+    "confirmed_by": "For a fence, or an adoption: the person who made sure that the driver, or the old job, neither "
+    "runs nor can come back. The cluster is not asked then; empty: it is.",
+    "job": "For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such as "
+    "driver-20261121023732-0002. Empty: you are asked to end the job, once the new driver stands by.",
+    "release": "For a redeployment alone: hash, or its first digits, of the stored release.",
+    "to": "For a rewind alone: since when records are read again, such as 2026-11-25T02:00 (UTC) or 2h.",
+    "query": "For a rewind alone: the query that reads them; empty: all.",
+}
 # By operation: what it does, and, as the beginning of a sentence, that it is done.
 _WORDS = {
     Operation.STOP: ("Stop the stream at a batch boundary, and end every driver of it.", "Stopped"),

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
 from airflow_stream_provider.operators.adopt import operator_of
-from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
+from airflow_stream_provider.planning.operation import ABOUT_FIELDS, MAX_PERSON, MAX_REASON, Operation
 from airflow_stream_provider.runbook.adoption import adoption
 from airflow_stream_provider.runbook.by_hand import (
     ConfirmOperator,
@@ -36,8 +36,6 @@ _PARTS = (
     Operation.RETIRE,
 )
 _OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.PROMOTE)
-# The fields of the form that `look` goes by.
-_ASKED = ("operation", "reason", "confirmed_by", "job", "release", "to", "query")
 _LOOK = "ti.xcom_pull(task_ids='look')"
 _ABOUT = """\
 Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
@@ -72,7 +70,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             # For the page, whose process has neither the YAML nor this object: see `plugin/looks.py`.
             doc_json=as_shown(spec),
             stream=spec,
-            asked={name: said(name) for name in _ASKED},
+            asked={name: said(name) for name in ("operation", "reason", *ABOUT_FIELDS)},
             upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
@@ -145,19 +143,10 @@ def _form() -> dict[str, Param]:
             description_md=f"{REQUIRED}what is to be done.\n\n{about}",
         ),
         "reason": required("why; it is written into the stream's history, which many read.", maxLength=MAX_REASON),
-        "confirmed_by": optional(
-            "For a fence, or an adoption: the person who made sure that the driver, or the old job, neither runs nor "
-            "can come back. The cluster is not asked then; empty: it is.",
-            maxLength=MAX_PERSON,
-        ),
-        "job": optional(
-            "For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such as "
-            "driver-20261121023732-0002. Empty: you are asked to end the job, once the new driver stands by."
-        ),
-        "release": optional(
-            "For a redeployment alone: hash, or its first digits, of the stored release.", pattern=DIGITS
-        ),
-        "to": optional("For a rewind alone: since when records are read again, such as 2026-11-25T02:00 (UTC) or 2h."),
-        "query": optional("For a rewind alone: the query that reads them; empty: all."),
+        "confirmed_by": optional(ABOUT_FIELDS["confirmed_by"], maxLength=MAX_PERSON),
+        "job": optional(ABOUT_FIELDS["job"]),
+        "release": optional(ABOUT_FIELDS["release"], pattern=DIGITS),
+        "to": optional(ABOUT_FIELDS["to"]),
+        "query": optional(ABOUT_FIELDS["query"]),
         "ask": Param(True, type="boolean", description="Show what will happen and wait for a yes before it is done."),
     }
