@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
 
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
-_TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.RETIRE,)}
+_TO_CONFIRM = (Operation.STOP, Operation.RETIRE)
 _REPEAT = "What was asked for so far goes on. Give the same command again: it goes on from where the stream is then."
 
 
@@ -181,38 +181,40 @@ class _Command:
             foreseen = again
 
     def _carry_out(self, foreseen: Foreseen) -> Ran:
-        """Do it, part after part; the first one that is not done is the end."""
-        who, now = given_by(), time.time()
-        ran = Ran(Exit.DONE, {})
-        for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
-            if part is Operation.UPGRADE:
-                assert self.run_of_airflow is not None, "it was looked for before"
-                hook = self._operator(Operation.STOP, "").hook
-                conf = {"release": foreseen.release, "reason": self.reason}
-                if foreseen.rewind is not None:
-                    conf["rewind"] = json.dumps(foreseen.rewind)
-                ran = self.run_of_airflow.carry_out(hook, conf, Progress().info)
-                ran = self._unless_another_release(ran, foreseen)
-                self.results[part] = ran.result
-                break
-            operator = self._operator(part, foreseen.deployment)
-            if isinstance(operator, ReleaseOperator):
-                operator.hook.create()
-            state = operator.hook.observe(history=False).state
-            identity = command_identity(state, who, self.operation, part, now)
-            if not foreseen.parts and not identity.continued:
-                break
-            if isinstance(operator, AdoptOperator):
-                wish = state.wishes.get(identity.wish)
-                if wish is not None and (wish.job, wish.confirmed_by) != (self.job, self.confirmed_by):
-                    # It was to end the job in another way.
-                    identity = command_identity(StreamState(), who, self.operation, part, now)
-                ran = adopt_here(operator, identity, foreseen.reads_again)
-            else:
-                ran = run_here(operator, identity)
-            if ran.code is not Exit.DONE:
-                break
-            self.results[part] = ran.result
+        """Do it."""
+        who, now, operation = given_by(), time.time(), self.operation
+        if Operation.UPGRADE in foreseen.parts:
+            return self._by_run(foreseen)
+        operator = self._operator(operation, foreseen.deployment)
+        if not foreseen.parts and operation not in _TO_CONFIRM:
+            return Ran(Exit.DONE, {})
+        if isinstance(operator, ReleaseOperator):
+            operator.hook.create()
+        state = operator.hook.observe(history=False).state
+        identity = command_identity(state, who, operation, now)
+        if not foreseen.parts and not identity.continued:
+            return Ran(Exit.DONE, {})
+        if isinstance(operator, AdoptOperator):
+            wish = state.wishes.get(identity.wish)
+            if wish is not None and (wish.job, wish.confirmed_by) != (self.job, self.confirmed_by):
+                # It was to end the job in another way.
+                identity = command_identity(StreamState(), who, operation, now)
+            ran = adopt_here(operator, identity, foreseen.reads_again)
+        else:
+            ran = run_here(operator, identity)
+        if ran.code is Exit.DONE:
+            self.results[operation] = ran.result
+        return ran
+
+    def _by_run(self, foreseen: Foreseen) -> Ran:
+        """Let a run of ``NAME__upgrade`` do it."""
+        assert self.run_of_airflow is not None, "it was looked for before"
+        conf = {"release": foreseen.release, "reason": self.reason}
+        if foreseen.rewind is not None:
+            conf["rewind"] = json.dumps(foreseen.rewind)
+        ran = self.run_of_airflow.carry_out(self._operator(Operation.STOP, "").hook, conf, Progress().info)
+        ran = self._unless_another_release(ran, foreseen)
+        self.results[Operation.UPGRADE] = ran.result
         return ran
 
     def _unless_another_release(self, ran: Ran, foreseen: Foreseen) -> Ran:

@@ -1,4 +1,4 @@
-"""The definition of `airflow streams`: imported at every start of Airflow's command line, so it imports nothing."""
+"""The definition of `airflow streams`: each start of Airflow's command line imports it, so it imports little."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from airflow.cli.cli_config import (
     lazy_load_command,
     positive_int,
 )
+
+from airflow_stream_provider.planning.operation import ABOUT_FIELDS, Operation
 
 _COMMANDS = "airflow_stream_provider.cli.commands"
 
@@ -39,31 +41,11 @@ _REASON = Arg(
 )
 _DRY_RUN = Arg(("--dry-run",), action="store_true", help="Say what would happen, and do nothing")
 _YES = Arg(("--yes",), action="store_true", help="Do not ask")
-_CONFIRMED_BY = Arg(
-    ("--confirmed-by",),
-    metavar="WHO",
-    help="The person who made sure that the driver (or the job) neither runs nor can come back; the cluster is not "
-    "asked then",
-)
-_JOB = Arg(
-    ("--job",),
-    metavar="ID",
-    help="The cluster's id of the job that runs now (driver-…, app-… or application_…), which the cluster then ends. "
-    "Without it you are asked to end the job, once the new driver stands by",
-)
-_RELEASE = Arg(
-    ("--release",),
-    metavar="HASH",
-    required=True,
-    help="Hash of the stored release, or its first digits",
-)
-_TO = Arg(
-    ("--to",),
-    metavar="TIME",
-    required=True,
-    help="Since when records are read again: 2026-11-25T02:00 (UTC, if it names no zone), or 2h: two hours ago",
-)
-_QUERY = Arg(("--query",), metavar="NAME", help="The query that reads them again; default: all")
+_CONFIRMED_BY = Arg(("--confirmed-by",), metavar="WHO", help=ABOUT_FIELDS["confirmed_by"])
+_JOB = Arg(("--job",), metavar="ID", help=ABOUT_FIELDS["job"])
+_RELEASE = Arg(("--release",), metavar="HASH", required=True, help=ABOUT_FIELDS["release"])
+_TO = Arg(("--to",), metavar="TIME", required=True, help=ABOUT_FIELDS["to"])
+_QUERY = Arg(("--query",), metavar="NAME", help=ABOUT_FIELDS["query"])
 _DECLARED = Arg(
     ("--control",),
     metavar="URL",
@@ -72,6 +54,16 @@ _DECLARED = Arg(
 _LAST = Arg(("-n", "--last"), type=positive_int(allow_zero=False), default=30, help="How many to show; default: 30")
 
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
+_MORE = {
+    Operation.STOP: (_DECLARED,),
+    Operation.REDEPLOY: (_RELEASE,),
+    Operation.REWIND: (_TO, _QUERY),
+    Operation.ROLL_BACK: (_DECLARED,),
+    Operation.ABORT: (_DECLARED,),
+    Operation.FENCE: (_CONFIRMED_BY, _DECLARED),
+    Operation.RETIRE: (_DECLARED,),
+    Operation.ADOPT: (_JOB, _CONFIRMED_BY),
+}
 _ACT_CODES = (
     "Exit code: 0 = done, or it was already; 1 = refused, nothing was touched; 2 = it was begun and failed, or the "
     "command line is wrong; 3 = unknown: give the command again."
@@ -79,10 +71,12 @@ _ACT_CODES = (
 _CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = unknown."
 
 
-def _acting(name: str, help: str, *more: Arg) -> ActionCommand:
+def _acting(operation: Operation) -> ActionCommand:
     """Return a command that changes a stream."""
-    act = partial(lazy_load_command("airflow_stream_provider.cli.act.act"), operation=name)
-    return ActionCommand(name=name, help=help, func=act, args=(*_ACT, *more), epilog=_ACT_CODES)
+    act = partial(lazy_load_command("airflow_stream_provider.cli.act.act"), operation=operation.value)
+    args = (*_ACT, *_MORE.get(operation, ()))
+    about = operation.description.rstrip(".")
+    return ActionCommand(name=operation.value, help=about, func=act, args=args, epilog=_ACT_CODES)
 
 
 def get_streams_cli_commands() -> list[CLICommand]:
@@ -133,27 +127,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     args=(_CHECKED, _JSON, ARG_VERBOSE),
                     epilog="Exit code: 0 = every file can be used, 1 = it has errors, 3 = there is nothing to check.",
                 ),
-                _acting("stop", "Stop a stream at a batch boundary, and end every driver of it", _DECLARED),
-                _acting("start", "Start a stream that nobody holds, with the release of its YAML"),
-                _acting("restart", "Stop a stream, then start it again; its YAML has to name the version that runs"),
-                _acting("upgrade", "Deploy the release of a stream's YAML, by a run of NAME__upgrade"),
-                _acting("redeploy", "Deploy a stored release of a stream, by a run of NAME__upgrade", _RELEASE),
-                _acting("rewind", "Read the Kafka records since a time again, by a run of NAME__upgrade", _TO, _QUERY),
-                _acting("promote", "Let the new release that stands by take a stream over now"),
-                _acting("roll-back", "Give a stream back to the release that held it before", _DECLARED),
-                _acting("abort", "Call off the new release that comes up or stands by; the holder goes on", _DECLARED),
-                _acting(
-                    "fence",
-                    "Kill the driver that holds a stream; another one may then take over",
-                    _CONFIRMED_BY,
-                    _DECLARED,
-                ),
-                _acting(
-                    "retire", "Stop a stream for good, and say what is left of it to be removed by hand", _DECLARED
-                ),
-                _acting(
-                    "adopt", "Take over a job that runs without a stream, with its checkpoints", _JOB, _CONFIRMED_BY
-                ),
+                *(_acting(each) for each in Operation),
             ),
         )
     ]

@@ -28,6 +28,7 @@ from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.life import LifeEvent, life
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.samples import last as last_sample
+from airflow_stream_provider.planning.choice import version_of
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import judge_queries, judge_run
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -206,16 +207,9 @@ def wanted(state: StreamState) -> str:
 
 def _wanted(state: StreamState, wish: Wish) -> str:
     since = datetime.fromtimestamp(wish.at, UTC)
-    subject = "" if wish.goal.rest else f"Release {_version(state, wish.family)} "
+    subject = "" if wish.goal.rest else f"Release {version_of(state, wish.family)} "
     how = "and it is so" if is_so(state, wish) else "and it is not so yet"
     return f"{subject}{_SHALL[wish.goal]}, by {wish.author}, since {since:%Y-%m-%d %H:%M:%S} UTC, {how}."
-
-
-def _version(state: StreamState, family: str) -> str:
-    known, origin = state.family(family), state.wishes.get(family)
-    if known:
-        return known[-1].release.version
-    return str(origin.option("release")["version"]) if origin is not None else "?"
 
 
 def _is_down(found: Snapshot, sign: SignOfLife) -> bool:

@@ -20,6 +20,7 @@ from airflow_stream_provider.lifecycle.texts import count, duration, plain
 from airflow_stream_provider.monitoring.health import phase_words
 from airflow_stream_provider.monitoring.life import LifeEvent, What
 from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.planning.foreseen import SHOWN_DIGITS
 
 PARTITIONS = 20
 
@@ -216,8 +217,6 @@ def _seconds(seconds: float) -> str:
     return duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"
 
 
-# As many digits of a hash tell two releases apart; JSON has all of them.
-_DIGITS = 12
 _RUNS = (StreamPhase.RUNNING, StreamPhase.HANDING_OVER, StreamPhase.STOPPING)
 
 
@@ -245,7 +244,7 @@ def _compared(found: Comparison) -> str:
 
 def _upgrade(found: Comparison) -> str:
     if found.new_release:
-        return f"An upgrade would deploy release {found.wanted.version} ({found.wanted.hash[:_DIGITS]})."
+        return f"An upgrade would deploy release {found.wanted.version} ({found.wanted.hash[:SHOWN_DIGITS]})."
     if found.found:
         return "An upgrade would deploy the same release, with what the YAML says now."
     return "The YAML says what runs: an upgrade would change nothing."
@@ -255,5 +254,5 @@ def _value(field: str, value: Any) -> str:
     if value is None:
         return "-"
     if field == "release" or field.startswith("files."):
-        return str(value)[:_DIGITS]
+        return str(value)[:SHOWN_DIGITS]
     return shlex.join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)

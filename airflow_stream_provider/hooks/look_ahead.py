@@ -1,7 +1,8 @@
-"""Look at a stream and say what an operation by hand will do to it: for command line, form and operators alike."""
+"""Look at a stream and say what an operation by hand will do to it: for command line, form and page alike."""
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Iterable
@@ -22,8 +23,9 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.asked import Asked
 from airflow_stream_provider.planning.forecast import forecast
-from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
+from airflow_stream_provider.planning.foreseen import SHOWN_DIGITS, Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.waits import Needs
@@ -32,13 +34,10 @@ from airflow_stream_provider.spec.stream import Strategy
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.spec.requested_release import RequestedRelease
-    from airflow_stream_provider.spec.stream import StreamSpec
 
 # Fewer digits would be somebody's typing error.
 MIN_DIGITS = 4
 _DIGITS = re.compile(rf"[0-9a-f]{{{MIN_DIGITS},64}}")
-# The number of digits of a hash that are shown.
-_SHOWN = 12
 # So many of those that are there are named in an error.
 _NAMED = 10
 
@@ -62,7 +61,7 @@ def stored_release(hook: StreamHook, state: StreamState, digits: str) -> Release
             next_step="Give more digits of it.",
         )
     if not found:
-        there = [release for release in known.values() if _is_stored(hook, release)]
+        there = [release for release in known.values() if not why_not_stored(hook, release)]
         raise SpecError(
             f"{hook.stream} has no stored release of which the hash begins with {digits!r:.70}.",
             next_step=f"Those that are there, newest first: {_named(there) or 'none'}. "
@@ -89,12 +88,8 @@ def why_not_stored(hook: StreamHook, release: Release) -> str:
     return ""
 
 
-def _is_stored(hook: StreamHook, release: Release) -> bool:
-    return not why_not_stored(hook, release)
-
-
 def _named(releases: Iterable[Release]) -> str:
-    named = [f"{release.version} ({release.hash[:_SHOWN]})" for release in releases]
+    named = [f"{release.version} ({release.hash[:SHOWN_DIGITS]})" for release in releases]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return f"{', '.join(named[:_NAMED])}{more}"
 
@@ -110,27 +105,23 @@ def look_ahead(
     *,
     digits: str = "",
     confirmed_by: str = "",
-    since: float | None = None,
+    since: float = math.inf,
     job: str = "",
     to: float | None = None,
     query: str = "",
-    lag: bool = True,
 ) -> Foreseen:
-    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `forecast`.
+    """Return what an operation will do, by control log and Kafka as they are now; changes nothing. See `Asked`.
 
     :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
     :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
     :param job: the cluster's id of the job that is to be adopted.
     :param to: since when records are read again, in seconds since 1970; for a rewind alone.
     :param query: which query reads them; default: all.
-    :param lag: whether Kafka is asked what it still has of what is read next; default True. It may take a while.
     :raises ControlUnavailable: the control log cannot be read now.
     :raises StorageUnavailable: the storage of the releases cannot be read now.
     :raises ClusterError: the cluster does not say what that job is.
     """
-    snapshot = (
-        _observe(hook, operation, lag=lag) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
-    )
+    snapshot = _observe(hook, operation) if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
     if digits and operation is not Operation.REDEPLOY:
         raise SpecError("Only a redeployment is of a stored release.", next_step="Leave the hash out, or redeploy.")
     if (to is not None or query) and operation is not Operation.REWIND:
@@ -141,44 +132,32 @@ def look_ahead(
         wanted = replace(wanted, rewind=find_rewind(hook, snapshot, to, query, ceilings))
     if job:
         snapshot = replace(snapshot, job=hook.job(job))
-    found = forecast(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
+    found = forecast(Asked(snapshot, operation, wanted or Wanted(), confirmed_by, since, job))
     return _with_its_files(hook, snapshot.state, found)
 
 
 def _wanted(
     hook: StreamHook, snapshot: Snapshot, operation: Operation, requested: RequestedRelease, digits: str
 ) -> Wanted:
-    spec = requested.spec
-    if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
-        return wanted_of(requested)
+    spec, state = requested.spec, snapshot.state
     if operation is Operation.PROMOTE:
         return Wanted(hanging=holder_hangs(hook, spec, snapshot))
-    if operation is Operation.UPGRADE:
-        found = wanted_of(requested)
-        same = not found.problem and compare(spec).same
-    elif operation is Operation.REWIND:
-        found, same = _that_holds(snapshot.state, spec), False
-    else:
-        found, same = _stored(hook, snapshot.state, spec, digits), False
-    restart = spec.upgrade.strategy is Strategy.RESTART
-    hangs = "" if found.problem else holder_hangs(hook, spec, snapshot)
-    return replace(found, same=same, restart=restart, soak=spec.upgrade.soak, hanging=hangs)
-
-
-def _that_holds(state: StreamState, spec: StreamSpec) -> Wanted:
-    """Return the release that holds, which is deployed once more."""
-    held = state.holding_deployment
-    if held is None:  # it is refused later, in its own words
-        return Wanted()
-    return Wanted(held.release.version, held.release.hash, spec.upgrade.approval)
-
-
-def _stored(hook: StreamHook, state: StreamState, spec: StreamSpec, digits: str) -> Wanted:
     try:
-        release = stored_release(hook, state, digits)
+        if operation is Operation.REWIND:
+            held = state.holding_deployment  # without one it is refused later, in its own words
+            release = held.release if held is not None else None
+        elif operation is Operation.REDEPLOY:
+            release = stored_release(hook, state, digits)
+        else:
+            release, _ = requested.make()  # as it would be published
     except SpecError as error:
         return Wanted(problem=str(error))
-    return Wanted(release.version, release.hash, spec.upgrade.approval)
+    found = Wanted() if release is None else Wanted(release.version, release.hash, spec.upgrade.approval)
+    if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
+        return found
+    same = operation is Operation.UPGRADE and compare(spec).same
+    restart, hangs = spec.upgrade.strategy is Strategy.RESTART, holder_hangs(hook, spec, snapshot)
+    return replace(found, same=same, restart=restart, soak=spec.upgrade.soak, hanging=hangs)
 
 
 def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Foreseen:
@@ -192,20 +171,11 @@ def _with_its_files(hook: StreamHook, state: StreamState, found: Foreseen) -> Fo
     return found.refuse(f"{problem} {help}")
 
 
-def _observe(hook: StreamHook, operation: Operation, *, lag: bool) -> Snapshot:
+def _observe(hook: StreamHook, operation: Operation) -> Snapshot:
     """Observe the stream, with its lag where that says what is read again; a Kafka that is away hinders nothing."""
-    if lag and hook.kafka_conn_id and operation in _GOES_ON:
+    if hook.kafka_conn_id and operation in _GOES_ON:
         try:
             return hook.observe(Needs(lag=Moments()))
         except (SpecError, ConnectionUnavailable, ClusterError) as error:
             hook.log.warning("What Kafka still has of what is read next is not known: %s", error)
     return hook.observe()
-
-
-def wanted_of(requested: RequestedRelease) -> Wanted:
-    """Return the release that a start would bring up, as it would be published; or why none can be made of it."""
-    try:
-        release, _ = requested.make()
-    except SpecError as error:
-        return Wanted(problem=str(error))
-    return Wanted(release.version, release.hash, requested.spec.upgrade.approval)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -19,7 +19,6 @@ from typing_extensions import override
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
-from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.steps import Step, TaskIdentity, Want
     from airflow_stream_provider.planning.verbs import Answer
     from airflow_stream_provider.planning.waits import Needs, WaitOutcome
-    from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -130,8 +128,6 @@ class StreamOperator(BaseOperator):
     ui_color = "#e6f3f8"
 
     WAIT_SECONDS: ClassVar[float] = 900.0
-    OPERATION: ClassVar[Operation | None] = None
-    """Its name for people, if it is done by hand, too."""
     STREAMS: ClassVar[str] = ""
     """The name of an asset's alias for a task that finds its stream when it runs."""
     CHANGES_HOLDER: ClassVar[bool] = False
@@ -183,9 +179,7 @@ class StreamOperator(BaseOperator):
         return self.hook.wish(step, identity.by, snapshot.state.seq)
 
     def begin(self, context: Context) -> None:
-        """Prepare; called once per try, before the first look at the stream. An `OPERATION` says what it will do."""
-        if self.OPERATION is not None:
-            self.say_first(self.OPERATION)
+        """Prepare; called once per try, before the first look at the stream."""
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: the result of the plan, with what has to be read from elsewhere."""
@@ -196,16 +190,6 @@ class StreamOperator(BaseOperator):
         wish = state.wishes.get(identity.wish)
         known = state.family((wish.family if wish is not None else "") or self.family)
         return known[-1].id if known else self.deployment
-
-    def say_first(self, operation: Operation, requested: RequestedRelease | None = None) -> None:
-        """Log what will happen, in the words of the command line and the form, as far as it fits this task."""
-        from airflow_stream_provider.hooks.look_ahead import look_ahead
-
-        # Without Kafka: a person who does something at night does not wait for it.
-        found = look_ahead(self.hook, operation, requested, lag=False)
-        if not found.refused and found.deployment in ("", self.deployment):
-            for line in found.lines:
-                self.log.info("%s", line)
 
     # -- what Airflow calls ------------------------------------------------------------------------------------------
 
@@ -309,16 +293,22 @@ class WishOperator(StreamOperator):
         """Return why the holder is fenced without being asked, as a sentence; empty: it is asked."""
         return ""
 
+    def left(self, state: StreamState, identity: TaskIdentity) -> Iterable[str]:
+        """Return the families of which nothing is to be left that is not needed, where a wish is taken back."""
+        return ()
+
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.planning.pursue import pursue
+        from airflow_stream_provider.planning.retire import end_unneeded
         from airflow_stream_provider.planning.scene import Scene
 
         scene = Scene(snapshot, identity, outcome, hangs=self.hangs(snapshot, identity))
-        return pursue(scene, lambda: self.wish(scene))
+        step = pursue(scene, lambda: self.wish(scene))
+        return end_unneeded(scene, step, self.left(snapshot.state, identity), self.reason or identity.by)
 
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         from airflow_stream_provider.planning.due import needs
 
-        return needs(snapshot)
+        return needs(snapshot, self.left(snapshot.state, identity))

@@ -75,10 +75,10 @@ class CheckReleaseOperator(ReleaseOperator):
         # Imported here: parsing a DAG file needs neither notifiers nor clients.
         from airflow_stream_provider.hooks.compare import refuse_unasked
         from airflow_stream_provider.hooks.lag import check_kafka
-        from airflow_stream_provider.hooks.preflight import preflight
+        from airflow_stream_provider.hooks.look_ahead import stored_release
+        from airflow_stream_provider.hooks.preflight import preflight, refuse
         from airflow_stream_provider.monitoring.recipients import recipient
         from airflow_stream_provider.planning.operation import check_reason
-        from airflow_stream_provider.planning.preflight import refuse
         from airflow_stream_provider.planning.steps import TaskIdentity
         from airflow_stream_provider.spec.stream import Strategy
 
@@ -99,7 +99,7 @@ class CheckReleaseOperator(ReleaseOperator):
                 refuse_unasked(self.hook, snapshot.state, self.stream, identity.run)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
-            stored = self._find_stored(snapshot) if self.stored else None
+            stored = stored_release(self.hook, snapshot.state, self.stored) if self.stored else None
             self._check_rewind(stored, snapshot, identity)
             findings = refuse(preflight(self.hook, requested, snapshot, stored))
             release = stored or self.hook.releases.publish(requested)
@@ -125,11 +125,6 @@ class CheckReleaseOperator(ReleaseOperator):
             "holder": snapshot.holding,
             "findings": findings,
         }
-
-    def _find_stored(self, snapshot: Snapshot) -> Release:
-        from airflow_stream_provider.hooks.look_ahead import stored_release
-
-        return stored_release(self.hook, snapshot.state, self.stored)
 
     def _check_rewind(self, stored: Release | None, snapshot: Snapshot, identity: TaskIdentity) -> None:
         """Check that what is to be read again is well-formed, and that it is still wanted.

@@ -80,8 +80,6 @@ class ReleaseOperator(WishOperator):
 
         context["ti"].xcom_push(key="family", value=TaskIdentity.of(context).wish)
         self.hook.create()
-        if self.OPERATION is not None:
-            self.say_first(self.OPERATION, self.requested)
 
     @override
     def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
@@ -13,7 +12,6 @@ from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator, WishOperator
 from airflow_stream_provider.operators.release import ReleaseOperator
-from airflow_stream_provider.planning.operation import Operation
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import StreamState
@@ -38,7 +36,6 @@ class FenceOperator(StreamOperator):
     """
 
     template_fields = (*StreamOperator.template_fields, "confirmed_by")
-    OPERATION = Operation.FENCE
 
     def __init__(self, *, confirmed_by: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -83,37 +80,7 @@ class RetireOperator(StreamOperator):
         return Needs(drivers=(self.deployment,) if self.deployment in snapshot.state.deployments else ())
 
 
-class _WithdrawingOperator(WishOperator):
-    """Base of the operators that take a wish back: what it has brought up, and is not needed, is ended with it."""
-
-    def left(self, state: StreamState, identity: TaskIdentity) -> Iterable[str]:
-        """Return the families of which nothing is to be left that is not needed."""
-        raise NotImplementedError
-
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        from airflow_stream_provider.planning.retire import retire_all, unneeded
-        from airflow_stream_provider.planning.scene import Scene
-        from airflow_stream_provider.planning.steps import Done, Skip
-
-        step = super().plan(snapshot, identity, outcome)
-        if not isinstance(step, (Done, Skip)):
-            return step
-        scene = Scene(snapshot, identity, outcome)
-        left = unneeded(scene, self.left(snapshot.state, identity))
-        return retire_all(scene, left, self.reason or identity.by) or step
-
-    @override
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        from airflow_stream_provider.planning.retire import unneeded
-        from airflow_stream_provider.planning.scene import Scene
-
-        found = super().needs(snapshot, identity)
-        left = unneeded(Scene(snapshot, identity), self.left(snapshot.state, identity))
-        return replace(found, drivers=tuple(dict.fromkeys((*found.drivers, *left))))
-
-
-class AbortOperator(_WithdrawingOperator):
+class AbortOperator(WishOperator):
     """Call off a release that comes up or stands by and has never held the stream; what was to hold before goes on.
 
     Its driver is ended. Fails when it has come to hold meanwhile. The run that brought it up fails by itself.
@@ -122,8 +89,6 @@ class AbortOperator(_WithdrawingOperator):
 
     XCom: `retired`, the deployment that was ended, or empty; `version`, `holder`.
     """
-
-    OPERATION = Operation.ABORT
 
     @override
     def wish(self, scene: Scene) -> Answer:
@@ -138,7 +103,9 @@ class AbortOperator(_WithdrawingOperator):
 
     @override
     def left(self, state: StreamState, identity: TaskIdentity) -> Iterable[str]:
-        return {each.family for each in state.deployments.values() if not state.has_run(each.family)}
+        from airflow_stream_provider.planning.retire import never_held
+
+        return never_held(state)
 
     @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,8 +130,6 @@ class StopStreamOperator(WishOperator):
     is not committed. If a holder released for this very stop, also `boundary` (completed or interrupted) and `ends`
     (the last batch by query).
     """
-
-    OPERATION = Operation.STOP
 
     def __init__(self, *, for_good: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -236,8 +201,6 @@ class PromoteOperator(HandOverOperator):
     XCom: as of HandOverOperator.
     """
 
-    OPERATION = Operation.PROMOTE
-
     @override
     def wish(self, scene: Scene) -> Answer:
         from airflow_stream_provider.planning.verbs import hand_over, promote
@@ -246,7 +209,7 @@ class PromoteOperator(HandOverOperator):
         return promote(scene, reason) if known is None else hand_over(scene, known.family, reason, self.approved)
 
 
-class RollBackOperator(_WithdrawingOperator):
+class RollBackOperator(WishOperator):
     """Give the stream back to the release that was to hold before.
 
     While that is warm this is a hand-over; else it is submitted again. A holder that does not release in time is
@@ -266,7 +229,6 @@ class RollBackOperator(_WithdrawingOperator):
     template_fields: Sequence[str] = (*StreamOperator.template_fields, "fault", "well")
 
     WAIT_SECONDS = 1500.0
-    OPERATION = Operation.ROLL_BACK
     CHANGES_HOLDER = True
 
     def __init__(self, *, fault: str | None = None, well: str = "", **kwargs: Any) -> None:
@@ -278,8 +240,6 @@ class RollBackOperator(_WithdrawingOperator):
     def begin(self, context: Context) -> None:
         if self.well or not self.hook.exists():
             raise AirflowSkipException("It went well, or nothing was begun: there is nothing to undo.")
-        if self.fault is None:
-            super().begin(context)
 
     @override
     def wish(self, scene: Scene) -> Answer:
@@ -311,8 +271,9 @@ class StartStreamOperator(ReleaseOperator):
     """
 
     WAIT_SECONDS = 1500.0
-    OPERATION = Operation.START
     CHANGES_HOLDER = True
+    ANEW: ClassVar[bool] = False
+    """Whether a holder stops first."""
 
     @override
     def wish(self, scene: Scene) -> Answer:
@@ -320,24 +281,15 @@ class StartStreamOperator(ReleaseOperator):
 
         release, _ = self.requested.make()
         approval = self.stream.upgrade.approval
-        return start(scene, release.version, self.reason or scene.me.by, approval=approval, hash=release.hash)
+        why = self.reason or scene.me.by
+        return start(scene, release.version, why, anew=self.ANEW, approval=approval, hash=release.hash)
 
 
-class RestartStreamOperator(ReleaseOperator):
+class RestartStreamOperator(StartStreamOperator):
     """Stop the holder at a batch boundary, then start a new driver of the same version, with the YAML's settings.
 
     A stream without a holder is started. Should the task die in between, the watch starts it. Fails when another
     version holds: that is an upgrade. XCom: as of HandOverOperator.
     """
 
-    WAIT_SECONDS = 1500.0
-    OPERATION = Operation.RESTART
-    CHANGES_HOLDER = True
-
-    @override
-    def wish(self, scene: Scene) -> Answer:
-        from airflow_stream_provider.planning.verbs import restart
-
-        release, _ = self.requested.make()
-        approval = self.stream.upgrade.approval
-        return restart(scene, release.version, self.reason or scene.me.by, approval=approval, hash=release.hash)
+    ANEW = True

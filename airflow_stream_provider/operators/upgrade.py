@@ -64,17 +64,21 @@ class _CheckedReleaseOperator(ReleaseOperator):
         run = context.get("dag_run")
         self._asked_at = math.inf if run is None else run.run_after.timestamp()
 
-    @property
-    def _fields(self) -> dict[str, Any]:
-        """The other fields of the wish, about the release that it brings in."""
+    def deploy(self, scene: Scene, **how: Any) -> Answer:
+        """Return the wish that brings the release in; `how`: see `verbs.stand_by`."""
         from airflow_stream_provider.planning.rewind import read_rewind
+        from airflow_stream_provider.planning.verbs import stand_by
 
         rewind = read_rewind(self.rewind)
-        return {
-            "approval": self.stream.upgrade.approval,
-            "redeployed": str(self.redeployed) == "True",
-            "rewind": None if rewind is None else rewind.to_json(),
-        }
+        return stand_by(
+            scene,
+            self.reason or scene.me.by,
+            self._asked_at,
+            approval=self.stream.upgrade.approval,
+            redeployed=str(self.redeployed) == "True",
+            rewind=None if rewind is None else rewind.to_json(),
+            **how,
+        )
 
     @override
     def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
@@ -110,9 +114,7 @@ class SubmitStandbyOperator(_CheckedReleaseOperator):
 
     @override
     def wish(self, scene: Scene) -> Answer:
-        from airflow_stream_provider.planning.verbs import stand_by
-
-        return stand_by(scene, self.reason or scene.me.by, self._asked_at, **self._fields)
+        return self.deploy(scene)
 
 
 class TakeOverOperator(HandOverOperator, _CheckedReleaseOperator):
@@ -150,12 +152,7 @@ class TakeOverOperator(HandOverOperator, _CheckedReleaseOperator):
 
     @override
     def wish(self, scene: Scene) -> Answer:
-        from airflow_stream_provider.planning import verbs
-
-        if not self._alone:
-            return super().wish(scene)
-        why = self.reason or scene.me.by
-        return verbs.replace(scene, why, self._asked_at, approved=self.approved, **self._fields)
+        return self.deploy(scene, alone=True, approved=self.approved) if self._alone else super().wish(scene)
 
 
 class JudgeRehearsalOperator(StreamOperator):

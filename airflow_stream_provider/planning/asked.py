@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.planning import verbs
-from airflow_stream_provider.planning.course import ME, Course, Task
+from airflow_stream_provider.planning.course import ME, Course
+from airflow_stream_provider.planning.due import needs
 from airflow_stream_provider.planning.foreseen import Wanted
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.retire import unneeded
+from airflow_stream_provider.planning.pursue import pursue
+from airflow_stream_provider.planning.retire import end_unneeded, never_held
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, TaskIdentity
+from airflow_stream_provider.planning.steps import Done, GiveUp, Skip, Step, TaskIdentity, Want
 from airflow_stream_provider.planning.verbs import Answer
+from airflow_stream_provider.planning.waits import Needs, WaitOutcome
 
 # The person who approves a release, or by whose word a job is gone, while that is still to be asked.
 YOU = "you"
@@ -31,7 +35,15 @@ class Ahead(NamedTuple):
 
 @dataclass(frozen=True)
 class Asked:
-    """The request of a person; see `forecast` for the fields."""
+    """The request of a person.
+
+    :param snapshot: of the stream; for one that was never deployed, of an empty log.
+    :param wanted: the release of the YAML, for what brings one up; the stored one, for a redeployment.
+    :param confirmed_by: the person who made sure that the driver, or the job that is to be adopted, is gone.
+    :param since: when the person asked, in seconds since 1970: who has come to hold later is neither fenced nor rolled
+        back from, and what was declared later not called off. Default: now.
+    :param job: the cluster's id of the job that is to be adopted; `snapshot.job` is what the cluster says of it.
+    """
 
     snapshot: Snapshot
     operation: Operation
@@ -43,13 +55,9 @@ class Asked:
     def run_forward(self) -> Ahead:
         """State the wishes on a copy, one after the other, and follow what comes of them."""
         course = Course(self.snapshot, hangs=bool(self.wanted.hanging))
-        release = {"version": self.wanted.version, "hash": self.wanted.hash}
-        policy = {"adopts": self.operation is Operation.ADOPT}
-        fields = {"release": release, "policy": policy}
         end: Done | Skip | GiveUp | None = None
         for number, verb in enumerate(self._verbs()):
-            task = Task(verb, course, fields, self.wanted.hanging, self.job, self._left)
-            end = course.follow(task, self._me(number))
+            end = course.follow(Task(self, course, verb), self._me(number))
             adopted = self.operation is Operation.ADOPT and isinstance(end, Done) and end.result.get("adopted", True)
             if adopted or not isinstance(end, Done):
                 break
@@ -60,42 +68,58 @@ class Asked:
 
     def _verbs(self) -> Sequence[Callable[[Scene], Answer]]:
         """The wishes of the operation's tasks, one after the other."""
-        wanted, since = self.wanted, self.since
-        of_yaml: dict[str, Any] = {"approval": wanted.approval, "hash": wanted.hash}
+        wanted = self.wanted
         match self.operation:
-            case Operation.STOP:
-                return (partial(verbs.stop, reason=""),)
-            case Operation.RETIRE:
-                return (partial(verbs.stop, reason="", for_good=True),)
-            case Operation.START:
-                return (partial(verbs.start, version=wanted.version, reason="", **of_yaml),)
-            case Operation.RESTART:
-                return (partial(verbs.restart, version=wanted.version, reason="", **of_yaml),)
+            case Operation.STOP | Operation.RETIRE:
+                return (partial(verbs.stop, reason="", for_good=self.operation is Operation.RETIRE),)
+            case Operation.START | Operation.RESTART:
+                of_yaml: dict[str, Any] = {"approval": wanted.approval, "hash": wanted.hash}
+                anew = self.operation is Operation.RESTART
+                return (partial(verbs.start, version=wanted.version, reason="", anew=anew, **of_yaml),)
             case Operation.PROMOTE:
-                return (partial(verbs.promote, reason="", since=since),)
+                return (partial(verbs.promote, reason=""),)
             case Operation.ROLL_BACK:
-                return (partial(verbs.roll_back, reason="", since=since),)
+                return (partial(verbs.roll_back, reason=""),)
             case Operation.ABORT:
-                return (partial(verbs.withdraw, family="", reason="", since=since),)
+                return (partial(verbs.withdraw, family="", reason=""),)
             case Operation.ADOPT:
                 first = partial(verbs.adopt, reason="", job=self.job, confirmed_by=self.confirmed_by)
-                last = partial(verbs.adopt, reason="", confirmed_by=YOU)
-                return (partial(first, approval=wanted.approval), last)
-        return self._verbs_of_a_run()
+                return (
+                    partial(first, approval=wanted.approval),
+                    partial(verbs.adopt, reason="", confirmed_by=YOU),
+                )
+        deploy = partial(verbs.stand_by, reason="", since=min(self.since, self.snapshot.at))
+        approved = YOU if wanted.approval else "its rehearsal"
+        if wanted.restart and self.snapshot.state.holder is not None:
+            return (partial(deploy, alone=True, approved=approved),)
+        return (deploy, partial(verbs.hand_over, family=self._me(0).wish, reason="", approved=approved))
 
-    def _verbs_of_a_run(self) -> Sequence[Callable[[Scene], Answer]]:
-        since = min(self.since, self.snapshot.at)
-        approved = YOU if self.wanted.approval else "its rehearsal"
-        if self.wanted.restart and self.snapshot.state.holder is not None:
-            return (partial(verbs.replace, reason="", since=since, approved=approved),)
-        family = self._me(0).wish
-        return (
-            partial(verbs.stand_by, reason="", since=since),
-            partial(verbs.hand_over, family=family, reason="", approved=approved),
-        )
 
-    def _left(self, scene: Scene) -> tuple[str, ...]:
-        if self.operation is not Operation.ABORT:
-            return ()
-        state = scene.state
-        return unneeded(scene, {d.family for d in state.deployments.values() if not state.has_run(d.family)})
+@dataclass(frozen=True)
+class Task:
+    """A task of an operation, for the step loop: as the operators are."""
+
+    asked: Asked
+    course: Course
+    wish: Callable[[Scene], Answer]
+
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        """Return the next step."""
+        same = snapshot.state.holder == self.course.first.state.holder
+        scene = Scene(snapshot, identity, outcome, hangs=self.asked.wanted.hanging if same else "")
+        return end_unneeded(scene, pursue(scene, lambda: self.wish(scene)), self._left(snapshot), "")
+
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        """Return what the plan needs; it has to know of a job before it wishes anything."""
+        found = needs(snapshot, self._left(snapshot))
+        return replace(found, job=found.job or self.asked.job)
+
+    def _left(self, snapshot: Snapshot) -> Iterable[str]:
+        return never_held(snapshot.state) if self.asked.operation is Operation.ABORT else ()
+
+    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        """State the wish on the copy."""
+        wanted, adopts = self.asked.wanted, self.asked.operation is Operation.ADOPT
+        release = {"release": {"version": wanted.version, "hash": wanted.hash}, "policy": {"adopts": adopts}}
+        fields = {**step.fields, **release} if step.publish else step.fields
+        return self.course.append(Kind.WANTED, identity.by, snapshot.state.seq, **fields)

@@ -104,8 +104,15 @@ def _failed_since(deployment: Deployment, seq: int) -> bool:
     return deployment.declared.seq > seq and deployment.ended is DeploymentEnd.FAILED
 
 
+def version_of(state: StreamState, family: str) -> str:
+    """Return the version of the release of a family of wishes, also before a driver of it was declared."""
+    known, origin = state.family(family), state.wishes.get(family)
+    if known:
+        return known[-1].release.version
+    release = (origin.option("release") or {}) if origin is not None else {}
+    return str(release.get("version", family))
+
+
 def _named(state: StreamState, family: str) -> str:
     known = state.family(family)
-    origin = state.wishes.get(family)
-    version = known[-1].release.version if known else origin.option("release")["version"] if origin else "before"
-    return version + (f" ({known[-1].id})" if known else "")
+    return version_of(state, family) + (f" ({known[-1].id})" if known else "")

@@ -95,10 +95,7 @@ class RequestOver(Condition):
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
         """Ask the cluster about drivers that have been silent for half a lease."""
-        if snapshot is None:
-            return Needs()
-        silent = (i for i in self.watched if seen.ages.seconds(snapshot, i) > self.lease / 2)
-        return Needs(drivers=tuple(deployment_of(i) for i in silent))
+        return Needs() if snapshot is None else Needs(drivers=seen.silent(snapshot, self.watched, self.lease))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED when it is closed, SILENT for a silent driver, EXPIRED though all are alive."""

@@ -7,8 +7,7 @@ driver that has been silent for longer than `silence_limit` stays silent, and on
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from airflow_stream_provider.clusters import DriverState, Remains
@@ -18,15 +17,10 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.planning.choice import coming_up
-from airflow_stream_provider.planning.due import needs
-from airflow_stream_provider.planning.pursue import pursue
-from airflow_stream_provider.planning.retire import retire_all
-from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.step_loop import carry_out_try
-from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, Step, TaskIdentity, Wait, Want
+from airflow_stream_provider.planning.step_loop import Verb, carry_out_try
+from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, TaskIdentity, Wait
 from airflow_stream_provider.planning.stream_health import HeartbeatAges, silence_limit
-from airflow_stream_provider.planning.verbs import Answer
 from airflow_stream_provider.planning.waits import Condition, Ended, Needs, Observations, WaitOutcome
 
 ME = TaskIdentity("forecast", "now", "forecast")
@@ -48,42 +42,6 @@ class Event(NamedTuple):
 
     what: Record | Condition | str
     seen: Snapshot
-
-
-@dataclass(frozen=True)
-class Task:
-    """The wish of a task, for the step loop.
-
-    :param wish: what it wishes.
-    :param wishes: the fields that a wish gets which brings in a release: `release`, `policy` and more.
-    :param left: deployments that are ended when all else is done.
-    :param job: the cluster's id of a job that the plan has to know of before it wishes anything; empty: none.
-    """
-
-    wish: Callable[[Scene], Answer]
-    course: Course
-    wishes: dict[str, Any]
-    hangs: str = ""
-    job: str = ""
-    left: Callable[[Scene], Sequence[str]] = lambda scene: ()
-
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step."""
-        hangs = self.hangs if snapshot.state.holder == self.course.first.state.holder else ""
-        scene = Scene(snapshot, identity, outcome, hangs=hangs)
-        step = pursue(scene, lambda: self.wish(scene))
-        return (retire_all(scene, self.left(scene), "") or step) if isinstance(step, (Done, Skip)) else step
-
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Return what the plan needs."""
-        found = needs(snapshot)
-        left = self.left(Scene(snapshot, identity))
-        return replace(found, job=found.job or self.job, drivers=tuple(dict.fromkeys((*found.drivers, *left))))
-
-    def want(self, step: Want, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        """State the wish on the copy."""
-        fields = {**step.fields, **self.wishes} if step.publish else step.fields
-        return self.course.append(Kind.WANTED, identity.by, snapshot.state.seq, **fields)
 
 
 class Course:
@@ -117,7 +75,7 @@ class Course:
         """Whether anything is written beside notes of what is there already."""
         return any(record.kind not in (Kind.STANDBY, Kind.SUBMITTED) for record in self.records)
 
-    def follow(self, task: Task, me: TaskIdentity) -> Done | Skip | GiveUp | None:
+    def follow(self, task: Verb, me: TaskIdentity) -> Done | Skip | GiveUp | None:
         """Carry the task out, and return how it ends; None: that is not known."""
         outcome: WaitOutcome | None = None
         for _ in range(_MOST):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import DeploymentEnd
 from airflow_stream_provider.planning.bring_up import ORPHANED_SECONDS
 from airflow_stream_provider.planning.choice import coming_up
 from airflow_stream_provider.planning.job import job_of_interest
 from airflow_stream_provider.planning.reconcile import reconcile
+from airflow_stream_provider.planning.retire import unneeded
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import DriversGone, SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -15,13 +18,16 @@ from airflow_stream_provider.planning.steps import Append, AskPerson, Done, Give
 from airflow_stream_provider.planning.waits import Needs
 
 
-def needs(snapshot: Snapshot) -> Needs:
-    """Return what a decision needs beside log and heartbeats: the cluster's word on what comes up or is to be gone."""
+def needs(snapshot: Snapshot, families: Iterable[str] = ()) -> Needs:
+    """Return what a decision needs beside log and heartbeats: the cluster's word on what comes up or is to be gone.
+
+    :param families: of which nothing is to be left that is not needed.
+    """
     state, wish = snapshot.state, snapshot.state.wish
     makes_room = (wish, state.candidate) if wish is not None and (wish.goal.rest or wish.alone) else (state.candidate,)
     since = min((each.seq for each in makes_room if each is not None), default=state.seq)
     gone = [d.id for d in state.deployments.values() if d.ended is DeploymentEnd.RETIRED and d.ended_seq > since]
-    asked = dict.fromkeys((*(each.id for each in coming_up(state)), *gone))
+    asked = dict.fromkeys((*(each.id for each in coming_up(state)), *gone, *unneeded(snapshot, families)))
     return Needs(drivers=tuple(name for name in asked if snapshot.submission(name)), job=job_of_interest(state))
 
 

@@ -1,13 +1,12 @@
 """The forecast of an operation: its wish is stated on a copy of the stream, and the step loop runs forward there. Pure.
 
-So a look ahead and what is then done go by one decision, and by the same refusals. Command line, form, page and the
-operators' logs all say this.
+So a look ahead and what is then done go by one decision, and by the same refusals. Command line, form and page all
+say this.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_stream_provider.lifecycle.due_rewind import due_rewind
@@ -18,12 +17,12 @@ from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning import verbs
 from airflow_stream_provider.planning.asked import Ahead, Asked
+from airflow_stream_provider.planning.choice import version_of
 from airflow_stream_provider.planning.course import Course
 from airflow_stream_provider.planning.fence import BY_THE_CLUSTER, still_beats
-from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
+from airflow_stream_provider.planning.foreseen import Foreseen, Held
 from airflow_stream_provider.planning.job import job_first
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import GiveUp, Skip
 from airflow_stream_provider.planning.stream_health import silence_limit
 from airflow_stream_provider.planning.telling import NO_CHANGE, NOTHING, after_fence, kept, next_start, tell
@@ -32,27 +31,9 @@ _NAMED = {Operation.REDEPLOY: "the stored", Operation.REWIND: "the same"}
 _BY_RUN = (Operation.UPGRADE, Operation.REDEPLOY, Operation.REWIND)
 
 
-def forecast(
-    snapshot: Snapshot,
-    operation: Operation,
-    wanted: Wanted | None = None,
-    *,
-    confirmed_by: str = "",
-    since: float | None = None,
-    job: str = "",
-) -> Foreseen:
-    """Return what an operation will do to a stream, or why it is refused.
-
-    :param snapshot: of the stream; for one that was never deployed, of an empty log.
-    :param wanted: the release of the YAML, for what brings one up; the stored one, for a redeployment.
-    :param confirmed_by: the person who made sure that the driver, or the job that is to be adopted, is gone.
-    :param since: when the person asked, in seconds since 1970: who has come to hold later is neither fenced nor rolled
-        back from, and what was declared later not called off. Default: now.
-    :param job: the cluster's id of the job that is to be adopted; `snapshot.job` is what the cluster says of it.
-    """
-    return foretell(
-        Asked(snapshot, operation, wanted or Wanted(), confirmed_by, math.inf if since is None else since, job)
-    )[0]
+def forecast(asked: Asked) -> Foreseen:
+    """Return what an operation will do to a stream, or why it is refused."""
+    return foretell(asked)[0]
 
 
 def foretell(asked: Asked) -> tuple[Foreseen, Ahead | None]:
@@ -75,7 +56,8 @@ class _Forecast:
             return self.refused(self.wanted.problem)
         if self.operation is Operation.FENCE:
             return self.of_fence()
-        already = self.before_a_run() if self.operation in _BY_RUN else None
+        late = self._later()
+        already = self.before_a_run() if self.operation in _BY_RUN else self.done(late) if late else None
         return already or self.of_wishes()
 
     def refused(self, why: str) -> Foreseen:
@@ -97,6 +79,24 @@ class _Forecast:
         age = self.snapshot.silent_seconds
         return age is not None and age > silence_limit(self.snapshot.policy(self.snapshot.holding).lease_seconds)
 
+    def _later(self) -> str:
+        """Return why what this is about is left alone: it has come to hold, or was asked for, since this was."""
+        state = self.snapshot.state
+        if self.operation is Operation.ROLL_BACK:
+            return self._held_later(state.last_holder or "")
+        family = verbs.newest_that_never_held(state)
+        wish = state.wishes.get(family) if self.operation in (Operation.PROMOTE, Operation.ABORT) else None
+        if wish is None or wish.at <= self.asked.since:
+            return ""
+        what = f"Release {version_of(state, family)} was asked for since this was"
+        return f"{what}, and is left alone. Ask anew if it is meant."
+
+    def _held_later(self, driver: str) -> str:
+        acquired = next((r for r in reversed(self.snapshot.acquisitions()) if r["incarnation"] == driver), None)
+        if acquired is None or acquired.at <= self.asked.since:
+            return ""
+        return f"{driver} has come to hold since this was asked for, and is left alone. Ask anew if it is meant."
+
     def of_wishes(self) -> Foreseen:
         """Tell what comes of the wishes, or why there are none."""
         self.ahead = self.asked.run_forward()
@@ -110,15 +110,18 @@ class _Forecast:
     # -- what is said --------------------------------------------------------------------------------------------------
 
     def _will(self, course: Course, *, known: bool) -> Foreseen:
-        records = course.records
+        records, state = course.records, self.snapshot.state
         stored = next((r["release"]["hash"] for r in records if r.kind == Kind.DECLARED and r.get("again")), "")
         if self.operation is Operation.REDEPLOY:
             stored = self.wanted.hash
+        stops = self.operation in (Operation.STOP, Operation.RETIRE)
+        idle = stops and state.holder is None and state.open_request is None
+        first = ["No driver holds it: the control log says then that none is to."] if idle else []
         will = tell(course, _NAMED.get(self.operation, "the YAML's") if self.operation.brings_up else "", self.wanted)
         will = will or [f"The control log says then that this is meant. {self.snapshot.holder_sentence}"]
-        last = _LAST.get(self.operation, _nothing)(self, records) if known else ["How that ends cannot be told."]
+        last = self._last(records) if known else ["How that ends cannot be told."]
         return self._that(
-            [*self._first(), *will, *last],
+            [*first, *will, *last],
             reads_again=self._reads_again(records),
             deployment=self._deployment,
             release=stored,
@@ -134,12 +137,6 @@ class _Forecast:
             deployment=deployment,
             release=release,
         )
-
-    def _first(self) -> list[str]:
-        state = self.snapshot.state
-        stops = self.operation in (Operation.STOP, Operation.RETIRE)
-        idle = stops and state.holder is None and state.open_request is None
-        return ["No driver holds it: the control log says then that none is to."] if idle else []
 
     @property
     def _deployment(self) -> str:
@@ -169,7 +166,30 @@ class _Forecast:
         back = self.operation is Operation.ROLL_BACK
         return f"{NOTHING} If it has to be fenced: {after_fence(before, state.holder)}" if back else NOTHING
 
-    def _of_a_stop(self, records: Sequence[Record]) -> list[str]:
+    def _last(self, records: Sequence[Record]) -> list[str]:
+        """Return what a person has to know of an operation besides what happens."""
+        state, deployment = self.snapshot.state, self._deployment
+        by = f"It was brought up by {self.snapshot.declared(deployment).by}." if deployment else ""
+        match self.operation:
+            case Operation.STOP | Operation.RETIRE:
+                return self._of_a_stop()
+            case Operation.START | Operation.RESTART:
+                return self._of_a_start(records)
+            case Operation.UPGRADE | Operation.REDEPLOY:
+                back = "the stream is given back to what held before" if state.last_holder else "a person is told"
+                return [f"It is watched for {duration(self.wanted.soak)} then; if it is no good, {back}.", _BY_ITSELF]
+            case Operation.REWIND:
+                return self._goes_back()
+            case Operation.PROMOTE if by:
+                only = "Only that run, if it goes on, watches it and takes it back"
+                return [f"{by} {only}; else roll back by hand if it is no good."]
+            case Operation.ABORT:
+                run = [f"{by} A run fails by that, also one that waits for an approval."] if by else []
+                job = "No driver follows the old job then. If that is to run on, stop the stream."
+                return [*run, *([job] if state.job is not None else ())]
+        return []
+
+    def _of_a_stop(self) -> list[str]:
         job, state = job_first(self.snapshot.state), self.snapshot.state
         said = []
         if job:
@@ -199,32 +219,6 @@ class _Forecast:
         elif state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
             said.append("Without this, the watch brings back what is to hold, unless its DAG is paused.")
         return said
-
-    def _of_a_run(self, records: Sequence[Record]) -> list[str]:
-        back = "the stream is given back to what held before" if self.snapshot.state.last_holder else "a person is told"
-        return [f"It is watched for {duration(self.wanted.soak)} then; if it is no good, {back}.", _BY_ITSELF]
-
-    def _of_a_promotion(self, records: Sequence[Record]) -> list[str]:
-        if not self._deployment:
-            return []
-        return [
-            f"It was brought up by {self._author}. Only that run, if it goes on, watches it and takes it back; else "
-            "roll back by hand if it is no good."
-        ]
-
-    def _of_an_abort(self, records: Sequence[Record]) -> list[str]:
-        state, said = self.snapshot.state, []
-        if self._deployment:
-            said.append(
-                f"It was brought up by {self._author}. A run fails by that, also one that waits for an approval."
-            )
-        if state.job is not None:
-            said.append("No driver follows the old job then. If that is to run on, stop the stream.")
-        return said
-
-    @property
-    def _author(self) -> str:
-        return self.snapshot.declared(self._deployment).by
 
     # -- a run of NAME__upgrade ----------------------------------------------------------------------------------------
 
@@ -267,7 +261,7 @@ class _Forecast:
             rewind={**found.wanted.to_json(), "held": held.id},
         )
 
-    def _goes_back(self, records: Sequence[Record]) -> list[str]:
+    def _goes_back(self) -> list[str]:
         found = self.wanted.rewind
         since = at(found.wanted.to) if found is not None and found.wanted is not None else ""
         return [
@@ -307,7 +301,7 @@ class _Forecast:
         driver = state.must_fence[0] if state.must_fence else state.holder
         if driver is None:
             return self.done(f"{snapshot.holder_sentence} No driver stopped inside a batch: there is nothing to fence.")
-        late = verbs.held_later(snapshot, driver, self.asked.since) if driver == state.holder else ""
+        late = self._held_later(driver) if driver == state.holder else ""
         beats = still_beats(snapshot, driver) if self.asked.confirmed_by else ""
         if late or beats:
             return self.done(late) if late else self.refused(f"{beats} {BY_THE_CLUSTER}")
@@ -335,23 +329,8 @@ class _Forecast:
         return self._that(will, reads_again=after_fence(snapshot, driver), deployment=deployment_of(driver))
 
 
-def _nothing(forecast: _Forecast, records: Sequence[Record]) -> list[str]:
-    return []
-
-
 _BY_ITSELF = "A run of the stream's upgrade DAG does all this, also when this command is cut off."
 _OF_THE_JOB = (
     "the batch of the old job that is cut off, if its end comes inside one, as a whole and with the same records. What "
     "it has written already is there twice then, unless the sink skips batches that it has seen."
 )
-_LAST: Mapping[Operation, Callable[[_Forecast, Sequence[Record]], list[str]]] = {
-    Operation.STOP: _Forecast._of_a_stop,
-    Operation.RETIRE: _Forecast._of_a_stop,
-    Operation.START: _Forecast._of_a_start,
-    Operation.RESTART: _Forecast._of_a_start,
-    Operation.UPGRADE: _Forecast._of_a_run,
-    Operation.REDEPLOY: _Forecast._of_a_run,
-    Operation.REWIND: _Forecast._goes_back,
-    Operation.PROMOTE: _Forecast._of_a_promotion,
-    Operation.ABORT: _Forecast._of_an_abort,
-}

@@ -10,7 +10,7 @@ from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.rewind import FoundRewind
 
 # As many digits of a hash tell two releases apart; JSON has all of them.
-_DIGITS = 12
+SHOWN_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Wanted:
     rewind: FoundRewind | None = None
 
     def __str__(self) -> str:
-        return f"release {self.version} ({self.hash[:_DIGITS]})"
+        return f"release {self.version} ({self.hash[:SHOWN_DIGITS]})"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Held:
     release: str
 
     def __str__(self) -> str:
-        return f"driver {self.driver} with release {self.version} ({self.release[:_DIGITS]})"
+        return f"driver {self.driver} with release {self.version} ({self.release[:SHOWN_DIGITS]})"
 
 
 @dataclass(frozen=True)

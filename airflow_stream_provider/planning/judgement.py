@@ -94,14 +94,13 @@ class Answered(Condition):
         """Ask the cluster about drivers that have been silent for half a lease; Kafka, whether the holder hangs."""
         if snapshot is None:
             return Needs()
-        standby = snapshot.candidate(self.deployment)
+        standby, lag = snapshot.candidate(self.deployment), None
         watched = [] if standby is None else [standby.id]
-        lag = None
         if self.limits is not None and snapshot.state.holder is not None:
             watched.append(snapshot.state.holder)
             lag = needs_to_tell(snapshot, LagLimits.from_json(self.limits))
-        silent = [each for each in watched if seen.ages.seconds(snapshot, each) > snapshot.lease([each]) / 2]
-        return Needs(drivers=tuple(deployment_of(each) for each in silent), lag=lag)
+        silent = [name for each in watched for name in seen.silent(snapshot, (each,), snapshot.lease([each]))]
+        return Needs(drivers=tuple(silent), lag=lag)
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return GONE when there is nothing left to decide, REACHED when no person has to; and why, as a sentence."""

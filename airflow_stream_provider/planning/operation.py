@@ -33,7 +33,7 @@ class Operation(StrEnum):
     @property
     def description(self) -> str:
         """One sentence for a person."""
-        return _DESCRIPTIONS[self]
+        return _WORDS[self][0]
 
     @property
     def brings_up(self) -> bool:
@@ -43,7 +43,7 @@ class Operation(StrEnum):
     @property
     def past(self) -> str:
         """The finished operation, as the beginning of a sentence."""
-        return _PAST[self]
+        return _WORDS[self][1]
 
 
 _BY_YAML = frozenset(
@@ -58,35 +58,55 @@ _BY_YAML = frozenset(
     }
 )
 
-_DESCRIPTIONS = {
-    Operation.STOP: "Stop the stream at a batch boundary, and end every driver of it.",
-    Operation.START: "Start a stream that nobody holds, with the release of its YAML.",
-    Operation.RESTART: "Stop the stream, then start it again; the version of its YAML has to be the one that runs.",
-    Operation.UPGRADE: "Deploy the release of the YAML, by a run of NAME__upgrade, which watches it and takes it back.",
-    Operation.REDEPLOY: "Deploy a stored release by its hash, as an upgrade does; none of its files has to come back.",
-    Operation.REWIND: "Read Kafka records again that were read since a time, with the release that holds, by a run of "
-    "NAME__upgrade; for queries without state, and sinks that may get records twice.",
-    Operation.PROMOTE: "Let the new release that stands by take over now; for an upgrade that does not go on.",
-    Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
-    Operation.ABORT: "Call off the new release that comes up or stands by; the holder goes on.",
-    Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
-    Operation.RETIRE: "Stop the stream for good, and say what is left of it to be removed by hand.",
-    Operation.ADOPT: "Take a job over that runs without this provider: the stream's driver rehearses beside it.",
+# The fields of a form, and the options of a command, besides the operation and the reason.
+ABOUT_FIELDS = {
+    "confirmed_by": "For a fence, or an adoption: the person who made sure that the driver, or the old job, neither "
+    "runs nor can come back. The cluster is not asked then; empty: it is.",
+    "job": "For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such as "
+    "driver-20261121023732-0002. Empty: you are asked to end the job, once the new driver stands by.",
+    "release": "For a redeployment alone: hash, or its first digits, of the stored release.",
+    "to": "For a rewind alone: since when records are read again, such as 2026-11-25T02:00 (UTC) or 2h.",
+    "query": "For a rewind alone: the query that reads them; empty: all.",
 }
-
-_PAST = {
-    Operation.STOP: "Stopped",
-    Operation.START: "Started",
-    Operation.RESTART: "Restarted",
-    Operation.UPGRADE: "Upgraded",
-    Operation.REDEPLOY: "Redeployed",
-    Operation.REWIND: "Rewound",
-    Operation.PROMOTE: "Promoted",
-    Operation.ROLL_BACK: "Rolled back",
-    Operation.ABORT: "Called off",
-    Operation.FENCE: "Fenced",
-    Operation.RETIRE: "Retired for good",
-    Operation.ADOPT: "Adopted",
+# By operation: what it does, and, as the beginning of a sentence, that it is done.
+_WORDS = {
+    Operation.STOP: ("Stop the stream at a batch boundary, and end every driver of it.", "Stopped"),
+    Operation.START: ("Start a stream that nobody holds, with the release of its YAML.", "Started"),
+    Operation.RESTART: (
+        "Stop the stream, then start it again; the version of its YAML has to be the one that runs.",
+        "Restarted",
+    ),
+    Operation.UPGRADE: (
+        "Deploy the release of the YAML, by a run of NAME__upgrade, which watches it and takes it back.",
+        "Upgraded",
+    ),
+    Operation.REDEPLOY: (
+        "Deploy a stored release by its hash, as an upgrade does; none of its files has to come back.",
+        "Redeployed",
+    ),
+    Operation.REWIND: (
+        "Read Kafka records again that were read since a time, with the release that holds, by a run of "
+        "NAME__upgrade; for queries without state, and sinks that may get records twice.",
+        "Rewound",
+    ),
+    Operation.PROMOTE: (
+        "Let the new release that stands by take over now; for an upgrade that does not go on.",
+        "Promoted",
+    ),
+    Operation.ROLL_BACK: ("Give the stream back to the release that held it before.", "Rolled back"),
+    Operation.ABORT: ("Call off the new release that comes up or stands by; the holder goes on.", "Called off"),
+    Operation.FENCE: (
+        "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
+        "Fenced",
+    ),
+    Operation.RETIRE: (
+        "Stop the stream for good, and say what is left of it to be removed by hand.",
+        "Retired for good",
+    ),
+    Operation.ADOPT: (
+        "Take a job over that runs without this provider: the stream's driver rehearses beside it.",
+        "Adopted",
+    ),
 }
 
 

@@ -27,10 +27,13 @@ def went(handed: Mapping[str, Any]) -> str:
     """
     if not handed.get("request"):
         return ""
-    gaps = handed.get("gap_seconds") or {}
-    gap = ", ".join(f"{query} {seconds:.1f} s" for query, seconds in sorted(gaps.items())) or "not measured"
     clean = handed.get("boundary") == Boundary.COMPLETED.value
-    return f"Gap: {gap}. {_CLEAN if clean else _INSIDE}"
+    return f"Gap: {_gap(handed) or 'not measured'}. {_CLEAN if clean else _INSIDE}"
+
+
+def _gap(handed: Mapping[str, Any]) -> str:
+    gaps = handed.get("gap_seconds") or {}
+    return ", ".join(f"{query} {seconds:.1f} s" for query, seconds in sorted(gaps.items()))
 
 
 def read_again(to: float, said: str) -> str:
@@ -104,6 +107,4 @@ def _went(part: Operation, result: dict[str, Any]) -> str:
         return f"Confirmed dead: {fenced}." if fenced else "Nothing was fenced: the driver had ended."
     if part is Operation.ABORT:
         return f"Ended: {result['retired']}." if result.get("retired") else "Nothing was ended: it had ended already."
-    gaps = result.get("gap_seconds") or {}
-    gap = ", ".join(f"{query} {seconds:.1f} s" for query, seconds in sorted(gaps.items()))
-    return f"Gap: {gap}." if gap else ""
+    return f"Gap: {_gap(result)}." if _gap(result) else ""

@@ -10,6 +10,7 @@ from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
 from airflow_stream_provider.planning.request import see_through
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.signs_of_life import DriversGone
+from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Step, Wait
 from airflow_stream_provider.planning.waits import Ended
 
@@ -63,12 +64,24 @@ def retire_all(scene: Scene, deployments: Iterable[str], reason: str) -> Step | 
     return next((step for each in deployments if (step := retire(scene, each, reason)) is not None), None)
 
 
-def unneeded(scene: Scene, families: Iterable[str]) -> tuple[str, ...]:
+def end_unneeded(scene: Scene, step: Step, families: Iterable[str], reason: str) -> Step:
+    """Return this step of a task that takes a wish back; once all else is done, the end of what is not needed."""
+    if not isinstance(step, (Done, Skip)):
+        return step
+    return retire_all(scene, unneeded(scene.snapshot, families), reason) or step
+
+
+def never_held(state: StreamState) -> frozenset[str]:
+    """Return the families of which no driver has ever held the stream."""
+    return frozenset(each.family for each in state.deployments.values() if not state.has_run(each.family))
+
+
+def unneeded(snapshot: Snapshot, families: Iterable[str]) -> tuple[str, ...]:
     """Return the deployments of these families that are not needed: that live, or that were retired for what is wished.
 
     Needed is what is to hold or to stand by, and what it took over from, for a way back.
     """
-    state, wish, snapshot = scene.state, scene.state.wish, scene.snapshot
+    state, wish = snapshot.state, snapshot.state.wish
     wanted = {each.family for each in (wish, state.candidate) if each is not None}
     if wish is not None and not wish.back and state.has_run(wish.before):
         wanted.add(wish.before)

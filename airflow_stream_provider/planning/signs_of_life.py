@@ -35,10 +35,7 @@ class SignsOfLife(Condition):
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
         """Ask the cluster about drivers that have been silent for half a lease."""
-        if snapshot is None:
-            return Needs()
-        silent = (i for i in self.counters if self._silent(seen.ages.seconds(snapshot, i)))
-        return Needs(drivers=tuple(deployment_of(i) for i in silent))
+        return Needs() if snapshot is None else Needs(drivers=seen.silent(snapshot, self.counters, self.lease))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED once it is known for all."""
@@ -60,12 +57,9 @@ class SignsOfLife(Condition):
 
     def _alive(self, snapshot: Snapshot, incarnation: str, silent: float) -> bool | None:
         # One that has beaten while another was waited for may have died since.
-        if snapshot.counter(incarnation) > self.counters[incarnation] and not self._silent(silent):
+        if snapshot.counter(incarnation) > self.counters[incarnation] and silent <= self.lease / 2:
             return True
         return False if lost(snapshot, incarnation, silent, self.lease) else None
-
-    def _silent(self, seconds: float) -> bool:
-        return seconds > self.lease / 2
 
 
 def lost(snapshot: Snapshot, incarnation: str, silent: float, lease: float) -> bool:

@@ -222,18 +222,17 @@ def person(user: str, host: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.@+-]", "-", f"{user}@{host}")[:100]
 
 
-def command_identity(state: StreamState, who: str, operation: Operation, part: Operation, at: float) -> CommandIdentity:
-    """Return the identity of a part of a command.
+def command_identity(state: StreamState, who: str, operation: Operation, at: float) -> CommandIdentity:
+    """Return the identity of a command.
 
     It is that of an earlier command of the same person, where that was cut off: what it wishes is followed, and not
     wished twice.
 
     :param at: now, in seconds since 1970.
     """
-    task = part.value if part is operation else f"{operation.value}.{part.value}"
-    earlier = _unfinished(state, who, task)
+    earlier = _unfinished(state, who, operation.value)
     now = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-    return CommandIdentity(who, earlier or now, task, continued=bool(earlier))
+    return CommandIdentity(who, earlier or now, operation.value, continued=bool(earlier))
 
 
 def _unfinished(state: StreamState, who: str, task: str) -> str:

@@ -6,7 +6,6 @@ A verb returns the wish, or why there is none: it is so already (Skip), or canno
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
@@ -14,7 +13,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, HoldEnd, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
-from airflow_stream_provider.planning.choice import coming_up, never_commits
+from airflow_stream_provider.planning.choice import coming_up, never_commits, version_of
 from airflow_stream_provider.planning.gates import WHAT_HELPS, no_way_back_to
 from airflow_stream_provider.planning.job import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.scene import Scene
@@ -33,9 +32,12 @@ def _refuse(why: str, next_step: str, **fields: Any) -> GiveUp:
     return GiveUp(HandOverFailed(why, next_step=next_step, **fields))
 
 
-def start(scene: Scene, version: str, reason: str, *, approval: bool = False, hash: str = "") -> Answer:
-    """A driver of the YAML's release is to hold a stream that has no holder.
+def start(
+    scene: Scene, version: str, reason: str, *, anew: bool = False, approval: bool = False, hash: str = ""
+) -> Answer:
+    """A driver of the YAML's release is to hold: of a stream without a holder, or anew, once the holder has stopped.
 
+    :param anew: whether a holder, which has to be of the same version, stops at a batch boundary first.
     :param approval: whether a person has to approve a release that has never held the stream.
     :param hash: of the release as it would be published; empty: not known.
     """
@@ -43,37 +45,22 @@ def start(scene: Scene, version: str, reason: str, *, approval: bool = False, ha
     held = state.holding_deployment
     if held is not None and held.release.version != version:
         return _refuse(
-            f"{snapshot.holder_sentence} Release {version} was asked for.",
-            "Upgrade the stream to it, or stop it first.",
+            f"{snapshot.holder_sentence} Release {version} was asked for, and that is an upgrade.",
+            "Upgrade the stream to it, with the strategy `restart` where there is no room for two; or stop it first.",
             holder=held.id,
         )
-    if held is not None and _governs(state, held):
+    if held is not None and not anew and state.wish is not None and state.wish.family != held.family:
+        return _want(scene, Goal.HOLD, reason, family=held.family)
+    if held is not None and not anew:
         other = hash not in ("", held.release.hash)
         but = " Its files or settings are not those of the YAML: that takes an upgrade." if other else ""
         return Skip(f"Release {version} runs already.{but} {snapshot.holder_sentence}")
-    if held is not None:
-        return _want(scene, Goal.HOLD, reason, family=held.family)
-    job = job_first(state)
+    job = job_first(state) if held is None else ""
     if job:
         return _refuse(job, FOLLOW_FIRST)
-    return _new(state, version, hash, approval) or _want(scene, Goal.HOLD, reason, publish=True, approval=approval)
-
-
-def restart(scene: Scene, version: str, reason: str, *, approval: bool = False, hash: str = "") -> Answer:
-    """The holder stops at a batch boundary, then a new driver of the YAML's release, of the same version, holds.
-
-    The parameters are those of `start`.
-    """
-    held = scene.state.holding_deployment
-    if held is None:
-        return start(scene, version, reason, approval=approval, hash=hash)
-    if held.release.version != version:
-        return _refuse(
-            f"{scene.snapshot.holder_sentence} The YAML asks for release {version}, and that is an upgrade.",
-            "Use that, with the strategy `restart` where there is no room for two.",
-        )
-    new = _new(scene.state, version, hash, approval)
-    return new or _want(scene, Goal.HOLD, reason, publish=True, alone=True, approval=approval)
+    alone = held is not None
+    new = _new(state, version, hash, approval)
+    return new or _want(scene, Goal.HOLD, reason, publish=True, alone=alone, approval=approval)
 
 
 def stop(scene: Scene, reason: str, *, for_good: bool = False) -> Answer:
@@ -89,22 +76,16 @@ def stop(scene: Scene, reason: str, *, for_good: bool = False) -> Answer:
     return _want(scene, goal, reason)
 
 
-def stand_by(scene: Scene, reason: str, since: float, **fields: Any) -> Answer:
+def stand_by(scene: Scene, reason: str, since: float, *, alone: bool = False, **fields: Any) -> Answer:
     """A driver of a new release is to come up beside the holder, and to rehearse.
 
     :param since: when a person asked for it, in seconds since 1970: a later stop counts.
-    :param fields: of the wish, such as `approval`, `rewind` and `redeployed`.
+    :param alone: whether the holder stops at a batch boundary first, and that driver is to hold: for a cluster without
+        room for two.
+    :param fields: of the wish, such as `approval`, `rewind` and `redeployed`; where it is to hold, also `approved`.
     """
-    return _not_now(scene, since) or _want(scene, Goal.STAND_BY, reason, publish=True, **fields)
-
-
-def replace(scene: Scene, reason: str, since: float, **fields: Any) -> Answer:
-    """The holder stops at a batch boundary, then a driver of a new release holds: for a cluster without room for two.
-
-    :param since: as of `stand_by`.
-    :param fields: of the wish, also `approved`.
-    """
-    return _not_now(scene, since) or _want(scene, Goal.HOLD, reason, publish=True, alone=True, **fields)
+    goal = Goal.HOLD if alone else Goal.STAND_BY
+    return _not_now(scene, since) or _want(scene, goal, reason, publish=True, alone=alone, **fields)
 
 
 def _not_now(scene: Scene, since: float) -> GiveUp | None:
@@ -124,18 +105,13 @@ def hand_over(scene: Scene, family: str, reason: str, approved: str = "") -> Ans
     """The release that stands by is to hold."""
     state = scene.state
     candidate, wish = state.candidate, state.wish
-    if wish is not None and wish.family == family:
-        return _want(scene, Goal.HOLD, reason, family=family, approved=approved)
-    if candidate is None or candidate.family != family:
+    if all(each is None or each.family != family for each in (wish, candidate)):
         return GiveUp(replaced(scene.snapshot, state.wishes.get(family)))
     return _want(scene, Goal.HOLD, reason, family=family, approved=approved)
 
 
-def promote(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
-    """The newest release that stands by, and was judged or approved, is to hold now.
-
-    :param since: when a person asked for it, in seconds since 1970: one that was declared later is left alone.
-    """
+def promote(scene: Scene, reason: str) -> Answer:
+    """The newest release that stands by, and was judged or approved, is to hold now."""
     state, snapshot = scene.state, scene.snapshot
     candidate = state.candidate or _waiting(state)
     live = [d for d in state.family(candidate.family) if not d.ended] if candidate is not None else []
@@ -144,16 +120,13 @@ def promote(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
     if not any(snapshot.candidate(each.id) for each in live):
         coming = f"{live[-1].id} comes up, and has not rehearsed yet."
         return _refuse(f"No new release stands by: {coming} {snapshot.holder_sentence}", "Wait for it; then ask again.")
-    if candidate.at > since:
-        return Skip(_too_late(live[-1].id))
     return _want(scene, Goal.HOLD, reason, family=candidate.family, approved=candidate.approved)
 
 
-def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf) -> Answer:
+def withdraw(scene: Scene, family: str, reason: str) -> Answer:
     """The release that was to hold before this one is to hold again; this one, which has never held, is not needed.
 
     :param family: that is called off; empty: the newest one.
-    :param since: when a person asked for it, in seconds since 1970: one that was asked for later is left alone.
     """
     state = scene.state
     wish, candidate = state.wish, state.candidate
@@ -164,12 +137,9 @@ def withdraw(scene: Scene, family: str, reason: str, *, since: float = math.inf)
                 f"{coming_up(state)[-1].id} runs again what held last, as nobody holds.",
                 "Stop the stream, if it shall stay down.",
             )
-    asked = state.wishes.get(family)
-    if asked is not None and asked.at > since:
-        return Skip(_too_late(f"Release {_version(state, family)}"))
     if family and state.has_run(family):
         return _refuse(
-            f"Release {_version(state, family)} has taken the stream over meanwhile. {scene.snapshot.holder_sentence}",
+            f"Release {version_of(state, family)} has taken over meanwhile. {scene.snapshot.holder_sentence}",
             "Nothing was called off. Roll it back, if it shall not stay.",
         )
     if wish is not None and wish.family == family and family:
@@ -198,11 +168,9 @@ def newest_that_never_held(state: StreamState) -> str:
     return next((each.family for each in wishes if not state.has_run(each.family)), "")
 
 
-def roll_back(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
+def roll_back(scene: Scene, reason: str) -> Answer:
     """The release that held before the one that holds, or held last, is to hold again. While another one is to take
     over from that, it is to stay.
-
-    :param since: when a person asked for it, in seconds since 1970: one that has come to hold later stays.
     """
     state, snapshot = scene.state, scene.snapshot
     last, wish = state.last_deployment, state.wish
@@ -211,9 +179,6 @@ def roll_back(scene: Scene, reason: str, *, since: float = math.inf) -> Answer:
             snapshot.holder_sentence,
             "Start it with the release that you want, upgrade to it, or redeploy a stored one.",
         )
-    late = held_later(snapshot, state.last_holder or "", since)
-    if late:
-        return Skip(late)
     job = job_first(state)
     if job:
         return _refuse(job, FOLLOW_FIRST)
@@ -238,14 +203,6 @@ def _took_back(snapshot: Snapshot, wish: Wish) -> bool:
     before = [r for r in snapshot.acquisitions() if r.seq < wish.seq]
     held = snapshot.state.deployments.get(deployment_of(before[-1]["incarnation"])) if before else None
     return held is None or held.family != wish.family
-
-
-def held_later(snapshot: Snapshot, driver: str, since: float) -> str:
-    """Return why a driver is left alone that has come to hold since a person asked; empty: it held already."""
-    acquired = next((r for r in reversed(snapshot.acquisitions()) if r["incarnation"] == driver), None)
-    if acquired is None or acquired.at <= since:
-        return ""
-    return f"{driver} has come to hold since this was asked for, and is left alone. Ask anew if it is meant."
 
 
 def undo(scene: Scene, fault: str | None, reason: str) -> Answer:
@@ -345,10 +302,6 @@ def replaced(snapshot: Snapshot, wish: Wish | None) -> HandOverFailed:
     )
 
 
-def _too_late(what: str) -> str:
-    return f"{what} was asked for since this was, and is left alone. Ask anew if it is meant."
-
-
 def _new(state: StreamState, version: str, hash: str, approval: bool) -> GiveUp | None:
     """Return why a release that has never held the stream is not started; None: it is, or its gate says so later."""
     if not approval or not hash or any(state.deployments[i.deployment].release.hash == hash for i in state.held):
@@ -367,10 +320,6 @@ def _waiting(state: StreamState) -> Wish | None:
     return wish if new else None
 
 
-def _governs(state: StreamState, held: Deployment) -> bool:
-    return state.wish is None or state.wish.family == held.family
-
-
 def _held_before(state: StreamState, last: Deployment) -> str:
     """The family that held the stream before the one of the last holder first did; empty: none is known.
 
@@ -381,8 +330,3 @@ def _held_before(state: StreamState, last: Deployment) -> str:
         return wish.before
     before = (state.deployments.get(each.previous or "") for each in state.family(last.family))
     return next((each.family for each in before if each is not None and each.family != last.family), "")
-
-
-def _version(state: StreamState, family: str) -> str:
-    known = state.family(family)
-    return known[-1].release.version if known else family

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.texts import plain, plain_within
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLook
@@ -243,6 +244,11 @@ class Observations:
     out_of_sight: float | None = None  # since when the cluster does not say that a job is gone, nor that it is there
     in_sight: float | None = None  # since when a driver that is to be gone is shown, by this machine's clock
     mute: tuple[DriverState, float] | None = None  # a driver that is to come up says nothing: its state, since when
+
+    def silent(self, snapshot: Snapshot, drivers: Iterable[str], lease: float) -> tuple[str, ...]:
+        """Return the deployments of drivers that have been silent for half a lease: the cluster is asked about them."""
+        silent = (name for name in drivers if self.ages.seconds(snapshot, name) > lease / 2)
+        return tuple(deployment_of(name) for name in silent)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.stream import RollBackOperator
-from airflow_stream_provider.runbook.question import QuestionOperator, answered_by
+from airflow_stream_provider.runbook.question import QuestionOperator
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -129,6 +129,7 @@ class JobEndedOperator(QuestionOperator):
 
     template_fields = (*QuestionOperator.template_fields, "deployment", "known")
 
+    YES = "confirmed_by"
     WITHOUT_A_YES = "nothing was adopted, and the old job goes on if you have not ended it"
 
     def __init__(self, *, stream: StreamSpec, deployment: str, known: str, **kwargs: Any) -> None:
@@ -149,9 +150,3 @@ class JobEndedOperator(QuestionOperator):
         with failing_without_retry():
             hook = StreamHook.of(self.stream)
             return self.ask_while_it_stands_by(context, hook, Answered(self.deployment, hook.observe().holding))
-
-    @override
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        answer = super().execute_complete(context, event)
-        context["ti"].xcom_push(key="confirmed_by", value=answered_by(event))
-        return answer

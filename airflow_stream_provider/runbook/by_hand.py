@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
@@ -23,43 +22,21 @@ class LookAheadOperator(BaseOperator):
     """Say what an operation by hand will do, and refuse what cannot be done, before anything is touched.
 
     :param stream: the stream, as read by `load_spec`.
-    :param operation: see `Operation`. (templated)
-    :param reason: why it is done. (templated)
-    :param confirmed_by: the person by whose word a fence or an adoption goes. (templated)
-    :param release: hash of the stored release of a redeployment, or its first digits. (templated)
-    :param job: the cluster's id of the job that is to be adopted. (templated)
-    :param to: since when records are read again, for a rewind; see `planning.rewind.moment`. (templated)
-    :param query: which query reads them; empty: all. (templated)
+    :param asked: the fields of the form: `operation`, `reason`, `confirmed_by` (the person by whose word a fence or an
+        adoption goes), `job` (the cluster's id of the job that is to be adopted), `release` (hash of the stored release
+        of a redeployment, or its first digits), `to` (since when records are read again; see `planning.rewind.moment`),
+        `query` (which query reads them; empty: all). (templated)
     :param upgrade_dag_id: of the DAG that upgrades the stream: while a run of it is under way there is no second one.
 
     XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, `confirmed_by` and `job`.
     """
 
-    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release", "job", "to", "query")
+    template_fields: Sequence[str] = ("asked",)
 
-    def __init__(
-        self,
-        *,
-        stream: StreamSpec,
-        operation: str,
-        reason: str,
-        confirmed_by: str,
-        release: str,
-        job: str,
-        to: str,
-        query: str,
-        upgrade_dag_id: str,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, stream: StreamSpec, asked: Mapping[str, str], upgrade_dag_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.job = job
-        self.to = to
-        self.query = query
         self.stream = stream
-        self.operation = operation
-        self.reason = reason
-        self.confirmed_by = confirmed_by
-        self.release = release
+        self.asked = asked
         self.upgrade_dag_id = upgrade_dag_id
 
     @override
@@ -72,26 +49,25 @@ class LookAheadOperator(BaseOperator):
         from airflow_stream_provider.planning.rewind import moment
         from airflow_stream_provider.spec.requested_release import RequestedRelease
 
-        operation = Operation(self.operation)
+        asked, operation = self.asked, Operation(self.asked["operation"])
         with failing_without_retry():
-            reason, who, job = check_reason(self.reason), check_person(self.confirmed_by), check_job(self.job)
-            wanted = None
+            reason, who = check_reason(asked["reason"]), check_person(asked["confirmed_by"])
+            job, wanted = check_job(asked["job"]), None
             if operation.brings_up:
                 wanted = RequestedRelease.of(self.stream, bundle=bundle_of(self.get_dag()))
             # The time of the trigger: a driver that has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
-            hook = StreamHook.of(self.stream)
             found = look_ahead(
-                hook,
+                StreamHook.of(self.stream),
                 operation,
                 wanted,
-                digits=self.release,
+                digits=asked["release"],
                 confirmed_by=who,
                 since=since,
                 job=job,
                 # A duration counts from before the run was triggered, also when this is cleared.
-                to=moment(self.to, since) if self.to else None,
-                query=self.query,
+                to=moment(asked["to"], since) if asked["to"] else None,
+                query=asked["query"],
             )
             if Operation.UPGRADE in found.parts:
                 found = self._unless_in_the_way(found, context)
@@ -119,16 +95,6 @@ class LookAheadOperator(BaseOperator):
 def upgrade_run(run_id: str) -> str:
     """Return the id of the run of ``NAME__upgrade`` that a run of the form starts."""
     return f"operate__{run_id}"
-
-
-class StartUpgradeOperator(TriggerDagRunOperator):
-    """Start the run of ``NAME__upgrade`` that was asked for, once; it goes on by itself.
-
-    XCom: under `trigger_run_id`, the run.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(skip_when_already_exists=True, fail_when_dag_is_paused=True, **kwargs)
 
 
 class ConfirmOperator(QuestionOperator):

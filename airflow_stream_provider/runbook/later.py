@@ -133,37 +133,29 @@ class ReportUpgradeOperator(StreamOperator):
         from airflow_stream_provider.planning.outcome import went
         from airflow_stream_provider.planning.steps import Done
 
-        known = snapshot.state.family(self.family)
-        if not known and self.rejected_by:  # with the strategy `restart`, nothing is submitted before the yes
-            result = {"stream": snapshot.stream, "deployment": "", "version": "", "holder": snapshot.holding}
-            return Done({**result, "result": "rejected", "by": self.rejected_by})
+        known, held = snapshot.state.family(self.family), snapshot.state.has_run(self.family)
+        version = known[-1].release.version if known else ""
+        rejected = {"result": "rejected", "by": self.rejected_by} if self.rejected_by and not held else {}
+        how = {"result": self.soaked} if self.soaked and known else rejected
+        if how:  # with the strategy `restart`, nothing is submitted before the yes
+            deployment = known[-1].id if known else ""
+            found = {"stream": snapshot.stream, "deployment": deployment, "version": version}
+            return Done({**found, "holder": snapshot.holding, **how})
         if not known:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
-        declared, version = known[-1], known[-1].release.version
-        result = {
-            "stream": snapshot.stream,
-            "deployment": declared.id,
-            "version": version,
-            "holder": snapshot.holding,
-        }
-        if self.soaked:
-            return Done({**result, "result": self.soaked})
-        held = snapshot.state.has_run(self.family)
-        if self.rejected_by and not held:
-            return Done({**result, "result": "rejected", "by": self.rejected_by})
         if held:
             if snapshot.holding in {each.id for each in known}:
                 why = self.fault or "No fault was found, but it did not pass its soak."
                 if self.rejected_by:  # somebody else has promoted it meanwhile
                     why = f"{self.rejected_by} said no, too late. Roll it back if it shall not stay."
-                how = "still holds" if len(known) == 1 else f"holds as {snapshot.holding}"
-                return self._failed(f"Release {version} took over and {how}. {why}", snapshot)
+                holds = "still holds" if len(known) == 1 else f"holds as {snapshot.holding}"
+                return self._failed(f"Release {version} took over and {holds}. {why}", snapshot)
             back = " Rolled back." if self._rolled_back(snapshot) else ""
             said = (went(json.loads(self.back) or {}) if back else "", self._read_again(snapshot))
             gap = "".join(f" {each}" for each in said if each)
             return self._failed(f"Release {version} took over and did not stay. {self.fault}{back}{gap}", snapshot)
-        if declared.ended is DeploymentEnd.FAILED:
-            return self._failed(f"Release {version} was refused: {snapshot.why_ended(declared.id)}", snapshot)
+        if known[-1].ended is DeploymentEnd.FAILED:
+            return self._failed(f"Release {version} was refused: {snapshot.why_ended(known[-1].id)}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)
 
     def _read_again(self, snapshot: Snapshot) -> str:

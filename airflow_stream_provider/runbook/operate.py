@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, BaseOperator, Context, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
 from airflow_stream_provider.operators.adopt import operator_of
-from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
+from airflow_stream_provider.planning.operation import ABOUT_FIELDS, MAX_PERSON, MAX_REASON, Operation
 from airflow_stream_provider.runbook.adoption import adoption
 from airflow_stream_provider.runbook.by_hand import (
     ConfirmOperator,
     LookAheadOperator,
-    StartUpgradeOperator,
     TellOperator,
     upgrade_run,
 )
@@ -70,13 +70,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             # For the page, whose process has neither the YAML nor this object: see `plugin/looks.py`.
             doc_json=as_shown(spec),
             stream=spec,
-            operation=said("operation"),
-            reason=said("reason"),
-            confirmed_by=said("confirmed_by"),
-            job=said("job"),
-            release=said("release"),
-            to=said("to"),
-            query=said("query"),
+            asked={name: said(name) for name in ("operation", "reason", *ABOUT_FIELDS)},
             upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
@@ -102,7 +96,8 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     # The tasks before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )
-            last = last >> StartUpgradeOperator(
+            # Once; it goes on by itself.
+            last = last >> TriggerDagRunOperator(
                 **task(OPERATE, Operation.UPGRADE.value),
                 trigger_dag_id=options.dag_id(spec.name, "upgrade"),
                 trigger_run_id=upgrade_run("{{ run_id }}"),
@@ -111,6 +106,8 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     "reason": f"{{{{ {_LOOK}['reason'] }}}}",
                     "rewind": f"{{{{ ({_LOOK}.get('rewind') or '') and ({_LOOK}['rewind'] | tojson) }}}}",
                 },
+                skip_when_already_exists=True,
+                fail_when_dag_is_paused=True,
                 pre_execute=_if_asked_for(Operation.UPGRADE),
                 trigger_rule=TriggerRule.NONE_FAILED,
             )
@@ -146,19 +143,10 @@ def _form() -> dict[str, Param]:
             description_md=f"{REQUIRED}what is to be done.\n\n{about}",
         ),
         "reason": required("why; it is written into the stream's history, which many read.", maxLength=MAX_REASON),
-        "confirmed_by": optional(
-            "For a fence, or an adoption: the person who made sure that the driver, or the old job, neither runs nor "
-            "can come back. The cluster is not asked then; empty: it is.",
-            maxLength=MAX_PERSON,
-        ),
-        "job": optional(
-            "For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such as "
-            "driver-20261121023732-0002. Empty: you are asked to end the job, once the new driver stands by."
-        ),
-        "release": optional(
-            "For a redeployment alone: hash, or its first digits, of the stored release.", pattern=DIGITS
-        ),
-        "to": optional("For a rewind alone: since when records are read again, such as 2026-11-25T02:00 (UTC) or 2h."),
-        "query": optional("For a rewind alone: the query that reads them; empty: all."),
+        "confirmed_by": optional(ABOUT_FIELDS["confirmed_by"], maxLength=MAX_PERSON),
+        "job": optional(ABOUT_FIELDS["job"]),
+        "release": optional(ABOUT_FIELDS["release"], pattern=DIGITS),
+        "to": optional(ABOUT_FIELDS["to"]),
+        "query": optional(ABOUT_FIELDS["query"]),
         "ask": Param(True, type="boolean", description="Show what will happen and wait for a yes before it is done."),
     }

@@ -38,9 +38,11 @@ class QuestionOperator(ApprovalOperator):
 
     :param response_timeout: time for the answer; default an hour.
 
-    XCom: the answer; for a no, under the key `rejected_by`, the name of its person.
+    XCom: the answer; for a no, under the key `rejected_by`, the name of its person; for a yes, under `YES`.
     """
 
+    YES: ClassVar[str] = ""
+    """The key of the XCom with the name of the person who said yes; empty: there is none."""
     WITHOUT_A_YES: ClassVar[str]
     """The outcome without a yes, as the end of a sentence."""
 
@@ -77,7 +79,10 @@ class QuestionOperator(ApprovalOperator):
         if event.get("chosen_options") == [self.REJECT]:
             context["ti"].xcom_push(key="rejected_by", value=answered_by(event))
             raise AirflowFailException(f"{answered_by(event)} said no: {self.WITHOUT_A_YES}.")
-        return super().execute_complete(context, event)
+        answer = super().execute_complete(context, event)
+        if self.YES:
+            context["ti"].xcom_push(key=self.YES, value=answered_by(event))
+        return answer
 
     def _unanswered(self, event: dict[str, Any]) -> NoReturn:
         from airflow_stream_provider.planning.waits import Ended, WaitOutcome
@@ -140,6 +145,7 @@ class ApproveUpgradeOperator(QuestionOperator):
         "approval",
     )
 
+    YES = "approved_by"
     WITHOUT_A_YES = "the standby is ended"
 
     def __init__(
@@ -203,12 +209,6 @@ class ApproveUpgradeOperator(QuestionOperator):
             return super().execute(context)
         limits = None if needed else self.stream.lag.limits.to_json()
         return self.ask_while_it_stands_by(context, hook, Answered(known[-1].id, snapshot.holding, limits))
-
-    @override
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        answer = super().execute_complete(context, event)
-        context["ti"].xcom_push(key="approved_by", value=answered_by(event))
-        return answer
 
     def _facts(self, hook: StreamHook, snapshot: Snapshot, declared: Deployment) -> dict[str, Any]:
         return {

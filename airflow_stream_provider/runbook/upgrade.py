@@ -49,8 +49,9 @@ _RELEASE = {
     "arguments": said_lines("arguments"),
     "changed_checkpoints": said_lines("changed_checkpoints"),
     "no_way_back": "{{ params.no_way_back }}",
+    "rewind": said("rewind"),
+    "reason": said("reason"),
 }
-_REASON = said("reason")
 # By its id and not by its type: an upgrade that a person has asked for by the form is triggered by a task, too.
 _UNASKED = f"{{{{ dag_run.run_type == 'scheduled' or dag_run.run_id.startswith('{CHANGE}') }}}}"
 # How late the first run of a schedule may begin. Until there was one, each look at the DAG file reckons anew when it is
@@ -59,8 +60,7 @@ _LATE = timedelta(minutes=10)
 # As `check` saw it: form and YAML may differ by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
-_REDEPLOYED = f"{{{{ {value('release')} != '' }}}}"
-_REWIND = said("rewind")
+_AS_CHECKED = {**_RELEASE, "checked": _CHECKED, "redeployed": f"{{{{ {value('release')} != '' }}}}"}
 _AGAIN = f"{{{{ ', and read records again' if {value('rewind')} else '' }}}}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
@@ -127,9 +127,7 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             room="{{ params.strategy == 'handover' }}",
             strategy=said("strategy"),
             stored=said("release"),
-            rewind=said("rewind"),
             unasked=_UNASKED,
-            reason=_REASON,
             retries=0,
             **_RELEASE,
         )
@@ -137,12 +135,8 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             submit = SubmitStandbyOperator(
                 **task(UPGRADE, "submit"),
                 stream=spec,
-                checked=_CHECKED,
-                redeployed=_REDEPLOYED,
-                rewind=_REWIND,
-                reason=_REASON,
                 pre_execute=_unless_restart,
-                **_RELEASE,
+                **_AS_CHECKED,
             )
             judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, family=_CANDIDATE)
             approve = _approval(spec)
@@ -154,12 +148,8 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 family=_CANDIDATE,
                 approved=_APPROVED,
                 strategy=_STRATEGY,
-                checked=_CHECKED,
-                redeployed=_REDEPLOYED,
-                rewind=_REWIND,
-                reason=_REASON,
                 trigger_rule=TriggerRule.NONE_FAILED,
-                **_RELEASE,
+                **_AS_CHECKED,
             )
             soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, family=_NEW)
         with group(UPGRADE, "way_back"):
@@ -286,7 +276,7 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         stream=spec,
         family=_CANDIDATE,
         checked=_CHECKED,
-        rewind=_REWIND,
+        rewind=said("rewind"),
         application=_APPLICATION,
         strategy=_STRATEGY,
         approval=_APPROVAL,

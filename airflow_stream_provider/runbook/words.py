@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from airflow.sdk import TaskGroup
 
+from airflow_stream_provider.planning.operation import Operation
+
 
 # A dataclass would take ten times as long in the DAG processor.
 class Words(NamedTuple):
@@ -118,40 +120,20 @@ OPERATE = {
         "What was not asked for is skipped. What was cut off can be cleared: it finds in the control log what was "
         "done. What missed the end of a batch needs a new run.",
     ),
-    "stop": Words(
-        "Stop the stream after its batch",
-        "Its holder ends the batch and exits; the watch leaves the stream alone until somebody starts it.",
-    ),
-    "roll-back": Words(
-        "Give the stream back to the release before",
-        "A hand-over while that is warm; else it is started again on the checkpoint as it is now.",
-    ),
-    "abort": Words("Call the new release off", "Ends the standby that has not taken over. The holder runs on."),
-    "fence": Words(
-        "End a driver by force, and make sure that it is gone",
-        "Kills it and waits for the cluster to say that driver and executors are gone, unless a person has said so.",
-    ),
-    "promote": Words(
-        "Let the new release that stands by take over",
-        "By a hand-over between two batches. The run that brought it up does not go on with it.",
-    ),
-    "start": Words(
-        "Start the stream",
-        "Submits the release, waits until it is up, and appoints it.",
-    ),
-    "restart": Words(
-        "Stop the stream after its batch, and start it again",
-        "Its holder ends the batch and exits; a new driver of the same version comes up and holds. Should this task "
-        "die in between, the watch brings the stream back.",
-    ),
-    "retire": Words(
-        "Stop the stream for good",
-        "As **stop**. What is left of it is removed by hand.",
-    ),
-    "upgrade": Words(
-        "Start a run of the upgrade",
-        "That run goes on by itself: its graph says how far it is, and how it ended.",
-    ),
+    **{
+        operation.value: Words(name, operation.description)
+        for operation, name in {
+            Operation.STOP: "Stop the stream after its batch",
+            Operation.ROLL_BACK: "Give the stream back to the release before",
+            Operation.ABORT: "Call the new release off",
+            Operation.FENCE: "End a driver by force, and make sure that it is gone",
+            Operation.PROMOTE: "Let the new release that stands by take over",
+            Operation.START: "Start the stream",
+            Operation.RESTART: "Stop the stream after its batch, and start it again",
+            Operation.RETIRE: "Stop the stream for good",
+            Operation.UPGRADE: "Start a run of the upgrade",
+        }.items()
+    },
     "adoption": Words(
         "Adopt a job that runs without this provider",
         "Skipped unless that was asked for. Until the old job ends nothing has changed, and whatever fails before that "

@@ -144,6 +144,17 @@ def packages_in(text: str) -> list[str]:
     return [words for each in text.split(",") if (words := each.strip())]
 
 
+def no_packages(conf: Mapping[str, str]) -> list[str]:
+    """Return a sentence on each entry of spark.jars.packages that is no package."""
+    entries = packages_in(conf.get("spark.jars.packages", ""))
+    return [
+        f"{words!r:.200} in spark.jars.packages is no package." for words in entries if not PACKAGE.fullmatch(words)
+    ]
+
+
+NAME_A_PACKAGE = "Write GROUP:NAME:VERSION, several separated by commas."
+
+
 def check_decided_conf(conf: Mapping[str, str]) -> None:
     """Raise ValueError where Spark's conf sets what is not for it to say."""
     for name, by in _DECIDED.items():

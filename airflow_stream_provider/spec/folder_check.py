@@ -14,7 +14,7 @@ from airflow_stream_provider.checkpoint.location import normal_form
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.place import manifest_of
-from airflow_stream_provider.spec.fields import PACKAGE, packages_in
+from airflow_stream_provider.spec.fields import NAME_A_PACKAGE, no_packages
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.requested_release import RequestedRelease, check_file, check_script
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
@@ -149,14 +149,8 @@ def _errors_of_files(yaml: YamlFile, spec: StreamSpec) -> list[SpecError]:
 
 
 def _errors_of_packages(yaml: YamlFile, spec: StreamSpec) -> Iterator[SpecError]:
-    name = "spark.jars.packages"
-    for words in packages_in(spec.conf.get(name, "")):
-        if not PACKAGE.fullmatch(words):
-            yield yaml.error(
-                ("conf", name),
-                f"{words!r:.200} is no package.",
-                next_step="Write GROUP:NAME:VERSION, several separated by commas.",
-            )
+    for text in no_packages(spec.conf):
+        yield yaml.error(("conf", "spark.jars.packages"), text, next_step=NAME_A_PACKAGE)
 
 
 def _warnings(yaml: YamlFile, spec: StreamSpec) -> Iterator[SpecError]:

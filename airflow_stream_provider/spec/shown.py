@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from pydantic import ValidationError
 
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import PLACEHOLDERS
+from airflow_stream_provider.spec.watched import some_of, with_only
 
 # The settings that a look at a stream takes. No `notify`: recipients are not shown there.
 _FIELDS = {"name", "control", "cluster", "kafka", "storage", "storage_connection", "watch"}
@@ -33,8 +32,7 @@ class Shown:
 
 def as_shown(spec: StreamSpec) -> str:
     """Return it as JSON."""
-    fields = spec.model_dump(mode="json", include=_FIELDS, exclude_unset=True)
-    return json.dumps({"stream": fields}, sort_keys=True)
+    return json.dumps({"stream": some_of(spec, _FIELDS)}, sort_keys=True)
 
 
 def read_shown(text: str) -> Shown | None:
@@ -45,11 +43,8 @@ def read_shown(text: str) -> Shown | None:
         name = str(fields["name"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    # The author of a DAG writes this: it says where to look, and nothing else.
-    fields = {key: value for key, value in fields.items() if key in _FIELDS}
     try:
-        spec = StreamSpec.model_validate({**fields, **PLACEHOLDERS})
+        # The author of a DAG writes this: it says where to look, and nothing else.
+        return Shown(name, with_only(fields, _FIELDS, f"{name}.yaml"))
     except ValidationError:
         return Shown(name, None, "Another version of this provider has written what is known of it.")
-    spec._source = Path(f"{name}.yaml")
-    return Shown(name, spec)

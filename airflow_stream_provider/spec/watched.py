@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airflow_stream_provider.lifecycle.ids import STREAM
 from airflow_stream_provider.spec.folder import StreamFile
@@ -17,14 +18,30 @@ from airflow_stream_provider.spec.stream import StreamSpec
 CHANGE = "change__"
 # The settings of a YAML that a note has. The control log has the release.
 _FIELDS = {"cluster", "kafka", "lag", "watch", "notify", "storage", "storage_connection"}
-# For fields that every stream has, and that watching and bringing back do not need.
-PLACEHOLDERS = {"application": "none.py", "version": "none"}
 _NOT_STOPPED = (
     "It runs on, and is watched and brought back as before. A run of its upgrade waits for the file: until then "
     "nothing is judged or rolled back, but by you (`airflow streams roll-back NAME --control URL`)."
 )
 _MOVED = "{0.source.name}: `control` is {0.control} now, and it is not stopped under {1}."
 _GONE = "{0} {1}, and no other file describes {2}."
+
+
+def some_of(spec: StreamSpec, fields: set[str]) -> dict[str, Any]:
+    """Return these settings of a stream, as far as its YAML says them, as a JSON object."""
+    return spec.model_dump(mode="json", include=fields, exclude_unset=True)
+
+
+def with_only(fields: Mapping[str, Any], known: set[str], source: str, **more: str) -> StreamSpec:
+    """Return a stream of which only these settings are known; others than the known ones are left out.
+
+    :param source: name of its YAML file.
+    :raises ValidationError: they are none of a stream.
+    """
+    kept = {key: value for key, value in fields.items() if key in known}
+    # A stream is not valid without these two, and only a deployment needs them.
+    spec = StreamSpec.model_validate({**kept, "application": "none.py", "version": "none", **more})
+    spec._source = Path(source)
+    return spec
 
 
 @dataclass(frozen=True)
@@ -43,9 +60,7 @@ class Declared:
         """Return what a note of a control root says; None when it is none that this version understands."""
         try:
             said = json.loads(note)
-            fields = {key: value for key, value in said["stream"].items() if key in _FIELDS}
-            spec = StreamSpec.model_validate({**fields, **PLACEHOLDERS, "name": stream, "control": control})
-            spec._source = Path(str(said["file"]))
+            spec = with_only(said["stream"], _FIELDS, str(said["file"]), name=stream, control=control)
             return cls(spec, str(said["watch"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
@@ -56,8 +71,8 @@ def note_of(spec: StreamSpec, watch: str) -> bytes:
 
     :param watch: see `Declared.watch`.
     """
-    fields = spec.model_dump(mode="json", include=_FIELDS, exclude_unset=True)
-    return json.dumps({"file": spec.source.name, "stream": fields, "watch": watch}, sort_keys=True).encode()
+    found = {"file": spec.source.name, "stream": some_of(spec, _FIELDS), "watch": watch}
+    return json.dumps(found, sort_keys=True).encode()
 
 
 def renewed(spec: StreamSpec, note: bytes | None) -> bytes:

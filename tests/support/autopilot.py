@@ -12,7 +12,6 @@ from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.stream import HandOverOperator, RetireOperator, RollBackOperator
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import PLACEHOLDERS
 from devstack.stack_stream import StackStream
 
 CLUSTER = "spark_under_test"
@@ -24,8 +23,9 @@ class Autopilot:
     def __init__(self, stream: StackStream) -> None:
         # As a user would: Airflow reads connections from the environment.
         os.environ[f"AIRFLOW_CONN_{CLUSTER.upper()}"] = json.dumps(stream.stack.cluster.connection)
-        fields = {**PLACEHOLDERS, "name": stream.stream, "control": stream.url, "cluster": CLUSTER}
-        self.spec = StreamSpec.model_validate(fields)
+        self.spec = StreamSpec(
+            name=stream.stream, application="none.py", version="none", control=stream.url, cluster=CLUSTER
+        )
 
     def take_over(self, to: str) -> Mapping[str, Any]:
         """Make a deployment that stands by the holder, whatever state the present one is in."""

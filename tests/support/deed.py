@@ -186,9 +186,8 @@ class OneTask:
         return step
 
     def _left(self, scene: Scene) -> tuple[str, ...]:
-        return unneeded(
-            scene, {d.family for d in scene.state.deployments.values() if not scene.state.has_run(d.family)}
-        )
+        state = scene.state
+        return unneeded(scene.snapshot, {d.family for d in state.deployments.values() if not state.has_run(d.family)})
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         found = needs(snapshot)
@@ -227,7 +226,7 @@ def _plans(asked: Asked) -> list[Plan]:
         Operation.STOP: [_pursues(lambda s: verbs.stop(s, ""))],
         Operation.RETIRE: [_pursues(lambda s: verbs.stop(s, "", for_good=True))],
         Operation.START: [_pursues(lambda s: verbs.start(s, wanted.version, "", **yaml))],
-        Operation.RESTART: [_pursues(lambda s: verbs.restart(s, wanted.version, "", **yaml))],
+        Operation.RESTART: [_pursues(lambda s: verbs.start(s, wanted.version, "", anew=True, **yaml))],
         Operation.PROMOTE: [_pursues(lambda s: verbs.promote(s, ""))],
         Operation.ROLL_BACK: [_pursues(lambda s: verbs.roll_back(s, ""))],
         Operation.ABORT: [_pursues(lambda s: verbs.withdraw(s, "", ""))],
@@ -235,7 +234,7 @@ def _plans(asked: Asked) -> list[Plan]:
             _pursues(lambda s: verbs.adopt(s, "", **by_id)),
             _pursues(lambda s: verbs.adopt(s, "", confirmed_by=YOU)),
         ],
-        Operation.UPGRADE: [_pursues(lambda s: verbs.replace(s, "", now, approved=approved))]
+        Operation.UPGRADE: [_pursues(lambda s: verbs.stand_by(s, "", now, alone=True, approved=approved))]
         if one
         else [
             _pursues(lambda s: verbs.stand_by(s, "", now)),

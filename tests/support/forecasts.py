@@ -9,6 +9,7 @@ from typing import Any
 from airflow_stream_provider.clusters import DriverState, Remains, UnmanagedView
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.asked import Asked
 from airflow_stream_provider.planning.forecast import forecast
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
@@ -43,7 +44,7 @@ def seen(
 ) -> Foreseen:
     found = snapshot(*records)
     known = {name: beat for name, beat in beats.items() if name in found.state.incarnations}
-    return forecast(replace(found, heartbeats=known, job=job_view), operation, wanted, **asked)
+    return forecast(Asked(replace(found, heartbeats=known, job=job_view), operation, wanted, **asked))
 
 
 def comes_of_it(found: Foreseen) -> str:

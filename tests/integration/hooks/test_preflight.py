@@ -14,12 +14,11 @@ from kafka import KafkaProducer, TopicPartition
 from airflow_stream_provider.checkpoint.owner import claim
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.hooks.look_ahead import look_ahead
-from airflow_stream_provider.hooks.preflight import preflight
+from airflow_stream_provider.hooks.preflight import Finding, preflight
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.planning.preflight import Finding
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import load_spec
 from devstack import checkpoint_trees as trees

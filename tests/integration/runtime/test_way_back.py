@@ -10,6 +10,7 @@ import pyspark
 import pytest
 
 from airflow_stream_provider.checkpoint import formats
+from airflow_stream_provider.planning.asked import Asked
 from airflow_stream_provider.planning.forecast import forecast
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -58,7 +59,7 @@ def test_a_commit_log_that_the_release_before_cannot_read_is_refused_unless_that
     orders.go_on("orders after the hand-over")
     wait_for("the new format", lambda: formats(checkpoint).versions["commits/"] == 2)
     look = Snapshot("orders", 0.0, stream.state, tuple(stream.log.records()))
-    assert forecast(look, Operation.ROLL_BACK).refused.startswith("There is no way back from release orders-3")
+    assert forecast(Asked(look, Operation.ROLL_BACK)).refused.startswith("There is no way back from release orders-3")
 
     # What helps: an upgrade to the old release, whose rehearsal says whether it can read that. With this Spark it can.
     stream.spark_conf = {}

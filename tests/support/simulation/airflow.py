@@ -253,7 +253,7 @@ def restart(release: str) -> Plan:
 
     def verb(scene: Scene) -> Answer:
         held = scene.state.holding_deployment
-        return verbs.restart(scene, release if held is None else held.release.version, release)
+        return verbs.start(scene, release if held is None else held.release.version, release, anew=True)
 
     return by(verb)
 

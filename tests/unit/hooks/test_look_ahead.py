@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.hooks.look_ahead import look_ahead, wanted_of
+from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.planning.operation import Operation
@@ -46,10 +46,14 @@ def test_a_stream_that_was_never_deployed_is_empty(tmp_path: Path) -> None:
 
 
 def test_what_a_start_would_bring_up_has_the_hash_that_it_would_be_published_with(tmp_path: Path) -> None:
+    make_root(f"file://{tmp_path}")
+    hook = StreamHook("orders", f"file://{tmp_path}", "here")
     release = requested(tmp_path, "a.py")
-    found = wanted_of(release)
-    assert (found.version, found.hash, found.approval, found.problem) == ("2", release.make()[0].hash, True, "")
-    assert "There is no file" in wanted_of(requested(tmp_path, "gone.py")).problem
+    assert (
+        f"release 2 ({release.make()[0].hash[:12]}) has never held"
+        in look_ahead(hook, Operation.START, release).refused
+    )
+    assert "There is no file" in look_ahead(hook, Operation.START, requested(tmp_path, "gone.py")).refused
 
 
 def test_an_upgrade_to_what_runs_is_done_already(running: StreamHook, yaml: Path) -> None:

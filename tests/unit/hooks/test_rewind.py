@@ -249,13 +249,14 @@ def test_a_look_ahead_tells_it_all(
     hook: StreamHook, checkpoint: Path, yaml: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StreamReleases, "verify", lambda releases, release: {})
+    monkeypatch.setattr(hook, "_lag", lambda *_: None)
     holding(hook, described(checkpoint))
-    looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO, lag=False)
+    looked = look_ahead(hook, Operation.REWIND, spec_of(yaml), to=TO)
     assert looked.parts == (Operation.UPGRADE,), looked
     wanted = {**found(hook).wanted.to_json(), "held": OLD_DEPLOYMENT}
     assert json.loads(json.dumps(looked.to_json()))["rewind"] == wanted
     assert "out: 72 records of orders." in looked.reads_again
     with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
-        look_ahead(hook, Operation.UPGRADE, spec_of(yaml), to=TO, lag=False)
+        look_ahead(hook, Operation.UPGRADE, spec_of(yaml), to=TO)
     with pytest.raises(SpecError, match="Only a rewind goes back to a time"):
-        look_ahead(hook, Operation.STOP, query="out", lag=False)
+        look_ahead(hook, Operation.STOP, query="out")

@@ -92,7 +92,6 @@ def test_what_nobody_has_approved_does_not_take_over_and_nothing_is_wished(spec:
         HandOverOperator(task_id="t", stream=spec, family="new"),
         PromoteOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT),
     ):
-        operator.say_first = lambda *_: None  # type: ignore[method-assign]
         with pytest.raises(AirflowFailException, match="a person has to approve it"):
             run(operator, lives(OLD))
     assert len(log.records()) == len(BOTH)
@@ -107,7 +106,6 @@ def test_a_hand_over_of_a_release_that_was_called_off_gives_up(spec: StreamSpec,
 def test_a_roll_back_by_hand_is_of_the_release_that_was_shown(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
     back = RollBackOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT)
-    back.say_first = lambda *_: None  # type: ignore[method-assign]
     with pytest.raises(AirflowSkipException, match=f"{OLD_DEPLOYMENT} does not hold the stream"):
         run(back, lives(NEW))
     back.deployment = NEW_DEPLOYMENT

@@ -44,12 +44,6 @@ from tests.support.story import (
 from tests.support.tasks import IDENTITY, lives, run, waits
 
 
-@pytest.fixture(autouse=True)
-def silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What will happen is said first; that is tested with the forecast."""
-    monkeypatch.setattr(StreamOperator, "say_first", lambda *_: None)
-
-
 @pytest.fixture
 def script(spec: StreamSpec, tmp_path: Path) -> StreamSpec:
     (tmp_path / "a.py").write_text("x = 1\n")
@@ -143,7 +137,7 @@ def test_a_restart_stops_the_holder_and_starts_another_driver(
     script: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
     write(log, *RUNNING)
-    with pytest.raises(AirflowFailException, match="asks for release 2, and that is an upgrade"):
+    with pytest.raises(AirflowFailException, match="Release 2 was asked for, and that is an upgrade"):
         run(RestartStreamOperator(task_id="t", stream=script))
     restart = RestartStreamOperator(task_id="t", stream=script, version="1")
     waits(restart)
@@ -197,7 +191,7 @@ def test_what_is_called_off_is_told_to_exit_and_waited_for(
 
 def test_what_holds_by_now_is_not_called_off(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
-    with pytest.raises(AirflowFailException, match="has taken the stream over meanwhile"):
+    with pytest.raises(AirflowFailException, match="has taken over meanwhile"):
         run(AbortOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT))
     assert len(log.records()) == len(UPGRADED)
 

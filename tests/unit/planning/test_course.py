@@ -8,20 +8,23 @@ from functools import partial
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.planning import verbs
+from airflow_stream_provider.planning.asked import Asked, Task
 from airflow_stream_provider.planning.conditions import FirstCommits
-from airflow_stream_provider.planning.course import ME, Course, Task
+from airflow_stream_provider.planning.course import ME, Course
+from airflow_stream_provider.planning.foreseen import Wanted
+from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, GiveUp, Skip
 from tests.support.snapshots import BOTH, RUNNING, STOPPED, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, declared, hash_of, submitted, wanted
 
-RELEASE = {"release": {"version": "9", "hash": hash_of("9")}, "policy": {}}
 STAND_BY = partial(verbs.stand_by, reason="", since=0.0)
 
 
 def after(first: Snapshot, verb: partial[verbs.Answer], hangs: str = "") -> tuple[Course, Done | Skip | GiveUp | None]:
     course = Course(first, hangs=bool(hangs))
-    return course, course.follow(Task(verb, course, RELEASE, hangs), ME)
+    asked = Asked(first, Operation.UPGRADE, Wanted("9", hash_of("9"), hanging=hangs))
+    return course, course.follow(Task(asked, course, verb), ME)
 
 
 def kinds(course: Course) -> list[str]:
@@ -75,7 +78,8 @@ def test_a_refusal_ends_it() -> None:
 
 
 def test_a_holder_that_hangs_and_is_asked_all_the_same_goes_on() -> None:
-    course = Course(snapshot(*RUNNING), hangs=True)
-    end = course.follow(Task(partial(verbs.stop, reason=""), course, RELEASE), ME)
+    first = snapshot(*RUNNING)
+    course = Course(first, hangs=True)
+    end = course.follow(Task(Asked(first, Operation.STOP), course, partial(verbs.stop, reason="")), ME)
     assert isinstance(end, GiveUp), "it was asked and does not stop"
     assert deployment_of(OLD) in str(end.error)

@@ -133,18 +133,14 @@ FIRST = CommandIdentity(ANNA, "2026-01-01T00:00:00.000000Z", "stop")
 START = CommandIdentity(ANNA, "2026-01-01T00:00:00.000000Z", "start")
 
 
-def identity(
-    *records: Record, operation: Operation = Operation.STOP, part: Operation | None = None, who: str = ANNA
-) -> Any:
-    return command_identity(play(records), who, operation, part or operation, 1_767_312_000.0)
+def identity(*records: Record, operation: Operation = Operation.STOP, who: str = ANNA) -> Any:
+    return command_identity(play(records), who, operation, 1_767_312_000.0)
 
 
 def test_its_records_say_who_gave_it_and_when() -> None:
     found = identity(*RUNNING)
     assert (found.by, found.continued) == ("person:anna@edge1/2026-01-02T00:00:00.000000Z/stop", False)
     assert found.by.startswith(found.run)
-    both = identity(*RUNNING, operation=Operation.RESTART, part=Operation.START)
-    assert both.by.endswith("/restart.start")
 
 
 def test_who_it_is_has_nothing_that_would_end_the_name() -> None:
@@ -182,7 +178,6 @@ def test_one_that_was_replaced_is_not(records: list[Record]) -> None:
 
 def test_nobody_goes_on_with_anothers_command() -> None:
     assert not identity(*STOPPING, who="bert@edge1").continued
-    assert not identity(*STOPPING, operation=Operation.RETIRE, part=Operation.STOP).continued
     assert not identity(*RUNNING, wanted("mine", "stop", by=f"{FIRST.by}x")).continued
 
 

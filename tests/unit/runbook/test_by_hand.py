@@ -58,14 +58,16 @@ def look(
     operator = LookAheadOperator(
         task_id="look",
         stream=spec,
-        operation=operation,
-        reason=reason,
-        confirmed_by=confirmed_by,
-        release=release,
+        asked={
+            "operation": operation,
+            "reason": reason,
+            "confirmed_by": confirmed_by,
+            "release": release,
+            "job": "",
+            "to": "",
+            "query": "",
+        },
         upgrade_dag_id="orders__upgrade",
-        job="",
-        to="",
-        query="",
     )
     run = SimpleNamespace(run_after=datetime.fromtimestamp(at, UTC))
     ti = SimpleNamespace(get_dr_count=count, get_dag=lambda dag_id: SimpleNamespace(is_paused=paused))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.planning.preflight import Finding, PreflightFailed, refuse
+from airflow_stream_provider.hooks.preflight import Finding, PreflightFailed, refuse
 
 WARNING = Finding("The topic has one replica.", "Give it three.")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_stream_provider.planning.preflight import job_beside, other_instances
+from airflow_stream_provider.hooks.preflight import other_instances
+from airflow_stream_provider.planning.job import job_first
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     FOLLOWING,
@@ -51,9 +52,10 @@ def test_two_drivers_of_one_deployment_are_shown() -> None:
 
 
 def test_a_job_that_is_about_to_be_adopted_refuses_until_that_is_over() -> None:
-    [found] = job_beside(snapshot(*FOLLOWING).state)
-    assert found.refuses
-    assert found.text == f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still."
+    assert (
+        job_first(snapshot(*FOLLOWING).state)
+        == f"{OLD_DEPLOYMENT} is to follow a job that may write its checkpoints still."
+    )
     followed = [
         *FOLLOWING,
         requested("mine", OLD, evidence={"job": "driver-1"}),
@@ -61,7 +63,6 @@ def test_a_job_that_is_about_to_be_adopted_refuses_until_that_is_over() -> None:
         acquired(OLD, "mine", 1),
     ]
     # The cluster has not confirmed the end that was asked for, and the follower was ended.
-    [found] = job_beside(snapshot(*JOB_ENDING, retired(OLD_DEPLOYMENT)).state)
-    assert found.refuses
+    assert job_first(snapshot(*JOB_ENDING, retired(OLD_DEPLOYMENT)).state)
     for over in ([], [*FOLLOWING, retired(OLD_DEPLOYMENT)], followed):
-        assert job_beside(snapshot(*over).state) == []
+        assert job_first(snapshot(*over).state) == ""

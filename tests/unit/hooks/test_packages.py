@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.planning.preflight import package_findings
+from airflow_stream_provider.hooks.preflight import package_findings
 
 KAFKA = "org.apache.spark:spark-sql-kafka-0-10_2.13:"
 
