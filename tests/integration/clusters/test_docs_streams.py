@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,13 @@ CONNECTOR = "/opt/spark-kafka"
 
 class BareSpark(Spark):
     """A cluster with nothing but Spark: what drivers need else is what a page tells them."""
+
+    def start(self) -> None:
+        super().start()
+        # Where the page has it: in the workers' SPARK_CONF_DIR.
+        if (site := self.folder / "hadoop" / "core-site.xml").exists():
+            (self.folder / "conf").mkdir(exist_ok=True)
+            shutil.copy(site, self.folder / "conf")
 
     @property
     def environment(self) -> dict[str, str]:
