@@ -70,11 +70,11 @@ $(CLASSES): $(READY)
 
 # What `make test` runs of the real things, marked `quick`: a hand-over with its roll-back and a killed holder, a lag on a broker,
 # a DAG run in Airflow, and a form in a browser.
-QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.py airflow/test_upgrade.py plugin/test_app.py)
+QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.py airflow/test_upgrade.py plugin/test_app.py sinks/test_postgres_ledger.py)
 
 # mypy uses one core: beside the tests it costs no time of its own.
 .PHONY: test
-test: $(READY) ## lint, types, unit tests, and four tests of real Spark, Kafka, Airflow and a browser
+test: $(READY) ## lint, types, unit tests, and tests of real Spark, Kafka, Airflow, PostgreSQL and a browser
 	$(MAKE) --jobs=2 lint test-quick
 
 # Each worker loads Airflow and all tests by itself, which takes as long as thousands of them; two leave a core idle while
@@ -155,7 +155,7 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 
 # All but `pyspark`, of which requirements.in has the versions, and `kerberos`, which is compiled where it is installed: it
 # has a file of its own.
-EXTRAS := object-stores hdfs cncf-kubernetes demo dev
+EXTRAS := object-stores hdfs cncf-kubernetes postgres demo dev
 KERBEROS = $(shell sed -n 's/^kerberos = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make requirements"

@@ -24,7 +24,7 @@ from airflow_stream_provider.lifecycle.release import Release
 LAUNCHER = "launcher.py"
 RUNTIME_ZIP = "airflow_stream_runtime.zip"
 # The packages that are shipped to the driver; everything else here needs Airflow.
-_SHIPPED = ("lifecycle", "control", "checkpoint", "runtime")
+_SHIPPED = ("lifecycle", "control", "checkpoint", "runtime", "sinks")
 # Only the user that published a release may write in its folder, and no user in its files.
 _FOLDER_MODE = 0o2750
 _FILE_MODE = 0o440

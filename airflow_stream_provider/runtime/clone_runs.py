@@ -114,7 +114,8 @@ class CloneRuns:
 
     def function(self, query: ManagedQuery) -> Callable[[DataFrame, int], None] | None:
         """Return the user's function, if it gets the batches of the rehearsal."""
-        return query.writer_spec.foreach_batch if self._policy.foreach_batch_safe else None
+        function = query.writer_spec.foreach_batch
+        return function if self._policy.foreach_batch_safe or getattr(function, "rehearses", False) else None
 
     def warm_sink(self, query: ManagedQuery) -> None:
         """Warm up the Kafka sink's classes and producers: a write of no rows sends nothing and creates no topic."""

@@ -124,6 +124,7 @@ def _run(
     options: argparse.Namespace,
     folder: Path,
 ) -> int:
+    from airflow_stream_provider import runtime
     from airflow_stream_provider.checkpoint.location import reach
     from airflow_stream_provider.lifecycle.ids import application_name
     from airflow_stream_provider.runtime import driver_folders, places, refused
@@ -175,6 +176,13 @@ def _run(
     def unusable(error: StreamError) -> None:
         agent.script_failed(str(error), error)
 
+    def hold() -> runtime.Hold | None:
+        state = control.state
+        if not agent.holds():
+            return None
+        return runtime.Hold(origin, state.epoch, incarnation, policy.lease_seconds)
+
+    runtime.managed = runtime.Managed(options.stream, hold)
     gate.install(agent.guard, unusable)
     refused.install(unusable)
     guarded = GuardedFiles(options.stream, lambda: gate.holds, lambda: control.state.last_driver)

@@ -25,6 +25,8 @@ INCURABLE = (
     "STREAMING_STATEFUL_OPERATOR",
     "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
     "sources in the checkpoint offsets and now there are",
+    # A sink of airflow_stream_provider.sinks does not take the batch.
+    "SINK_REFUSED",
 )
 # Kafka does not show records that it has shown before. For a moment a broker may that is behind, or has just come to
 # lead; what is lost for good raises the same error.

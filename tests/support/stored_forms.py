@@ -145,6 +145,7 @@ MEMORY = filled(
     not_reached={"late": story.BEGAN},
     changed={"orders": "a-wish"},
     runs={"orders": ("watch__orders__1",)},
+    version=1,
 )
 SPEC = StreamSpec.model_validate(
     {
@@ -176,7 +177,7 @@ def _write_folder(folder: Path) -> Any:
     for sample in SAMPLES:
         samples.append(root.samples(STREAM), sample)
     root.note(STREAM, note_of(SPEC, WATCH))
-    root.note(f".{WATCH}", json.dumps(MEMORY.to_json(story.BEGAN)).encode())
+    root.note(f".{WATCH}", json.dumps(MEMORY.kept(story.BEGAN).to_json()).encode())
     with _chosen:
         root.log_id(STREAM)
     FileOwners(folder).claim(LOCATION, STREAM)
@@ -285,7 +286,7 @@ def _write_root(folder: Path) -> Any:
     root = _root_on(SimulatedTopic(brokers))
     root._write(control_root.MARKER, control_root._TEXT)
     root.note(STREAM, note_of(SPEC, WATCH))
-    root.note(f".{WATCH}", json.dumps(MEMORY.to_json(story.BEGAN)).encode())
+    root.note(f".{WATCH}", json.dumps(MEMORY.kept(story.BEGAN).to_json()).encode())
     root.note("gone", b"{}")
     root.forget("gone")
     TopicOwners(lambda: SimulatedTopic(brokers)).claim(LOCATION, STREAM)
@@ -438,7 +439,7 @@ def _write_variable(folder: Path) -> Any:
         variable.set.side_effect = lambda key, value, **_: kept.update({key: value})
         roots = KnownRoots(WATCH)
         roots.add({SPEC.control})
-        roots.save(MEMORY.to_json(story.BEGAN))
+        roots.save(MEMORY.kept(story.BEGAN).to_json())
     return kept
 
 
@@ -446,7 +447,7 @@ def _read_variable(said: Any, folder: Path) -> Any:
     with mock.patch("airflow_stream_provider.operators.watch.Variable") as variable:
         variable.get.side_effect = lambda key, **_: said[key]
         found = KnownRoots(WATCH)
-    return {"roots": sorted(found.urls), "memory": FolderMemory.from_json(found.memory)}
+    return {"roots": sorted(found.urls), "memory": FolderMemory.read(found.memory)}
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ BUDGET = """
 audit 1900
 checkpoint 2500
 cli 1700
-clusters 5700
+clusters 5800
 control 3200
 hooks 2100
 kafka 2700
@@ -43,6 +43,7 @@ releases 1000
 runbook 2000
 runtime 8700
 sensors 400
+sinks 1300
 spec 1500
 triggers 700
 """

@@ -104,7 +104,8 @@ def test_the_dag_files_shown_give_their_dags(tmp_path: Path) -> None:
 
 
 def test_every_python_block_is_a_dag_file() -> None:
-    for page in PAGES:
+    # tests/integration/sinks/test_exactly_once.py runs that of docs/exactly_once.md in a driver.
+    for page in (each for each in PAGES if each.name != "exactly_once.md"):
         for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S):
             assert text.startswith("# dags/"), "unnamed blocks would not be run by the test above"
 

@@ -81,7 +81,7 @@ def test_only_the_packages_for_the_driver_are_shipped(script: Path, stream: Path
     release = publish(stream, version="2", application=script)
     with zipfile.ZipFile(release.folder(stream) / RUNTIME_ZIP) as archive:
         names = {name.split("/")[1] for name in archive.namelist()}
-    assert names == {"__init__.py", "lifecycle", "control", "checkpoint", "runtime"}
+    assert names == {"__init__.py", "lifecycle", "control", "checkpoint", "runtime", "sinks"}
 
 
 @pytest.mark.parametrize("name", ["orders.py", LAUNCHER, RUNTIME_ZIP])

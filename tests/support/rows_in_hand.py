@@ -1,0 +1,42 @@
+"""Rows of a batch without Spark: lines that one task copies into PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+from pyspark.sql.types import StructType
+
+from airflow_stream_provider.sinks.ledger import BadRows
+from airflow_stream_provider.sinks.postgres import Postgres, _copying
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch.
+
+    :param again: so many attempts of the task write all lines, and do not count.
+    """
+
+    schema: StructType
+    lines: Sequence[str]
+    again: int = 0
+
+
+def copied(database: Postgres, frame: Any, staging: str, mark: str) -> list[tuple[int, int]]:
+    """In place of `Postgres.copy`: the real function of a task, in this process."""
+    task = _copying(database._dsn, staging, mark)
+    found = []
+    for attempt in range(frame.again + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            context = SimpleNamespace(taskAttemptId=lambda attempt=attempt: attempt)
+            patch.setattr(pyspark.TaskContext, "get", lambda context=context: context)
+            found = list(task((line,) for line in frame.lines))
+    for _, _, said in found:
+        if said:
+            raise BadRows(f"The database {database.name} does not take a row: {said}.", next_step="-")
+    return [(attempt, rows) for attempt, rows, _ in found]
