@@ -46,7 +46,8 @@ class PostgresServer:
         create = ("initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         self._processes.run("postgres-initdb", _command(create), env={}, folder=self.folder, seconds=START_SECONDS)
         given = {"port": self.port, "listen_addresses": HOST, "unix_socket_directories": "", "shared_buffers": "32MB"}
-        options = [part for key, value in (given | self._settings).items() for part in ("-c", f"{key}={value}")]
+        settings = {**given, **self._settings}
+        options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         command = _command(("postgres", "-D", data, *options))
         self.process = self._processes.start("postgres", command, env={}, folder=self.folder)
         self.wait()

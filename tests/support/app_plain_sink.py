@@ -3,10 +3,9 @@
 Arguments: servers, topic, checkpoint, and `die` for a kill after the sink's first commit. It ends when it has read all.
 """
 
-import os
-import signal
 import sys
 
+import psutil
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider.sinks import exactly_once, postgres
@@ -25,10 +24,10 @@ rows = orders.selectExpr("cast(cast(value as string) as bigint) as id", "cast(pa
 def write(batch, batch_id):
     sink(batch, batch_id)
     if "die" in how:
-        os.kill(spark._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+        for each in (*psutil.Process().children(recursive=True), psutil.Process()):
+            each.kill()
 
 
-query = rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-query = query.start() if "stay" in how else query.trigger(availableNow=True).start()
+writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+query = writer.start() if "stay" in how else writer.trigger(availableNow=True).start()
 query.awaitTermination()
