@@ -507,7 +507,7 @@ def recorded(name: str, what: str = "") -> Any:
 def check_meaning(expected: Any, found: Any, at: str = "") -> None:
     """Check that something still means what it meant; what a later version also tells of it is left out."""
     if isinstance(expected, dict) and isinstance(found, dict):
-        assert set(expected) <= set(found), f"{at}: {sorted(set(expected) - set(found))} is not read. {WHAT_TO_DO}"
+        assert set(expected) <= set(found), f"{at}: {sorted(set(expected) - set(found))} is missing. {WHAT_TO_DO}"
         for name, each in expected.items():
             check_meaning(each, found[name], f"{at}.{name}")
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
