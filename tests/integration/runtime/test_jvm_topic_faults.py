@@ -134,7 +134,7 @@ def test_whoever_has_read_what_an_unclean_election_lost_goes_no_further(
         if first == "others":
             assert stranger.refresh().seq == len(RUNNING)
             write(stranger, *(declared(f"orders-{number}-cccc") for number in range(8)))
-            replaced = r"ControlLogReplaced: Record \d+ .* , which was read before, is another one now: .* lost its end"
+            replaced = r"ControlLogReplaced: Record \d+ .*, which was read before, is another one now: .* lost its end"
             brokers.wait(lambda: refused(replaced))
             assert re.match(replaced, there.says("beat 2"))
             with pytest.raises(StreamError, match="which was read before, is another one now"):
