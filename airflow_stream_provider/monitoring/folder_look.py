@@ -149,7 +149,7 @@ class FolderLook:
                 symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, scene, symptoms[IncidentKind.DOWN])
                 symptoms[IncidentKind.WISH] = health.unmet(scene)
                 found[name] = symptoms
-                if isinstance(reconcile(scene), GiveUp):
+                if symptoms[IncidentKind.DOWN].health is Health.FAIL and isinstance(reconcile(scene), GiveUp):
                     stuck.add(name)
         down = {name for name, each in found.items() if self._is_down_untold(name, each[IncidentKind.DOWN])}
         self.causes.judge(down)
