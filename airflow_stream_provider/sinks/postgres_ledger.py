@@ -110,7 +110,7 @@ class PostgresLedger:
         """Return the row, without a claim; None: there is none."""
         with self._working():
             made = self._one("select to_regclass('stream_ledger')")[0]
-            return self._entry() if made and self._has_entry() else None
+            return self._find() if made else None
 
     def entry(self) -> Entry:
         """Return the row as it is now."""
@@ -169,10 +169,9 @@ class PostgresLedger:
         writer = self._writer
         with self._working():
             self._make_tables()
-            before = self._entry() if self._has_entry() else None
-            if before is not None and writer.control and self._is_older():
-                raise fenced(before)
-            self._lock(before)
+            if writer.control and self._is_older():
+                raise fenced(self._entry())
+            self._lock()
             found = self._one(
                 "insert into stream_ledger (stream, query, epoch, writer, holder, control, hold) "
                 "values (%s, %s, 1, %s, %s, %s, %s) on conflict (stream, query) do update set "
@@ -207,27 +206,31 @@ class PostgresLedger:
         now = self._entry()
         if now.writer != self._id:
             raise fenced(now)
-        if not self._one("select pg_try_advisory_lock(%s)", (_number(self._writer.name),))[0]:
+        if not self._try_lock():
             self.close()
             raise SinkError(
                 f"Another session writes {self._writer.name}, or this driver's last one has not ended yet.",
                 next_step="Nothing: the query tries again, and then finds which it is.",
             )
 
-    def _lock(self, before: Entry | None) -> None:
+    def _try_lock(self) -> bool:
+        return bool(self._one("select pg_try_advisory_lock(%s)", (_number(self._writer.name),))[0])
+
+    def _lock(self) -> None:
         """Take the lock that a living writer holds with its session."""
-        number, deadline = _number(self._writer.name), time.monotonic() + PATIENCE_SECONDS
-        while not self._one("select pg_try_advisory_lock(%s)", (number,))[0]:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._try_lock():
             other = self._one(
                 "select a.pid, a.application_name, coalesce(host(a.client_addr), 'this machine'), a.backend_start "
                 "from pg_locks l join pg_stat_activity a using (pid) where l.locktype = 'advisory' and l.granted "
                 "and l.objsubid = 1 and (l.classid::bigint << 32 | l.objid::bigint) = %s",
-                (number,),
+                (_number(self._writer.name),),
             )
             if other is None:
                 continue  # it has ended meanwhile
             if not self._writer.take_over and not self._writer.control:
-                who = before.holder if before is not None else other[1]
+                known = self._find()
+                who = known.holder if known is not None else other[1]
                 raise AnotherWriter(
                     f"{who} on {other[2]} writes {self._writer.name} since {other[3]:%Y-%m-%d %H:%M:%S}.",
                     next_step="Stop it first; this one then goes on where it has ended. If it hangs, start this one "
@@ -318,26 +321,22 @@ class PostgresLedger:
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def _has_entry(self) -> bool:
-        return bool(
-            self._one(
-                "select 1 from stream_ledger where stream = %s and query = %s",
-                (self._writer.stream, self._writer.query),
-            )
-        )
-
-    def _entry(self) -> Entry:
+    def _find(self) -> Entry | None:
         found = self._one(
             "select stream, query, epoch, writer::text, holder, query_id, batch_id, offsets from stream_ledger "
             "where stream = %s and query = %s",
             (self._writer.stream, self._writer.query),
         )
+        return None if found is None else Entry(*found)
+
+    def _entry(self) -> Entry:
+        found = self._find()
         if found is None:
             raise SinkRefused(
                 f"The ledger of {self._writer.name} is gone from the database {self._database.name}.",
                 next_step="Restore the table stream_ledger. Without it nobody knows what the sink holds.",
             )
-        return Entry(*found)
+        return found
 
     def _one(self, statement: Any, values: Sequence[Any] = ()) -> Any:
         return self._connection.execute(statement, values or None).fetchone()
