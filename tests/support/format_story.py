@@ -80,7 +80,7 @@ IN_PART = {"seconds": 180.5, "notes": [], "queries": {"out": {"doubt": "It took 
 
 
 def _ends(batch: int, *, completed: bool = True) -> dict[str, Any]:
-    """Where two queries ended, of which one has never committed."""
+    """Where two queries ended: the first has committed, the second never has."""
     out = QueryEnd(completed=completed, batch=batch, checkpoint=CHECKPOINT, id="b66422f9")
     return described({"out": out, "totals": QueryEnd(completed=True, batch=None, checkpoint=f"{CHECKPOINT}-totals")})
 

@@ -276,6 +276,7 @@ def _read_topic(messages: Any, folder: Path) -> Any:
 
 def _root_on(topic: SimulatedTopic) -> control_root.TopicRoot:
     root = control_root.TopicRoot("kafka://kafka_default/streams", "kafka_default", {}, "streams")
+    # A topic in memory in the place of one that needs a broker.
     root._root = topic  # type: ignore[assignment]
     return root
 

@@ -57,7 +57,7 @@ def test_they_agree_on_state_decisions_and_rules(tmp_path: Path) -> None:
     older, newer = (reports(archive, urls) for archive in (FORMAT_1 / RUNTIME_ZIP, newest))
     for url in urls:
         one, two = older[url], newer[url]
-        # Not by ==, of which pytest explains the difference for minutes.
+        # An assertion with == would let pytest explain the difference for minutes.
         for part in ("after", "state", "heartbeats"):
             check_meaning(one[part], two[part], part)
         same = json.loads(one["saved"].split("\n")[0])["format"] == json.loads(two["saved"].split("\n")[0])["format"]
