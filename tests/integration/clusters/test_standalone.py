@@ -28,6 +28,7 @@ from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, runt
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
+from devstack.unmanaged import create
 from tests.support import places
 from tests.support.lost_answers import answers_lost
 from tests.support.places import Place
@@ -61,7 +62,7 @@ def test_a_full_cluster_is_reported_with_free_requested_and_used_resources(stand
     request = create_submission_request(greedy, standalone.connection.masters.url)
     del request["sparkProperties"]["spark.cores.max"]
     master = master_api.find_master(standalone.connection.masters)
-    hog = master_api.create(master, request)
+    hog = create(master, request)
     standalone.facts(greedy, hog)
 
     job = standalone.job()

@@ -145,9 +145,12 @@ def test_what_airflow_is_configured_to_holds_for_each_dag_and_is_read_once(monke
 
     monkeypatch.setattr(type(conf), "get", get)
     options = DagOptions()
-    dags = [options.dag(name, "upgrade", tags=[]) for name in ("a", "b", "c")]
+    first = options.dag("a", "upgrade", tags=[])
+    assert {"max_active_tasks_per_dag", "disable_bundle_versioning"} <= set(read)
+    once = list(read)  # How often Airflow asks itself for one value is its own affair: with some configurations, twice.
+    dags = [first, *(options.dag(name, "upgrade", tags=[]) for name in ("b", "c"))]
     assert {dag.max_active_tasks for dag in dags} == {7}
-    assert read.count("max_active_tasks_per_dag") == read.count("disable_bundle_versioning") == 1
+    assert read == once
     assert options.dag("d", "upgrade", tags=[], max_active_runs=1).max_active_runs == 1
 
 
