@@ -31,8 +31,8 @@ demo: $(READY) ## a real Kafka, Spark and Airflow: a job is adopted and upgraded
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(ON),--on $(ON))
 
 .PHONY: chaos
-chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under load (MINUTES=5 SEED=1 RATE=200 CONTROL=kafka STORAGE=hdfs)
-	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(CONTROL),--control $(CONTROL)) $(if $(STORAGE),--storage $(STORAGE)) $(if $(CELLS),--cells "$(CELLS)") $(if $(ALL_CELLS),--all-cells)
+chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under load (MINUTES=5 SEED=1 RATE=200 CONTROL=kafka STORAGE=hdfs SINK=postgres)
+	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(CONTROL),--control $(CONTROL)) $(if $(STORAGE),--storage $(STORAGE)) $(if $(SINK),--sink $(SINK)) $(if $(CELLS),--cells "$(CELLS)") $(if $(ALL_CELLS),--all-cells)
 
 .PHONY: compose-demo
 compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose)
@@ -70,7 +70,7 @@ $(CLASSES): $(READY)
 
 # What `make test` runs of the real things, marked `quick`: a hand-over with its roll-back and a killed holder, a lag on a broker,
 # a DAG run in Airflow, and a form in a browser.
-QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.py airflow/test_upgrade.py plugin/test_app.py sinks/test_postgres_ledger.py)
+QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.py airflow/test_upgrade.py plugin/test_app.py sinks/test_sql_ledger.py)
 
 # mypy uses one core: beside the tests it costs no time of its own.
 .PHONY: test
@@ -152,10 +152,12 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.control_requests
 	$(BIN)/python -m benchmarks.storage_requests
 	$(BIN)/python -m benchmarks.storage_clone
+	$(BIN)/python -m benchmarks.sinks
+	$(BIN)/python -m benchmarks.checkpoint
 
 # All but `pyspark`, of which requirements.in has the versions, and `kerberos`, which is compiled where it is installed: it
 # has a file of its own.
-EXTRAS := object-stores hdfs cncf-kubernetes postgres demo dev
+EXTRAS := object-stores hdfs cncf-kubernetes postgres mariadb cassandra demo dev
 KERBEROS = $(shell sed -n 's/^kerberos = \["\(.*\)"\]$$/\1/p' pyproject.toml)
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make requirements"

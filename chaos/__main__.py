@@ -45,7 +45,8 @@ def main() -> int:
     for number in STOPPING:
         signal.signal(number, _interrupt)
     first = [name.strip() for name in args.cells.split(",") if name.strip()]
-    run = Run(args.seed, args.minutes, args.rate, first, args.folder / "run", args.folder / "report.json", say, pair)
+    where = args.folder / "run", args.folder / "report.json"
+    run = Run(args.seed, args.minutes, args.rate, first, *where, say, pair, args.sink == "postgres")
     try:
         planned(first, pair)  # refused before anything is started
         report = run.carry_out()
@@ -69,6 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=200, help="orders per second; default 200")
     parser.add_argument("--control", choices=(FILE, KAFKA), default=FILE, help="where the control log is; default file")
     parser.add_argument("--storage", choices=(FILE, HDFS), default=FILE, help="where the files are; default file")
+    parser.add_argument("--sink", choices=("", "postgres"), default="", help="also write a table, exactly once")
     parser.add_argument("--cells", default="", help="cells of the matrix to begin with, with commas between them")
     parser.add_argument("--all-cells", action="store_true", help="fail when a cell has not happened in any run")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="folder for run and report")

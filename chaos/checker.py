@@ -23,8 +23,10 @@ from chaos.plan import FILES
 from chaos.producer import JOURNAL, Produced, read_journal
 from chaos.recorder import INPUT, Evidence
 from chaos.records import Comparison, compare, some
+from chaos.records import Place as RecordPlace
 from chaos.report import Report
 from chaos.stillness import Stillness, longest_outage, longest_stillness, stops_commits
+from chaos.table import rows
 from chaos.upgrades import unexpected_ends, untrue_operations, untrue_successes, wrong_holders
 from demo.history import max_holders
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
@@ -54,6 +56,7 @@ class Facts:
     :param half_published: a sentence for everything that was left behind as it may be.
     :param unread: what the stream has not read; empty when it has read everything.
     :param gaps: a sentence for everything that was not recorded as it was.
+    :param table: how often the table of the third query has each record of the input; None: there is no such query.
     """
 
     produced: Produced
@@ -67,6 +70,7 @@ class Facts:
     half_published: Sequence[str] = ()
     unread: str = ""
     gaps: Sequence[str] = ()
+    table: Mapping[RecordPlace, int] | None = None
 
 
 def check(
@@ -109,6 +113,7 @@ def collect(evidence: Evidence, journal: Journal) -> Facts:
         half_published=sorted(answered(allowed).values()),
         unread=evidence.unread(),
         gaps=evidence.gaps(),
+        table=rows(evidence.table) if evidence.table else None,
     )
 
 
@@ -123,6 +128,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
     wrong = _wrong_totals(compared, facts.totals or {})
     holders, together = at_once(facts.spans or {})
     by_log = max_holders(record for record, _ in facts.records)
+    lost_rows, doubled_rows = _table(facts.table, compared)
     recovered = [float(line["seconds"]) for line in journal if line["what"] == "recovered"]
     still = longest_stillness(facts.batches or {}, journal)
     problems = [
@@ -134,6 +140,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *_of_records(compared),
         *(each.says for each in doubled if not each.explained),
         *_of_totals(wrong),
+        *_of_table(lost_rows, doubled_rows),
         *_of_batches(facts.batches or {}, batches, held),
         *_of_log(state),
         *wrong_holders(journal, facts.records, held, pair),
@@ -163,6 +170,9 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         max_holders=max(holders, by_log),
         illegal_records=state.illegal_count,
         wrong_totals=len(wrong),
+        table_rows=sum((facts.table or {}).values()),
+        table_lost=len(lost_rows),
+        table_doubled=sum(doubled_rows.values()),
         longest_recovery_seconds=round(max(still.seconds, *recovered, 0.0), 1),
         longest_outage_seconds=round(longest_outage(facts.batches or {}), 1),
         leftovers=len(facts.leftovers),
@@ -236,6 +246,26 @@ def _of_totals(wrong: Mapping[str, tuple[Total | None, Total | None]]) -> list[s
         "batches of totals."
         for name, (right, found) in sorted(wrong.items())[:1]
     ]
+
+
+def _table(
+    found: Mapping[RecordPlace, int] | None, compared: Comparison
+) -> tuple[list[RecordPlace], dict[RecordPlace, int]]:
+    """Return the records that the table lacks, and those that it has too often, each with how often too much."""
+    if found is None:
+        return [], {}
+    lost = [place for places in compared.produced.values() for place in places if place not in found]
+    return lost, {place: times - 1 for place, times in found.items() if times > 1}
+
+
+def _of_table(lost: Sequence[RecordPlace], doubled: Mapping[RecordPlace, int]) -> list[str]:
+    where = "Look at stream_ledger_history, and at the drivers' logs."
+    found = []
+    if lost:
+        found.append(f"The table lacks {len(lost)} records, such as that at {INPUT} {tuple(min(lost))}. {where}")
+    if doubled:
+        found.append(f"The table has {len(doubled)} records too often, such as {tuple(min(doubled))}. {where}")
+    return found
 
 
 def _of_batches(

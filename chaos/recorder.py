@@ -61,16 +61,24 @@ class Evidence:
     :param releases: folder of the stream's releases.
     :param log: the stream's control log.
     :param folder: folder of the run, with the journal of its producer.
+    :param table: the database of the query that writes a table; empty: there is none.
     """
 
     def __init__(
-        self, brokers: str, checkpoints: Mapping[str, Place], releases: Place, log: RecordedLog, folder: Path
+        self,
+        brokers: str,
+        checkpoints: Mapping[str, Place],
+        releases: Place,
+        log: RecordedLog,
+        folder: Path,
+        table: str = "",
     ) -> None:
         self.brokers = brokers
         self.checkpoints = dict(checkpoints)
         self.releases = releases
         self.log = log
         self.folder = folder
+        self.table = table
         self._died: list[str] = []
         self._commits = CommitWatcher(self.checkpoints)
         self._planned: dict[str, dict[int, tuple[Mapping[int, int], float]]] = {q: {} for q in self.checkpoints}

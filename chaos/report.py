@@ -40,6 +40,9 @@ class Report:
     :param max_holders: largest number of drivers that held the stream, or ran its queries, at the same time.
     :param illegal_records: records of the control log that broke a rule.
     :param wrong_totals: customers whose last totals are wrong.
+    :param table_rows: rows of the table that the exactly-once sink fills; with `SINK=postgres`.
+    :param table_lost: records of the input that it lacks.
+    :param table_doubled: rows too many.
     :param longest_recovery_seconds: longest time from the end of the last fault to a holder that commits, and longest
         time without a commit of a query while no fault lasted.
     :param longest_outage_seconds: longest time from one commit of a query to its next, whatever the faults.
@@ -67,6 +70,9 @@ class Report:
     max_holders: int = 0
     illegal_records: int = 0
     wrong_totals: int = 0
+    table_rows: int = 0
+    table_lost: int = 0
+    table_doubled: int = 0
     longest_recovery_seconds: float = 0.0
     longest_outage_seconds: float = 0.0
     leftovers: int = 0

@@ -45,6 +45,7 @@ class Run:
     :param report: file of the report.
     :param say: called with a line for a person.
     :param pair: where the stream keeps its control log and its files.
+    :param table: whether a third query writes into PostgreSQL.
     """
 
     seed: int
@@ -55,6 +56,7 @@ class Run:
     report: Path
     say: Callable[[str], None]
     pair: Pair = FILES
+    table: bool = False
 
     def carry_out(self) -> Report:
         """Run, and return the report, which is written, too.
@@ -63,7 +65,7 @@ class Run:
         """
         self.say(f"seed {self.seed}, {self.minutes:g} minutes, commit {self.commit}; again: {self.replay}")
         with (
-            world(self.folder, self.pair) as found,
+            world(self.folder, self.pair, self.table) as found,
             contextlib.closing(Journal(self.folder / "journal.jsonl")) as journal,
         ):
             where = {"control": self.pair.control, "storage": self.pair.storage}
@@ -94,12 +96,13 @@ class Run:
         """The line that runs the same again."""
         cells = f' CELLS="{",".join(self.cells_first)}"' if self.cells_first else ""
         where = f" CONTROL={self.pair.control} STORAGE={self.pair.storage}" if self.pair != FILES else ""
+        where += " SINK=postgres" if self.table else ""
         made = f"make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}{where}{cells}"
         return f"git checkout {self.commit} && {made}"
 
     def _with(self, found: World, journal: Journal) -> Report:
         producer = SurvivingProducer(found.brokers, "orders", self.rate, self.folder / PRODUCED)
-        evidence = Evidence(found.brokers, found.checkpoints, found.releases, found.log, self.folder)
+        evidence = Evidence(found.brokers, found.checkpoints, found.releases, found.log, self.folder, found.table)
         nemesis = Nemesis(
             found.stack,
             found.open_log(),

@@ -20,6 +20,8 @@ from chaos.clock import Clocks
 from chaos.folder_log import FolderLog
 from chaos.plan import FILES
 from chaos.store_faults import Checkpoints, ControlFolder
+from chaos.table import CHANGE, QUERY, VARIABLE
+from chaos.table import server as table_server
 from chaos.topic_copy import TopicCopy
 from chaos.topic_log import TopicLog
 from demo.environment import QUERIES, DemoEnvironment, create_topics, lay_out
@@ -66,6 +68,7 @@ class World:
     :param storage: where checkpoints and releases are.
     :param clocks: of the Python processes.
     :param site: the stream and Airflow's API.
+    :param table: the database of the third query; empty: there is none.
     """
 
     stack: LocalStack
@@ -78,6 +81,7 @@ class World:
     storage: Storage
     clocks: Clocks
     site: DemoEnvironment
+    table: str = ""
 
     @property
     def api(self) -> AirflowApi:
@@ -96,13 +100,14 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
+def world(folder: Path, pair: Pair = FILES, table: bool = False) -> Iterator[World]:
     """Yield the world, with no driver yet; everything ends with the block.
 
     What the control log held is kept in `control/`, as its folder is in memory, and the broker's data of no use alone.
 
     :param folder: for everything that the run writes; emptied.
     :param pair: where the stream keeps its control log and its files.
+    :param table: whether a third query writes into PostgreSQL.
     """
     folder = folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
@@ -112,8 +117,11 @@ def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
     with (
         _control_folder(folder, data) if pair.control == FILE else nullcontext() as control,
         open_storage(pair.storage, data if pair.storage == FILE else folder / "storage") as storage,
+        table_server(folder / "postgres") if table else nullcontext() as database,
     ):
         os.environ.update(clocks.environment())
+        if database is not None:
+            os.environ[VARIABLE] = database.dsn
         with LocalStack(
             folder / "stack",
             dags_folder=dags,
@@ -124,10 +132,15 @@ def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
             core_site=storage.core_site,
         ) as stack:
             lay_out_stream(dags, data, pair.control, storage, stack.bootstrap_servers, stack.spark.conf)
+            if table:
+                _change(dags / "apps" / "orders.py", CHANGE)
             site = DemoEnvironment.at(dags, stack.airflow.api)
             create_topics(site.brokers)
             assert storage.folder is not None
-            checkpoints = {query: storage.folder / "checkpoints" / "orders" / query for query in QUERIES}
+            checkpoints = {
+                query: storage.folder / "checkpoints" / "orders" / query
+                for query in (*QUERIES, *([QUERY] if table else []))
+            }
             with _log_in(control, site) if control else _log_in_kafka(stack.broker, site, folder) as (log, log_id):
                 releases: Place
                 if site.spec.storage:
@@ -137,7 +150,10 @@ def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
                 else:
                     assert log.folder is not None
                     releases = log.folder / "releases"
-                yield World(stack, log, site.brokers, checkpoints, releases, folder, control, storage, clocks, site)
+                dsn = database.dsn if database else ""
+                yield World(
+                    stack, log, site.brokers, checkpoints, releases, folder, control, storage, clocks, site, dsn
+                )
 
 
 def lay_out_stream(

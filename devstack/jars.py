@@ -1,4 +1,4 @@
-"""Fetch the jars of Kafka, HDFS, YARN, a KDC, and of Spark's connectors by their Maven coordinates.
+"""Fetch the jars of Kafka, HDFS, YARN, a KDC, Cassandra, and of Spark's connectors by their Maven coordinates.
 
 Nothing is written to `~/.m2`, because Spark's own `--packages` fails if a download there is incomplete. The folder of
 the jars has its own Maven repository (`repository/`) and one folder for each set, which gets its name only when it is
@@ -29,7 +29,11 @@ KAFKA_VERSION = "4.1.1"
 # The slf4j binding of Kafka's distribution. Without a binding the broker logs nothing.
 LOG4J_VERSION = "2.24.3"
 S3PROXY_VERSION = "4.0.0"
+POSTGRES_JDBC_VERSION = "42.7.7"
 HADOOP_VERSION = "3.4.1"
+CASSANDRA_VERSION = "5.0.5"
+DELTA_VERSION = "4.0.0"
+ICEBERG_VERSION = "1.10.0"
 # What Hadoop's minicluster needs and does not name among its dependencies.
 HDFS_NEEDS = (
     "org.bouncycastle:bcprov-jdk18on:1.78.1",
@@ -135,6 +139,11 @@ def kdc() -> JarSet:
     return JarSet(f"kdc-{HADOOP_VERSION}", (f"org.apache.hadoop:hadoop-minikdc:{HADOOP_VERSION}",))
 
 
+def cassandra() -> JarSet:
+    """Return the jars of a Cassandra node."""
+    return JarSet(f"cassandra-{CASSANDRA_VERSION}", (f"org.apache.cassandra:cassandra-all:{CASSANDRA_VERSION}",))
+
+
 def spark_s3a(spark_home: Path) -> JarSet:
     """Return the jars of Hadoop's S3A, without those that Spark ships itself.
 
@@ -154,10 +163,36 @@ def spark_s3a(spark_home: Path) -> JarSet:
     )
 
 
+def delta() -> JarSet:
+    """Return the jars of Delta for Spark 4.0, without those that Spark ships itself."""
+    parts = tuple(f"io.delta:{name}:{DELTA_VERSION}" for name in ("delta-spark_2.13", "delta-storage"))
+    return JarSet(f"delta-{DELTA_VERSION}", parts, alone=True)
+
+
+def iceberg() -> JarSet:
+    """Return the jar of Iceberg for Spark 4.0."""
+    coordinate = f"org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:{ICEBERG_VERSION}"
+    return JarSet(f"iceberg-{ICEBERG_VERSION}", (coordinate,), alone=True)
+
+
+def spark_cloud(spark_home: Path) -> JarSet:
+    """Return the jar of Spark's own parts for object stores, of the Spark in a folder."""
+    core = next((spark_home / "jars").glob("spark-core_*.jar")).name
+    scala, version = core.removeprefix("spark-core_").removesuffix(".jar").split("-", 1)
+    return JarSet(f"spark-cloud-{version}", (f"org.apache.spark:spark-hadoop-cloud_{scala}:{version}",), alone=True)
+
+
 def s3proxy() -> JarSet:
     """Return the jar of s3proxy, an S3 server in one process."""
     coordinate = f"org.gaul:s3proxy:{S3PROXY_VERSION}:jar-with-dependencies"
     return JarSet(f"s3proxy-{S3PROXY_VERSION}", (coordinate,), alone=True)
+
+
+def postgres_jdbc() -> JarSet:
+    """Return the jar by which Spark's own JDBC source and sink reach PostgreSQL."""
+    return JarSet(
+        f"postgres-jdbc-{POSTGRES_JDBC_VERSION}", (f"org.postgresql:postgresql:{POSTGRES_JDBC_VERSION}",), alone=True
+    )
 
 
 def artifact_id(jar: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devstack.errors import StackError
-from devstack.ports import HOST, free_port, listening
+from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes
 
 START_SECONDS = 120.0
@@ -55,7 +55,17 @@ class PostgresServer:
     def wait(self) -> None:
         """Wait until it serves clients."""
         assert self.process is not None
-        self._processes.wait_for("PostgreSQL to listen", lambda: listening(self.port), START_SECONDS, self.process)
+        self._processes.wait_for("PostgreSQL to serve clients", self._serves, START_SECONDS, self.process)
+
+    def _serves(self) -> bool:
+        import psycopg
+
+        # It listens before it has started.
+        try:
+            psycopg.connect(self.dsn, connect_timeout=10).close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
 
 def binaries() -> Path:

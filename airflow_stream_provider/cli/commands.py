@@ -20,12 +20,22 @@ from rich.console import Console
 from rich.live import Live
 
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, statuses
-from airflow_stream_provider.cli.tables import comparison_view, lag_view, life_table, samples_table, status_table
+from airflow_stream_provider.cli.tables import (
+    comparison_view,
+    lag_view,
+    ledger_view,
+    life_table,
+    samples_table,
+    status_table,
+)
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.control import control_root, declared
 from airflow_stream_provider.hooks.lag import look_at_lag
+from airflow_stream_provider.hooks.ledger import difference, read_ledger
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import LagLook
+from airflow_stream_provider.lag.reader import read_committed
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
@@ -120,7 +130,7 @@ def lag(args: Namespace) -> NoReturn:
     spec = _spec(args)
     if args.history:
         _samples(spec, args)
-    looks = _looks(spec, again=args.watch)
+    looks = _looks(spec, args.ledger or "", again=args.watch)
     code = Code.UNKNOWN
     # Ctrl-C is the normal end of --watch.
     with contextlib.suppress(KeyboardInterrupt):
@@ -169,6 +179,22 @@ def history(args: Namespace) -> None:
 
 
 @suppress_logs_and_warning
+def ledger(args: Namespace) -> None:
+    """Show what a sink's ledger holds of a stream or of another job, and how the stream's checkpoints differ."""
+    read_connections()
+    try:
+        committed = _checkpoints(args)  # first, as the ledger moves before them
+        rows = read_ledger(args.connection, args.name, args.last)
+    except StreamError as error:
+        _fail(error)
+    said = {row.query: difference(row, committed[row.query_id]) for row in rows if row.query_id in committed}
+    if args.json:
+        print(json.dumps([{**row.to_json(), "difference": said.get(row.query)} for row in rows]))
+    else:
+        _console().print(ledger_view(args.name, rows, said, time.time()))
+
+
+@suppress_logs_and_warning
 def validate(args: Namespace) -> NoReturn:
     """Check a folder of YAML files, without a connection or a control log."""
     try:
@@ -203,6 +229,17 @@ def diff(args: Namespace) -> NoReturn:
     sys.exit(Code.WELL if found.same else Code.WARN)
 
 
+def _checkpoints(args: Namespace) -> dict[str, Committed]:
+    """Return how far a stream's checkpoints are, by the id of the query; of a job without a YAML, nothing."""
+    try:
+        spec = given_stream(args)
+    except SpecError:
+        return {}
+    hook = StreamHook.of(spec)
+    known = read_committed(hook.control_log, spec.control) if hook.exists() else []
+    return {found.id: found for found in known if found.id}
+
+
 def _samples(spec: StreamSpec, args: Namespace) -> NoReturn:
     """Show the last samples of a stream's watch."""
     if args.watch:
@@ -221,16 +258,16 @@ def _samples(spec: StreamSpec, args: Namespace) -> NoReturn:
     sys.exit(code_of_sample(spec, samples[-1]) if samples else Code.UNKNOWN)
 
 
-def _looks(spec: StreamSpec, again: bool) -> Iterator[LagLook]:
-    yield _look(spec)
+def _looks(spec: StreamSpec, ledger: str, again: bool) -> Iterator[LagLook]:
+    yield _look(spec, ledger)
     while again:
         time.sleep(WATCH_SECONDS)
-        yield _look(spec)
+        yield _look(spec, ledger)
 
 
-def _look(spec: StreamSpec) -> LagLook:
+def _look(spec: StreamSpec, ledger: str) -> LagLook:
     try:
-        return look_at_lag(lag_target(spec), spec.lag.limits.moments)
+        return look_at_lag(lag_target(spec, ledger=ledger), spec.lag.limits.moments)
     except StreamError as error:
         return LagLook.failed(error)
 

@@ -53,6 +53,13 @@ _DECLARED = Arg(
 )
 _LAST = Arg(("-n", "--last"), type=positive_int(allow_zero=False), default=30, help="How many to show; default: 30")
 
+_LEDGER = Arg(
+    ("--ledger",), metavar="CONNECTION", help="Measure by the ledger of a sink, in the database of this connection"
+)
+_CONNECTION = Arg(
+    ("--connection",), metavar="CONNECTION", required=True, help="Airflow connection of the sink's database"
+)
+
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
 _MORE = {
     Operation.STOP: (_DECLARED,),
@@ -96,7 +103,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     name="lag",
                     help="Measure how far a stream is behind Kafka, or show what its watch has measured",
                     func=lazy_load_command(f"{_COMMANDS}.lag"),
-                    args=(_NAME, _FOLDER, _JSON, _WATCH, _HISTORY, _LAST, ARG_VERBOSE),
+                    args=(_NAME, _FOLDER, _JSON, _WATCH, _HISTORY, _LEDGER, _LAST, ARG_VERBOSE),
                     epilog=f"{_CODES[:-1]}; with --history by the last sample.",
                 ),
                 ActionCommand(
@@ -112,6 +119,13 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     func=lazy_load_command(f"{_COMMANDS}.history"),
                     args=(_NAME, _FOLDER, _JSON, _LAST, _DECLARED, ARG_VERBOSE),
                     epilog="Exit code: 0 = shown, 3 = its control log cannot be read.",
+                ),
+                ActionCommand(
+                    name="ledger",
+                    help="Show what an exactly-once sink holds of a stream: offsets, who writes, the last batches",
+                    func=lazy_load_command(f"{_COMMANDS}.ledger"),
+                    args=(_NAME, _CONNECTION, _FOLDER, _JSON, _LAST, ARG_VERBOSE),
+                    epilog="Exit code: 0 = shown, 3 = the ledger cannot be read.",
                 ),
                 ActionCommand(
                     name="diff",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from airflow_stream_provider.cli.status import StreamStatus
 from airflow_stream_provider.hooks.compare import Comparison
+from airflow_stream_provider.hooks.ledger import LedgerRow, kafka_of
 from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLook
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.state import StreamPhase
@@ -23,6 +25,8 @@ from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.planning.foreseen import SHOWN_DIGITS
 
 PARTITIONS = 20
+# The offsets of more partitions of a topic are not shown.
+SHOWN_PARTITIONS = 4
 
 _COLOURS = {Health.PASS: "green", Health.FAIL: "red", Health.UNKNOWN: "yellow"}
 
@@ -130,6 +134,54 @@ def _partitions(query: QueryLag) -> Table:
             duration(partition.seconds),
         )
     return table
+
+
+def ledger_view(stream: str, rows: Sequence[LedgerRow], said: Mapping[str, str], now: float) -> RenderableType:
+    """Return one row for each query of a ledger, how its checkpoint differs, and its last batches.
+
+    :param said: by query, the difference; empty: there is none.
+    :param now: seconds since 1970.
+    """
+    table = Table(
+        "query", "epoch", "writer", "claimed", "batch", "written", "until", title=as_text(stream, "table.title")
+    )
+    parts: list[RenderableType] = [table]
+    for row in rows:
+        add_row(
+            table,
+            row.query,
+            str(row.epoch),
+            row.holder,
+            moment(row.claimed_at),
+            str(row.batch_id) if row.query_id else "-",
+            _ago(None if row.written_at is None else now - row.written_at),
+            _offsets(row.offsets),
+        )
+        if row.query in said:
+            parts.append(as_text(f"{row.query}: {said[row.query] or 'the checkpoint has committed the same.'}"))
+    for row in rows:
+        batches = Table(
+            "at", "batch", "epoch", "writer", "rows", "from", "until", title=as_text(row.query, "table.title")
+        )
+        for batch in row.history:
+            begins, ends = _offsets(batch.begins), _offsets(batch.ends)
+            numbers = str(batch.batch_id), str(batch.epoch)
+            add_row(batches, moment(batch.written_at), *numbers, batch.holder, count(batch.rows), begins, ends)
+        parts.append(batches)
+    return Group(*parts)
+
+
+def _offsets(sources: Sequence[Any]) -> str:
+    """Return where batches begin or end: for Kafka by topic, the first partitions."""
+    shown = []
+    for source in sources:
+        found = kafka_of([source])
+        if not found:
+            shown.append(f"{json.dumps(source):.60}")
+        for topic, parts in found.items():
+            some = ", ".join(f"{partition}: {offset}" for partition, offset in sorted(parts.items())[:SHOWN_PARTITIONS])
+            shown.append(f"{topic} {some}{', ...' if len(parts) > SHOWN_PARTITIONS else ''}")
+    return "; ".join(shown) or "-"
 
 
 def add_row(table: Table, *cells: str | Text) -> None:

@@ -94,6 +94,15 @@ def storage_connection(conn_id: str) -> StorageConnection:
     )
 
 
+def database_hook(conn_id: str) -> Any:
+    """Return the hook of a connection to an SQL database, which runs statements; for tasks.
+
+    :raises ConnectionUnavailable: it cannot be read.
+    """
+    found: Any = _read(conn_id, f"Create {conn_id!r}, of the sink's database")
+    return found.get_hook(hook_params={"log_sql": False})
+
+
 def _read(conn_id: str, create: str) -> Connection:
     try:
         return BaseHook.get_connection(conn_id)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.hooks.ledger import by_ledger, committed_by_ledger, ledger_rows, read_ledger
+from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import LagLook, Moments
-from airflow_stream_provider.lag.reader import measure_lag
+from airflow_stream_provider.lag.reader import measure_lag, measure_sources, read_committed
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -16,6 +20,7 @@ from airflow_stream_provider.lifecycle.state import StreamState
 
 if TYPE_CHECKING:
     from airflow_stream_provider.checkpoint.logs import KafkaOffsets
+    from airflow_stream_provider.lag.report import LagReport
 
 
 def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
@@ -27,12 +32,32 @@ def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
     :raises ConnectionUnavailable: it cannot be read; perhaps it is missing.
     """
     try:
-        report = measure_lag(target, kafka_extra(target.kafka), control_root, moments)
+        report = measure_now(target, moments)
     except (SpecError, ConnectionUnavailable):
         raise
     except StreamError as error:
         return LagLook.failed(error)
     return LagLook.of(report)
+
+
+def measure_now(target: LagTarget, moments: Moments) -> LagReport:
+    """Measure once, with a connection to Kafka of its own.
+
+    :param moments: what the report must say exactly.
+    :raises StreamError: Kafka, the stream's control log or the sink's ledger cannot be read.
+    """
+    extra = kafka_extra(target.kafka)
+    if target.ledger:
+        return measure_sources(target.kafka, extra, partial(_in_ledger, target), moments)
+    return measure_lag(target, extra, control_root, moments)
+
+
+def _in_ledger(target: LagTarget) -> list[Committed]:
+    if not target.stream:
+        return committed_by_ledger(read_ledger(target.ledger, target.name))
+    log = ControlLog(control_root(target.control).store(target.stream), target.stream)
+    committed = read_committed(log, target.control)
+    return by_ledger(ledger_rows(target.ledger, target.stream), committed)
 
 
 def committed_offsets(

@@ -22,6 +22,7 @@ from airflow_stream_provider.hooks.control import Newest, acontrol_root, control
 from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers, living_heartbeats
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
+from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.reader import measure_sources
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
@@ -188,11 +189,14 @@ class StreamHook(BaseHook):
         """
         extra = self._connections.kafka
         store = self.control_log.store
-        sources = partial(stream_sources, self.stream, self.control, state, heartbeats, store)
+
+        def committed() -> list[Committed]:
+            return [each.read() for each in stream_sources(self.stream, self.control, state, heartbeats, store)]
+
         if extra is None or self.kafka_conn_id is None or state.last_holder is None:
             return None
         try:
-            return measure_sources(self.kafka_conn_id, extra, sources, moments)
+            return measure_sources(self.kafka_conn_id, extra, committed, moments)
         except SpecError:
             raise
         except StreamError as error:

@@ -129,7 +129,7 @@ class CommittedOffsets:
         found = read(self.checkpoint)
         window = recent(found, WINDOW)
         if not found.committed and not window:
-            return Committed(self.query, problem=f"The checkpoint {found.path} has no batch yet.")
+            return Committed(self.query, problem=f"The checkpoint {found.path} has no batch yet.", id=found.id or "")
         if not found.committed and any(source.topics == {} for source in found.sources):
             # With failOnDataLoss=false or a topic pattern, Spark drops topics that were deleted.
             return Committed(self.query, problem=f"The query {self.query} reads no Kafka topic any more.")
@@ -143,7 +143,7 @@ class CommittedOffsets:
             )
         if not query.committed:
             problem = f"The heartbeat has no offsets of {self.query}: with those of all queries it would be too large."
-            return Committed(self.query, problem=problem)
+            return Committed(self.query, problem=problem, id=query.id)
         window = tuple((commit.at, _merged([commit.offsets])) for commit in query.commits)
         # A time without offsets says nothing about a partition's pace, only how long ago that was.
         window = window if all(offsets for _, offsets in window) else window[-1:]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.bounded import gather
-from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, group_committed
+from airflow_stream_provider.lag.committed_offsets import Committed, group_committed
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources
@@ -69,11 +69,19 @@ class LagReader:
         if log is None or known is not root:  # another one: its connection was changed
             log = ControlLog(root.store(target.stream), target.stream)
             self._logs[target] = root, log
-        state = log.refresh()
-        beat = log.heartbeat(state.last_holder) if state.last_holder else None
-        beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}
-        sources = stream_sources(target.stream, target.control, state, beats, log.store)
-        return [source.read() for source in sources]
+        return read_committed(log, target.control)
+
+
+def read_committed(log: ControlLog, control: str) -> list[Committed]:
+    """Return how far the queries of a stream are, by their checkpoints or the heartbeat of their driver.
+
+    :param control: URL of its control root.
+    :raises StreamError: its control log cannot be read.
+    """
+    state = log.refresh()
+    beat = log.heartbeat(state.last_holder) if state.last_holder else None
+    beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}
+    return [source.read() for source in stream_sources(log.stream, control, state, beats, log.store)]
 
 
 def measure_apart(
@@ -138,19 +146,19 @@ def measure_lag(target: LagTarget, extra: Mapping[str, Any], roots: Roots, momen
 
 
 def measure_sources(
-    kafka: str, extra: Mapping[str, Any], sources: Callable[[], Iterable[CommittedOffsets]], moments: Moments
+    kafka: str, extra: Mapping[str, Any], sources: Callable[[], Sequence[Committed]], moments: Moments
 ) -> LagReport:
-    """Measure queries whose control log has been read already, with a connection to Kafka of its own.
+    """Measure queries whose committed offsets are somewhere else, with a connection to Kafka of its own.
 
     :param kafka: Airflow connection id, for messages.
     :param extra: of that connection.
-    :param sources: returns where the committed offsets are; it and they may hang, which is an error after READ_SECONDS.
+    :param sources: returns the committed offsets; it may hang, which is an error after READ_SECONDS.
     :param moments: what the report must say exactly.
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
     from airflow_stream_provider.kafka.client import KafkaClient
 
-    committed = gather({"the stream": lambda: [source.read() for source in sources()]}, READ_SECONDS)["the stream"]
+    committed = gather({"the stream": sources}, READ_SECONDS)["the stream"]
     if isinstance(committed, Exception):
         raise _unmeasured("the stream", committed) from committed
     with KafkaClient(kafka, extra) as client:

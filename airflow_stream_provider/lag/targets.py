@@ -28,12 +28,15 @@ class LagTarget:
     :param kafka: Airflow connection id, of type `kafka`.
     :param stream: name of the stream, and `control` its control URL; empty for a group.
     :param group: the consumer group; empty for a stream.
+    :param ledger: Airflow connection id of the database in which a sink keeps the offsets of `stream`, or of a job
+        named `group`; empty: they are read from checkpoints or from the group.
     """
 
     kafka: str
     stream: str = ""
     control: str = ""
     group: str = ""
+    ledger: str = ""
 
     @property
     def name(self) -> str:
@@ -41,8 +44,8 @@ class LagTarget:
         return self.stream or self.group
 
     def to_json(self) -> dict[str, Any]:
-        """Return the target as a trigger carries it; `LagTarget(**data)` reads it."""
-        return asdict(self)
+        """Return the target as a trigger carries it, which reads no ledger; `LagTarget(**data)` reads it."""
+        return {name: value for name, value in asdict(self).items() if name != "ledger"}
 
 
 def stream_sources(

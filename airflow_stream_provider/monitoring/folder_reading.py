@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from airflow_stream_provider.clusters import DriverView
 from airflow_stream_provider.control.bounded import NoAnswer, NotReached, gather
 from airflow_stream_provider.control.store import ControlRoot
-from airflow_stream_provider.hooks.connections import cluster_connection, kafka_extra
+from airflow_stream_provider.hooks.connections import cluster_connection, database_hook, kafka_extra
 from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.hooks.ledger import by_ledger, ledger_rows, unanswered
 from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import LagLook
 from airflow_stream_provider.lag.report import LagReport
@@ -241,10 +242,24 @@ class FolderReading:
         """Read how far the queries are, then ask the Kafkas and the clusters, and read doubtful heartbeats again."""
         measured = {name: partial(read_committed, each) for name, each in self.streams.items() if each.spec.kafka}
         self.committed = self.each(measured, RootReads.checkpoints)
+        self._read_ledgers()
         self.not_reached.update(name for name in self.streams if self.awaits_lag(name))
         kafkas = (partial(self._measure, kafka) for kafka in self.kafkas.values())
         clusters = (partial(self._ask, cluster) for cluster in self.clusters.values())
         side_by_side([*kafkas, *clusters, self._look_again])
+
+    def _read_ledgers(self) -> None:
+        """Read the ledgers of sinks, apart from all storages: a database that hangs is none of them."""
+        known = {name: found for name, found in self.committed.items() if not isinstance(found, Exception)}
+        named = {name: conn_id for name in known if (conn_id := self.specs[name].lag.ledger)}
+        for conn_id in set(named.values()):
+            _connection(database_hook, conn_id)  # imports its module, which may take longer than a read
+        calls = {name: partial(ledger_rows, conn_id, name) for name, conn_id in named.items()}
+        for name, rows in gather(calls, WRITE_SECONDS, EACH_SECONDS, width=WIDTH, most=MOST_HANGING).items():
+            if isinstance(rows, NoAnswer | NotReached):
+                self.committed[name] = unanswered(named[name], name)
+            else:
+                self.committed[name] = rows if isinstance(rows, Exception) else by_ledger(rows, known[name])
 
     def awaits_lag(self, name: str) -> bool:
         """Whether there was no time to read how far a stream's queries are."""

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context
 
-from airflow_stream_provider.hooks.connections import kafka_extra
-from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.failing import failing_without_retry
-from airflow_stream_provider.lag.reader import measure_lag
+from airflow_stream_provider.hooks.lag import measure_now
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -34,6 +32,8 @@ class KafkaLagOperator(BaseOperator):
     :param stream: the stream, as read by `load_spec`; or else
     :param group: a consumer group, with `kafka`. (templated)
     :param kafka: Airflow connection of type `kafka`, for a group. (templated)
+    :param ledger: Airflow connection of the database in which a sink keeps the offsets of the stream, or of a job named
+        `group` (docs/exactly_once.md): they are read there, in the worker. (templated)
     :param wait_seconds: fail when Kafka has not answered after so many seconds.
     :param deferrable: measure in the triggerer, with the reader that all sensors of this Kafka share; with False, in
         the worker with a connection of its own.
@@ -54,7 +54,7 @@ class KafkaLagOperator(BaseOperator):
       `raw_lag` (`end` less `committed`, may be negative), `lag`, `lost` and `seconds`.
     """
 
-    template_fields: Sequence[str] = ("group", "kafka")
+    template_fields: Sequence[str] = ("group", "kafka", "ledger")
     ui_color = "#e6f3f8"
 
     def __init__(
@@ -63,6 +63,7 @@ class KafkaLagOperator(BaseOperator):
         stream: StreamSpec | None = None,
         group: str = "",
         kafka: str = "",
+        ledger: str = "",
         wait_seconds: float = 120.0,
         deferrable: bool = True,
         **kwargs: Any,
@@ -71,19 +72,19 @@ class KafkaLagOperator(BaseOperator):
         self.stream = stream
         self.group = group
         self.kafka = kafka
+        self.ledger = ledger
         self.wait_seconds = wait_seconds
-        self.deferrable = deferrable
+        # Raises while the DAG is parsed. The threads of a triggerer cannot read connections, as a database's hook does.
+        self.deferrable = deferrable and not lag_target(stream, group, kafka, ledger).ledger
         self.limits = own_limits(stream)
-        lag_target(stream, group, kafka)  # raises while the DAG is parsed
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Measure, here or in the triggerer."""
         with failing_without_retry():
-            target = lag_target(self.stream, self.group, self.kafka)
+            target = lag_target(self.stream, self.group, self.kafka, self.ledger)
             if self.deferrable:
                 self._defer(target)
-            report = measure_lag(target, kafka_extra(target.kafka), control_root, self.limits.moments)
-            return summary(report, self.limits.ceilings)
+            return summary(measure_now(target, self.limits.moments), self.limits.ceilings)
 
     def _defer(self, target: LagTarget) -> NoReturn:
         trigger = LagTrigger(

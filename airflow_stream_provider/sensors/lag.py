@@ -36,7 +36,7 @@ class _LagSensor(BaseSensorOperator):
     `exponential_backoff`, `silent_fail` and AirflowSensorTimeout are those of every sensor.
     """
 
-    template_fields: Sequence[str] = ("group", "kafka")
+    template_fields: Sequence[str] = ("group", "kafka", "ledger")
     ui_color = "#e6f3f8"
 
     def __init__(
@@ -45,6 +45,7 @@ class _LagSensor(BaseSensorOperator):
         stream: StreamSpec | None = None,
         group: str = "",
         kafka: str = "",
+        ledger: str = "",
         deferrable: bool = True,
         poke_interval: float | timedelta = 30.0,
         **kwargs: Any,
@@ -53,12 +54,13 @@ class _LagSensor(BaseSensorOperator):
         self.stream = stream
         self.group = group
         self.kafka = kafka
-        self.deferrable = deferrable
-        lag_target(stream, group, kafka)  # raises while the DAG is parsed
-        if self.reschedule and not deferrable:
+        self.ledger = ledger
+        # Raises while the DAG is parsed. The threads of a triggerer cannot read connections, as a database's hook does.
+        self.deferrable = deferrable and not lag_target(stream, group, kafka, ledger).ledger
+        if self.reschedule and not self.deferrable:
             raise SpecError(
                 f"{self.task_id} would forget its looks whenever it is rescheduled.",
-                next_step="Leave deferrable=True, or mode='poke'.",
+                next_step="Leave deferrable=True, or mode='poke'. A ledger is read in the worker: then mode='poke'.",
             )
 
     def condition(self) -> LagCondition:
@@ -68,7 +70,7 @@ class _LagSensor(BaseSensorOperator):
     @property
     def target(self) -> LagTarget:
         """The stream or group whose lag is measured."""
-        return lag_target(self.stream, self.group, self.kafka)
+        return lag_target(self.stream, self.group, self.kafka, self.ledger)
 
     def execute(self, context: Context) -> Any:
         """Wait in the triggerer, or here."""
@@ -219,7 +221,7 @@ class StreamCaughtUpSensor(_LagSensor):
     `poke_interval` (default 30 s) and `timeout` are in seconds, as of every sensor.
     """
 
-    template_fields: Sequence[str] = ("group", "kafka", "moment")
+    template_fields: Sequence[str] = ("group", "kafka", "ledger", "moment")
 
     def __init__(self, *, moment: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -14,11 +14,20 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_stream_provider import runtime
+from airflow_stream_provider.checkpoint.logs import REWOUND
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.sinks.ledger import Batch, Position, SinkError, SinkRefused, is_kafka, is_to_be_written
-from airflow_stream_provider.sinks.postgres import Postgres
-from airflow_stream_provider.sinks.postgres_ledger import PostgresLedger, Writer
-from airflow_stream_provider.sinks.postgres_table import Target
+from airflow_stream_provider.sinks.ledger import (
+    Batch,
+    Database,
+    Ledger,
+    Position,
+    SinkError,
+    SinkRefused,
+    Target,
+    Writer,
+    is_kafka,
+    is_to_be_written,
+)
 
 # A plain job ends with it when the ledger refuses a batch, as a driver of a stream does.
 REFUSED_CODE = 50
@@ -29,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def exactly_once(
-    database: Postgres,
+    database: Database,
     table: str,
     key: Sequence[str] = (),
     *,
@@ -56,18 +65,18 @@ def exactly_once(
 
 
 class ExactlyOnce:
-    """See `exactly_once`. The table is read by one action per batch; a batch that is in the sink already is skipped."""
+    """See `exactly_once`. A batch is read by an action or two; one that is in the sink already is skipped."""
 
     # A rehearsal may call it: it then writes nothing but a staging table of its own.
     rehearses = True
 
-    def __init__(self, database: Postgres, target: Target, stream: str, query: str, take_over: bool) -> None:
+    def __init__(self, database: Database, target: Target, stream: str, query: str, take_over: bool) -> None:
         self._database = database
         self._target = target
         self._stream = stream
         self._query = query
         self._take_over = take_over
-        self._ledger: PostgresLedger | None = None
+        self._ledger: Ledger | None = None
         self._hold: runtime.Hold | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -93,7 +102,7 @@ class ExactlyOnce:
         spark = SparkSession.getActiveSession()
         if spark is None:
             raise SinkError("There is no SparkSession.", next_step="Make one first.")
-        ledger = PostgresLedger(self._database, self._writer(spark.sparkContext, None), self._target)
+        ledger = self._database.ledger(self._writer(spark.sparkContext, None), self._target)
         try:
             entry = ledger.known()
         finally:
@@ -116,14 +125,14 @@ class ExactlyOnce:
         rows = ledger.write(frame, batch)
         log.info("Batch %s of %s: %s rows.", batch_id, entry.name, rows)
 
-    def _claimed(self, frame: DataFrame) -> PostgresLedger:
+    def _claimed(self, frame: DataFrame) -> Ledger:
         """Return the ledger, which this driver has claimed in this hold."""
         hold = self._current_hold()
         if self._ledger is not None and self._hold == hold:
             return self._ledger
         if self._ledger is not None:
             self._ledger.close()
-        ledger = PostgresLedger(self._database, self._writer(frame.sparkSession.sparkContext, hold), self._target)
+        ledger = self._database.ledger(self._writer(frame.sparkSession.sparkContext, hold), self._target)
         ledger.claim()
         self._ledger, self._hold = ledger, hold
         log.info("This driver has claimed the ledger of its sink with epoch %s.", ledger.epoch)
@@ -150,7 +159,7 @@ class ExactlyOnce:
         return Writer(stream, query, holder, take_over=self._take_over)
 
     def _rehearse(self, frame: DataFrame) -> None:
-        ledger = PostgresLedger(self._database, Writer("", "", "a rehearsal"), self._target)
+        ledger = self._database.ledger(Writer("", "", "a rehearsal"), self._target)
         try:
             ledger.rehearse(frame)
         finally:
@@ -198,7 +207,16 @@ def batch_of(frame: DataFrame, batch_id: int) -> Batch:
     execution = execution_of(frame)
     ends = _logged(execution, batch_id)
     begins = _planned(execution, ends) or (_logged(execution, batch_id - 1) if batch_id > 0 else [])
-    return Batch(query_id_of(frame), batch_id, begins or [None] * len(ends), ends)
+    return Batch(query_id_of(frame), batch_id, begins or [None] * len(ends), ends, _rewound(execution, batch_id))
+
+
+def _rewound(execution: Any, batch_id: int) -> str:
+    """The mark of a rewind in the batch before; empty: it has none."""
+    before = execution.offsetLog().get(batch_id - 1)
+    if not (before.isDefined() and before.get().metadata().isDefined()):
+        return ""
+    mark = before.get().metadata().get().conf().get(REWOUND)
+    return str(mark.get()) if mark.isDefined() else ""
 
 
 def _logged(execution: Any, batch_id: int) -> list[Position]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_stream_provider.lifecycle.errors import StreamError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # In the text of every refusal that no restart of the query cures.
 REFUSED = "SINK_REFUSED"
@@ -66,12 +69,14 @@ class Batch:
     :param batch_id: Spark's number of the batch.
     :param begins: where it begins, by source; None of a source: Spark does not say.
     :param ends: where it ends, by source.
+    :param rewound: what a rewind of the stream has written into the checkpoint just before the batch; empty: none has.
     """
 
     query_id: str
     batch_id: int
     begins: Sequence[Position]
     ends: Sequence[Position]
+    rewound: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,94 @@ class Entry:
         return f"{self.stream}/{self.query}"
 
 
+@dataclass(frozen=True)
+class Writer:
+    """A driver that writes a query.
+
+    :param stream: name of the stream.
+    :param query: name of the query.
+    :param holder: who it is, for people.
+    :param control: id of the control log by which it holds; empty: it is a plain job.
+    :param hold: its epoch there.
+    :param take_over: whether it ends the session of another writer.
+    :param lease_seconds: a session that is idle in a transaction for so long is ended by the server.
+    """
+
+    stream: str
+    query: str
+    holder: str
+    control: str = ""
+    hold: int = 0
+    take_over: bool = False
+    lease_seconds: float = 60.0
+
+    @property
+    def name(self) -> str:
+        """Stream and query."""
+        return f"{self.stream}/{self.query}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table, and how rows get into it.
+
+    :param table: its name, with or without a schema.
+    :param key: its columns by which rows replace each other; empty: rows are appended.
+    :param delete: a boolean column of the batch, not of the table: true of a row that removes its key; empty: none.
+    :param create: whether a missing table is created.
+    """
+
+    table: str
+    key: Sequence[str] = ()
+    delete: str = ""
+    create: bool = False
+
+
+class Ledger(Protocol):
+    """One writer of one query, with its session: `claim` comes before `write`."""
+
+    epoch: int
+
+    @property
+    def id(self) -> str:
+        """The id of this claim."""
+
+    def close(self) -> None:
+        """End the session; the claim stays."""
+
+    def known(self) -> Entry | None:
+        """Return the entry, without a claim; None: there is none."""
+
+    def claim(self) -> None:
+        """Become the one that may write: the ledger refuses the driver that has claimed it before.
+
+        :raises SinkRefused: another driver writes, or one that held the stream later has claimed it.
+        """
+
+    def entry(self) -> Entry:
+        """Return the entry as it is now."""
+
+    def write(self, frame: DataFrame, batch: Batch) -> int:
+        """Write the rows of a batch and its offsets together; return the number of rows.
+
+        :raises SinkRefused: rows do not fit the table, or another driver has claimed the ledger.
+        :raises SinkError: the sink failed; nothing was written.
+        """
+
+    def rehearse(self, frame: DataFrame) -> None:
+        """Check table and rows without writing.
+
+        :raises SinkRefused: they do not fit.
+        """
+
+
+class Database(Protocol):
+    """Where tables and ledgers are."""
+
+    def ledger(self, writer: Writer, target: Target) -> Ledger:
+        """Return the ledger of one query, for one writer."""
+
+
 def is_to_be_written(entry: Entry, writer: str, batch: Batch) -> bool:
     """Return whether a batch is to be written: it follows the ledger. False: it is in the sink already.
 
@@ -123,8 +216,10 @@ def is_to_be_written(entry: Entry, writer: str, batch: Batch) -> bool:
             next_step="Give a query with other sources another name, and another table.",
             sources=len(batch.begins),
         )
+    # A rewind is an act of a person that the control log has: it alone moves a ledger back.
+    goes_back = bool(batch.rewound) and (entry.query_id, entry.batch_id + 1) == (batch.query_id, batch.batch_id)
     for known, begins in zip(entry.offsets, batch.begins):
-        _check_source(entry, batch, known, begins)
+        _check_source(entry, batch, known, begins, goes_back)
     return True
 
 
@@ -139,7 +234,7 @@ def fenced(entry: Entry) -> Fenced:
     )
 
 
-def _check_source(entry: Entry, batch: Batch, known: Position, begins: Position) -> None:
+def _check_source(entry: Entry, batch: Batch, known: Position, begins: Position, goes_back: bool) -> None:
     if known == begins:
         return
     if not (is_kafka(known) and is_kafka(begins)):
@@ -171,7 +266,7 @@ def _check_source(entry: Entry, batch: Batch, known: Position, begins: Position)
                 begins=start,
                 known=offset,
             )
-        if start < offset:
+        if start < offset and not goes_back:
             raise Overlap(
                 f"Batch {batch.batch_id} of {entry.name} begins at offset {start} of {where}, and the sink holds it "
                 f"until {offset}: {offset - start} offsets would be written twice.",

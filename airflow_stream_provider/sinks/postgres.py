@@ -1,23 +1,39 @@
-"""PostgreSQL: how it is reached, which types hold which, and how executors copy rows into a staging table."""
+"""PostgreSQL as a database of sinks."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from pyspark import RDD
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
-from airflow_stream_provider.sinks.ledger import BadRows, SinkError
+from airflow_stream_provider.sinks.given import address_of, in_backticks, kind_of
+from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
+from airflow_stream_provider.sinks.sql_database import (
+    ATTEMPT,
+    LOCK_SECONDS,
+    MARK,
+    SqlDatabase,
+    Task,
+    listed,
+    quoted,
+    quoted_table,
+    run,
+)
+from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 
-# A session waits so long for a lock.
-LOCK_SECONDS = 5
 # Bytes that a task hands over at once.
 _CHUNK = 1 << 16
+# The driver itself copies a batch of so few rows with so few characters each: Python's part of a task costs more than
+# they do, and each task a session.
+FEW_ROWS, FEW_CHARACTERS = 10_000, 4096
+# Types whose text has nothing that COPY reads otherwise.
+_PLAIN = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date", "timestamp_ntz"}
+# The number of a lock.
+_NUMBER = "hashtextextended(%s, 0)"
+_OF_TABLE = "a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped"
 # By Spark's type, the types of PostgreSQL that hold all of its values. Text is read by the column's own type.
 HOLDS = {
     "boolean": {"bool", "text", "varchar"},
@@ -64,149 +80,209 @@ def postgres(name: str = "", *, dsn: str = "") -> Postgres:
         file that STREAM_SINK_NAME_FILE names; libpq's service NAME (pg_service.conf), which the executors then need.
     :param dsn: a libpq connection string or URI instead, for tests and for passwords that libpq finds by itself.
     """
-    return Postgres(name, dsn or _dsn_of(name))
+    return Postgres(name or "postgres", dsn or address_of(name) or f"service={name}")
 
 
-def _dsn_of(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-        raise SinkError(
-            f"{name!r} is no name of a database.", next_step="Use letters, digits, dots, hyphens and underscores."
-        )
-    variable = "STREAM_SINK_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
-    if os.environ.get(variable):
-        return os.environ[variable]
-    if os.environ.get(f"{variable}_FILE"):
-        return Path(os.environ[f"{variable}_FILE"]).read_text().strip()
-    return f"service={name}"
+class Postgres(SqlDatabase):
+    """One PostgreSQL database; see `postgres`."""
 
-
-class Postgres:
-    """One PostgreSQL database; see `postgres`. Its text never shows the address or a password."""
+    module = "psycopg"
+    package = "psycopg[binary]"
+    holds = HOLDS
+    created = CREATED
+    ddl = (
+        # One of two drivers that create them at once waits.
+        "select pg_advisory_xact_lock(hashtextextended('stream_ledger', 0))",
+        """create table if not exists stream_ledger (
+          stream text not null, query text not null, epoch bigint not null, writer uuid not null, holder text not null,
+          control text not null, hold bigint not null, query_id text not null default '',
+          batch_id bigint not null default -1, offsets jsonb not null default '[]', rows bigint not null default 0,
+          claimed_at timestamptz not null default now(), written_at timestamptz, primary key (stream, query))""",
+        """create table if not exists stream_ledger_history (
+          stream text not null, query text not null, seq bigserial, epoch bigint not null, holder text not null,
+          query_id text not null, batch_id bigint not null, begins jsonb not null, ends jsonb not null,
+          rows bigint not null, written_at timestamptz not null default now(), primary key (stream, query, seq))""",
+    )
+    try_lock = f"select pg_try_advisory_lock({_NUMBER})"
+    lock_holder = (
+        "select a.pid, coalesce(host(a.client_addr), 'this machine') from pg_locks l "
+        "join pg_stat_activity a using (pid) where l.locktype = 'advisory' and l.granted and l.objsubid = 1 "
+        f"and a.datname = current_database() and (l.classid::bigint << 32 | l.objid::bigint) = {_NUMBER}"
+    )
+    end_session = "select pg_terminate_backend(%s)"
+    table = "select '' where to_regclass(%s) is not null"
+    columns = (
+        "select a.attname::text, t.typname::text, a.attnotnull and not a.atthasdef and a.attidentity = '' "
+        f"from pg_attribute a join pg_type t on t.oid = a.atttypid where {_OF_TABLE}"
+    )
+    unique = (
+        "select i.indexrelid, a.attname::text from pg_attribute a join pg_index i on i.indrelid = a.attrelid "
+        "and a.attnum = any(i.indkey) and i.indisunique and i.indpred is null "
+        f"and i.indexprs is null where {_OF_TABLE}"
+    )
+    tables = (
+        "select relname::text from pg_class where relkind = 'r' and pg_table_is_visible(oid) "
+        "and starts_with(relname, %s)"
+    )
+    # Rows that are deleted one by one would be read over by each batch until the server's next vacuum.
+    emptied = ("lock table {} in access exclusive mode nowait", "truncate {}")
 
     def __init__(self, name: str, dsn: str) -> None:
-        self.name = name or "postgres"
+        super().__init__(name)
         self._dsn = dsn
+        # Whether the next batch may have few rows.
+        self._few = True
 
-    def __repr__(self) -> str:
-        return f"postgres({self.name!r})"
+    def ledger(self, writer: Writer, target: Target) -> SqlLedger:
+        """Return the ledger of one query, for one writer."""
+        return SqlLedger(self, writer, target)
 
-    def connect(self, application: str, idle_seconds: float = 0.0) -> Any:
-        """Return a connection in autocommit mode.
+    def open(self, application: str, idle_seconds: float) -> Any:
+        """Open a connection; see `connect`."""
+        found = self.driver().connect(self._dsn, autocommit=True, application_name=application[:63], connect_timeout=10)
+        # Not as `options`, which would take the place of those that the address has.
+        found.execute(
+            "select set_config('lock_timeout', %s, false), "
+            "set_config('idle_in_transaction_session_timeout', %s, false)",
+            (f"{LOCK_SECONDS}s", str(int(idle_seconds * 1000))),
+        )
+        return found
 
-        :param idle_seconds: the server ends the session when it is idle in a transaction for so long; 0: never.
-        :raises SinkError: the database cannot be reached, or refuses.
-        """
-        psycopg = _psycopg()
+    def is_closed(self, connection: Any) -> bool:
+        """Whether a connection has ended, as far as its last statement has shown."""
+        return bool(connection.closed)
+
+    def judged(self, error: Any) -> tuple[bool, str]:
+        """Return whether an error is the fault of rows, and its first sentence: the next one may quote the row."""
+        driver = self.driver()
+        said = error.diag.message_primary or type(error).__name__
+        constraint = error.diag.constraint_name
+        code = error.sqlstate or type(error).__name__
+        found = f"{said:.300} ({code}{', ' + constraint if constraint else ''})"
+        return isinstance(error, (driver.DataError, driver.IntegrityError)), found
+
+    def named(self, table: str) -> Sequence[Any]:
+        """Return the values by which a table is found."""
+        return (quoted_table(table).replace("%%", "%"),)
+
+    def make_staging(self, connection: Any, target: Target, columns: Sequence[str], staging: str) -> None:
+        """Create a staging table. It is not logged: after a crash of the server it is empty."""
+        real = [quoted(column) for column in columns if column != target.delete]
+        if target.delete:
+            real.append(f"null::boolean as {quoted(target.delete)}")
+        run(
+            connection,
+            f"create unlogged table {quoted(staging)} as select null::uuid as {MARK}, null::bigint as {ATTEMPT}, "
+            f"{', '.join(real)} from {quoted_table(target.table)} with no data",
+        )
+
+    def texts(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+        """Return a frame of one column, each row of which is a line of COPY's text format."""
+        types = {field.name: field.dataType for field in frame.schema.fields}
+        # One text for all of it: a column built call by call asks the JVM hundreds of times, in every batch.
+        each = ", ".join(f"coalesce({_text(name, types[name])}, concat(char(92), 'N'))" for name in columns)
+        return frame.selectExpr(f"concat_ws(char(9), {each}) line")
+
+    def carried_out(self, frame: DataFrame, columns: Sequence[str], task: Task) -> list[tuple[int, int, str]]:
+        """Run a task for each partition, or here where the rows are few, and return what they return."""
+        lines = self.texts(frame, columns)
+        few = _few(lines) if self._few else None
+        tasks = _strings(lines).mapPartitions(task).collect() if few is None else self._here(task, few)
+        # Not after a batch that was read for nothing.
+        self._few = few is not None or (not self._few and sum(rows for _, rows, _ in tasks) <= FEW_ROWS)
+        return tasks
+
+    def _here(self, task: Task, lines: Sequence[str]) -> list[tuple[int, int, str]]:
         try:
-            found = psycopg.connect(self._dsn, autocommit=True, application_name=application[:63], connect_timeout=10)
-            # Not as `options`, which would take the place of those that the address has.
-            found.execute(
-                "select set_config('lock_timeout', %s, false), "
-                "set_config('idle_in_transaction_session_timeout', %s, false)",
-                (f"{LOCK_SECONDS}s", str(int(idle_seconds * 1000))),
-            )
-            return found
-        except psycopg.OperationalError as error:
-            # The error's text may name the user and the host.
-            kind = type(error).__name__
+            return list(task(lines))
+        except self.driver().Error as error:
             raise SinkError(
-                f"The database {self.name} cannot be reached, or refuses the connection ({kind}).",
-                next_step="See that it runs, and that STREAM_SINK_… or the service file names it rightly. The query "
-                "tries again.",
+                f"The database {self.name} failed while rows were copied ({type(error).__name__}).",
+                next_step="See its log. The query tries again.",
             ) from None
 
-    def copy(self, frame: DataFrame, staging: str, mark: str) -> list[tuple[int, int]]:
-        """Let the executors copy a frame into a staging table; return attempt and rows of each task that counts.
+    def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
+        """Return what a task does with its lines."""
+        dsn, chunk = self._dsn, _CHUNK
 
-        A task that is tried again, or a speculative copy of it, leaves rows that are never merged.
+        def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
+            import psycopg
+            from pyspark import TaskContext
 
-        :raises BadRows: the database does not take a row.
-        """
-        tasks = frame.rdd.mapPartitions(_copying(self._dsn, staging, mark)).collect()
-        refused = next((said for _, _, said in tasks if said), "")
-        if refused:
-            raise BadRows(
-                f"The database {self.name} does not take a row: {refused:.300}.",
-                next_step="Correct or leave out such rows in the script, or change the table.",
-            )
-        return [(attempt, rows) for attempt, rows, _ in tasks]
+            rows = iter(rows)
+            first = next(rows, None)
+            context = TaskContext.get()
+            if first is None:
+                return
+            # The driver's own copy is no attempt of Spark's.
+            attempt, written, size = -1 if context is None else context.taskAttemptId(), 0, 0
+            head, lines = f"{mark}\t{attempt}\t", [f"{mark}\t{attempt}\t{first}\n"]
+            try:
+                with (
+                    psycopg.connect(dsn, application_name="stream sink: task") as connection,
+                    connection.cursor().copy(f"copy {staging} from stdin") as to,
+                ):
+                    written = 1
+                    for line in rows:
+                        lines.append(f"{head}{line}\n")
+                        size += len(line)
+                        written += 1
+                        if size > chunk:
+                            to.write("".join(lines))
+                            lines, size = [], 0
+                    to.write("".join(lines))
+            except psycopg.DataError as error:
+                # To try again changes nothing. The first sentence alone: the next one quotes the row.
+                yield attempt, 0, error.diag.message_primary or type(error).__name__
+                return
+            yield attempt, written, ""
 
+        return copy
 
-def _psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError:
-        raise SinkError(
-            "The module psycopg is missing here.", next_step="Install psycopg[binary] for the driver and its executors."
-        ) from None
-    return psycopg
-
-
-def _copying(dsn: str, staging: str, mark: str) -> Callable[[Iterable[Any]], Iterator[tuple[int, int, str]]]:
-    """Return the function of a task. Executors may not have this package, so it uses nothing of it."""
-    chunk = _CHUNK
-
-    def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
-        import psycopg
-        from pyspark import TaskContext
-
-        rows = iter(rows)
-        first = next(rows, None)
-        context = TaskContext.get()
-        if first is None or context is None:
-            return
-        attempt, written, size = context.taskAttemptId(), 0, 0
-        head, lines = f"{mark}\t{attempt}\t", [f"{mark}\t{attempt}\t{first[0]}\n"]
-        try:
-            with (
-                psycopg.connect(dsn, application_name="stream sink: task") as connection,
-                connection.cursor().copy(f"copy {staging} from stdin") as to,
-            ):
-                written = 1
-                for (line,) in rows:
-                    lines.append(f"{head}{line}\n")
-                    size += len(line)
-                    written += 1
-                    if size > chunk:
-                        to.write("".join(lines))
-                        lines, size = [], 0
-                to.write("".join(lines))
-        except psycopg.DataError as error:
-            # To try again changes nothing. The first sentence alone: the next one quotes the row.
-            yield attempt, 0, error.diag.message_primary or type(error).__name__
-            return
-        yield attempt, written, ""
-
-    return copy
+    def merge(self, connection: Any, target: Target, columns: Sequence[str], staging: str, ours: str) -> None:
+        """Bring the rows of a batch from the staging table into the table."""
+        table = quoted_table(target.table)
+        real = [column for column in columns if column != target.delete]
+        added = f"insert into {table} ({listed(real)}) select {listed(real)} from {staging} where {ours}"
+        if target.delete:
+            gone = quoted(target.delete)
+            same = listed(target.key, "t.{} = s.{}", " and ")
+            run(connection, f"delete from {table} t using {staging} s where {ours} and s.{gone} and {same}")
+            added += f" and {gone} is not true"
+        if target.key:
+            others = [column for column in real if column not in target.key]
+            does = f"update set {listed(others, '{} = excluded.{}')}" if others else "nothing"
+            added += f" on conflict ({listed(target.key)}) do {does}"
+        run(connection, added)
 
 
-def as_lines(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return a frame of one column, each row of which is a line of COPY's text format."""
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    each = [F.coalesce(_escaped(_text(name, types[name])), F.lit("\\N")) for name in columns]
-    return frame.select(F.concat_ws("\t", *each))
+def _few(lines: DataFrame) -> list[str] | None:
+    """Return all lines; None: they are more than few, or long. That they are is found by reading few of them."""
+    found = lines.selectExpr(f"if(length(line) > {FEW_CHARACTERS}, null, line)").take(FEW_ROWS + 1)
+    if len(found) > FEW_ROWS or any(line is None for (line,) in found):
+        return None
+    return [line for (line,) in found]
 
 
-def _text(name: str, of: DataType) -> Any:
-    column = F.col(f"`{name.replace('`', '``')}`")
-    kind = kind_of(of)
+def _strings(lines: DataFrame) -> RDD[str]:
+    """Return the lines as plain strings: to make a Row of each takes an executor's Python longer than to send it."""
+    jvm: Any = lines.sparkSession._jvm
+    strings = getattr(lines._jdf, "as")(jvm.org.apache.spark.sql.Encoders.STRING()).toJavaRDD()
+    return RDD(jvm.SerDeUtil.javaToPython(strings), lines.sparkSession.sparkContext)
+
+
+def _text(name: str, of: DataType) -> str:
+    """Return the expression of a column's text, with char(92) for a backslash: literals have several syntaxes."""
+    column, kind = in_backticks(name), kind_of(of)
     if kind == "binary":
-        return F.concat(F.lit("\\x"), F.hex(column))
-    if kind in ("struct", "array", "map"):
-        return F.to_json(column)
+        return f"concat(char(92), char(92), 'x', hex({column}))"
     if kind == "timestamp":
         # With its offset, whatever the session's time zone is.
-        return F.date_format(column, "yyyy-MM-dd HH:mm:ss.SSSSSSXXX")
-    return column.cast("string")
-
-
-def _escaped(column: Any) -> Any:
-    # The first of them first.
-    for found, instead in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
-        column = F.replace(column, F.lit(found), F.lit(instead))
-    return column
-
-
-def kind_of(of: DataType) -> str:
-    """Return the name of a type without its parameters."""
-    return of.simpleString().partition("(")[0].partition("<")[0]
+        return f"date_format({column}, 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX')"
+    if kind in _PLAIN:
+        return f"cast({column} as string)"
+    text = f"to_json({column})" if kind in ("struct", "array", "map") else f"cast({column} as string)"
+    # The backslash first.
+    for code, letter in ((92, "char(92)"), (9, "'t'"), (10, "'n'"), (13, "'r'")):
+        text = f"replace({text}, char({code}), concat(char(92), {letter}))"
+    return text

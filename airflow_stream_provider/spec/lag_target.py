@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
-def lag_target(stream: StreamSpec | None, group: str = "", kafka: str = "") -> LagTarget:
+def lag_target(stream: StreamSpec | None, group: str = "", kafka: str = "", ledger: str = "") -> LagTarget:
     """Return the target of a stream, or of a consumer group.
 
     :param kafka: Airflow connection id, for a group; a stream's YAML names its own.
+    :param ledger: Airflow connection id of a sink's database; `group` is then the name of a job in its ledger. Default:
+        the one that the stream's YAML names.
     :raises SpecError: both or neither is given, or no Kafka connection is named.
     """
     if stream is None:
@@ -29,7 +31,7 @@ def lag_target(stream: StreamSpec | None, group: str = "", kafka: str = "") -> L
                 f"No Kafka connection is given for the group {group}.",
                 next_step="Give kafka=, an Airflow connection id.",
             )
-        return LagTarget(kafka, group=group)
+        return LagTarget(kafka, group=group, ledger=ledger)
     if group:
         raise SpecError(
             f"Both the stream {stream.name} and the group {group} are given to measure.",
@@ -41,7 +43,7 @@ def lag_target(stream: StreamSpec | None, group: str = "", kafka: str = "") -> L
             next_step="Add kafka: CONNECTION_ID to its YAML.",
             stream=stream.name,
         )
-    return LagTarget(stream.kafka, stream.name, stream.control)
+    return LagTarget(stream.kafka, stream.name, stream.control, ledger=ledger or stream.lag.ledger or "")
 
 
 def own_limits(stream: StreamSpec | None) -> LagLimits:

@@ -130,6 +130,7 @@ class LagSpec(_Part):
     since its last commit, while records as old wait. `retention`: how long before Kafka deletes what is not read.
     `transaction`: how long a transaction may hide records; default: a minute beyond the transaction's own timeout.
     `verdicts`, `alarms`: Burrow's verdicts, of WARN, STOP, STALL, REWIND, and the alarms that are bad.
+    `ledger`: Airflow connection of the database in which a sink keeps its offsets, by which lag is then measured.
     """
 
     max_records: Count | None = None
@@ -139,6 +140,7 @@ class LagSpec(_Part):
     transaction: Seconds | None = None
     verdicts: tuple[Verdict, ...] = BAD
     alarms: tuple[Alarm, ...] = tuple(Alarm)
+    ledger: ConnectionId | None = None
 
     @property
     def limits(self) -> LagLimits:

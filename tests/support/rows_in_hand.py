@@ -1,4 +1,4 @@
-"""Rows of a batch without Spark: lines that one task copies into PostgreSQL."""
+"""Rows of a batch without Spark: lines that one task copies into a database."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import pytest
 from pyspark.sql.types import StructType
 
 from airflow_stream_provider.sinks.ledger import BadRows
-from airflow_stream_provider.sinks.postgres import Postgres, _copying
+from airflow_stream_provider.sinks.postgres import Postgres
+from airflow_stream_provider.sinks.sql_database import SqlDatabase
 
 
 @dataclass(frozen=True)
 class Rows:
     """A batch.
 
+    :param lines: as COPY has them: tabs between values, and \\N for null.
     :param again: so many attempts of the task write all lines, and do not count.
     """
 
@@ -27,16 +29,20 @@ class Rows:
     again: int = 0
 
 
-def copied(database: Postgres, frame: Any, staging: str, mark: str) -> list[tuple[int, int]]:
-    """In place of `Postgres.copy`: the real function of a task, in this process."""
-    task = _copying(database._dsn, staging, mark)
+def copied(database: SqlDatabase, frame: Any, columns: Sequence[str], staging: str, mark: str) -> list[tuple[int, int]]:
+    """In place of `SqlDatabase.copy`: the real function of a task, in this process."""
+    task = database.task(frame.schema, columns, staging, mark)
     found = []
     for attempt in range(frame.again + 1):
         with pytest.MonkeyPatch.context() as patch:
             context = SimpleNamespace(taskAttemptId=lambda attempt=attempt: attempt)
             patch.setattr(pyspark.TaskContext, "get", lambda context=context: context)
-            found = list(task((line,) for line in frame.lines))
+            found = list(task(_texts(database, line) for line in frame.lines))
     for _, _, said in found:
         if said:
             raise BadRows(f"The database {database.name} does not take a row: {said}.", next_step="-")
     return [(attempt, rows) for attempt, rows, _ in found]
+
+
+def _texts(database: SqlDatabase, line: str) -> Any:
+    return line if isinstance(database, Postgres) else tuple(None if t == "\\N" else t for t in line.split("\t"))

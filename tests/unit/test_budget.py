@@ -26,15 +26,15 @@ BUDGET = """
 . 100
 audit 1900
 checkpoint 2500
-cli 1700
+cli 1800
 clusters 5800
 control 3200
-hooks 2100
+hooks 2300
 kafka 2700
 lag 2500
 lifecycle 3200
 links 100
-monitoring 3200
+monitoring 3300
 notifications 200
 operators 2000
 planning 6100
@@ -43,7 +43,7 @@ releases 1000
 runbook 2000
 runtime 8700
 sensors 400
-sinks 1300
+sinks 4300
 spec 1500
 triggers 700
 """

@@ -42,7 +42,7 @@ lag: {{max_records: 10}}
 
 
 # The commands that change nothing that runs.
-LOOK = ["init", "lag", "status", "history", "diff", "validate"]
+LOOK = ["init", "lag", "status", "history", "ledger", "diff", "validate"]
 
 
 @pytest.fixture
@@ -71,6 +71,7 @@ def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
         "json": False,
         "watch": False,
         "history": False,
+        "ledger": None,
         "verbose": False,
         "last": 30,
         "name": "orders",

@@ -26,14 +26,13 @@ def here(monkeypatch: pytest.MonkeyPatch, found: LagReport | Exception) -> list[
     """Let a measurement in the worker find this; return the list of what is measured."""
     measured: list[LagTarget] = []
 
-    def measure(target: LagTarget, extra: Any, roots: Any, moments: Any) -> LagReport:
+    def measure(target: LagTarget, moments: Any) -> LagReport:
         measured.append(target)
         if isinstance(found, Exception):
             raise found
         return found
 
-    monkeypatch.setattr(lag, "kafka_extra", lambda conn_id: {})
-    monkeypatch.setattr(lag, "measure_lag", measure)
+    monkeypatch.setattr(lag, "measure_now", measure)
     return measured
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +65,16 @@ def test_a_batch_that_begins_elsewhere_is_refused(
     with pytest.raises(error) as found:
         is_to_be_written(ENTRY, "me", batch(begins))
     assert found.value.fields.items() >= fields.items()
+
+
+def test_a_rewind_moves_the_ledger_back_in_the_batch_behind_it_alone() -> None:
+    again = replace(batch({"orders": {"0": 10, "1": 5}}), rewound="orders-7")
+    assert is_to_be_written(ENTRY, "me", again)
+    for other in (replace(again, batch_id=9), replace(again, query_id="q2"), replace(again, rewound="")):
+        with pytest.raises(Overlap):
+            is_to_be_written(ENTRY, "me", other)
+    with pytest.raises(Gap):
+        is_to_be_written(ENTRY, "me", replace(again, begins=[{"orders": {"0": 25, "1": 5}}]))
 
 
 def test_the_same_number_with_other_offsets_is_another_batch() -> None:

@@ -1,0 +1,184 @@
+"""A ledger in a table whose history is changed by others: restored, rolled back, expired, cleaned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_stream_provider.sinks import Gap, SinkError, SinkRefused
+from airflow_stream_provider.sinks.iceberg import TRIES, IcebergLedger
+from airflow_stream_provider.sinks.ledger import is_to_be_written
+from tests.support.lakes import Lake, batch, numbers
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def delta(lakes: SparkSession, tmp_path: Path) -> Lake:
+    found = Lake("delta", lakes, tmp_path)
+    found.create()
+    return found
+
+
+@pytest.fixture
+def iceberg(lakes: SparkSession, tmp_path: Path) -> Lake:
+    found = Lake("iceberg", lakes, tmp_path)
+    found.create()
+    return found
+
+
+def written(lake: Lake) -> Any:
+    """Its ledger, after two batches of ten."""
+    mine = lake.ledger()
+    mine.write(numbers(lake.spark, 0, 10), batch(0, 0, 10))
+    mine.write(numbers(lake.spark, 10, 20), batch(1, 10, 20))
+    return mine
+
+
+def test_the_ledger_follows_a_restore(delta: Lake) -> None:
+    mine = written(delta)
+    delta.spark.sql(f"restore table {delta.name} to version as of 2")  # the claim is 1
+    assert delta.rows() == (10, 10)
+    with pytest.raises(Gap):
+        is_to_be_written(mine.entry(), mine.id, batch(2, 20, 30))
+    again = delta.ledger()
+    assert again.entry().offsets == [{"orders": {"0": 10}}]
+    again.write(numbers(delta.spark, 10, 12), batch(0, 10, 12, "q2"))
+    assert delta.rows() == (12, 12)
+    delta.spark.sql(f"restore table {delta.name} to version as of 0")
+    assert (again.entry().query_id, list(again.entry().offsets)) == ("", [])
+    assert delta.unclaimed().known() == again.entry()
+
+
+def test_a_log_that_was_cleaned_is_no_guess(delta: Lake) -> None:
+    written(delta)
+    delta.spark.sql(f"alter table {delta.name} set tblproperties ('delta.checkpointInterval' = '1')")
+    delta.append(numbers(delta.spark, 100, 101))
+    log = Path(delta.table) / "_delta_log"
+    assert list(log.glob("*.checkpoint.parquet"))
+    for old in range(4):
+        for each in log.glob(f"*{old:020}.*"):
+            each.unlink()
+    with pytest.raises(SinkRefused, match="history does not say any more where they end"):
+        delta.ledger()
+    assert delta.rows() == (21, 21)
+
+
+def test_tables_of_delta_that_cannot_fence_are_refused(delta: Lake) -> None:
+    delta.spark.sql(
+        f"alter table {delta.name} set tblproperties ('delta.setTransactionRetentionDuration' = 'interval 1 day')"
+    )
+    with pytest.raises(SinkRefused, match="forgets transactions"):
+        delta.ledger()
+    delta.table = "s3a://bucket/orders"
+    with pytest.raises(SinkRefused, match="lets two drivers write the same commit"):
+        delta.ledger()
+
+
+def test_the_entry_outlives_expired_snapshots(iceberg: Lake) -> None:
+    mine = written(iceberg)
+    for number in range(3):
+        iceberg.append(numbers(iceberg.spark, 100 + number, 101 + number))
+    iceberg.compact()
+    mine.close()
+    expire(iceberg)
+    left = iceberg.spark.sql(f"select count(*) from {iceberg.name}.snapshots").first()
+    assert left is not None
+    assert left[0] == 2, "main's head, and that of the tag"
+    assert mine.entry().offsets == [{"orders": {"0": 20}}]
+    assert mine.write(numbers(iceberg.spark, 20, 30), batch(2, 20, 30)) == 10
+    assert iceberg.rows() == (33, 33)
+
+    # Without the tag.
+    refs = iceberg.spark.sql(f"select name from {iceberg.name}.refs where type = 'TAG'").collect()
+    iceberg.spark.sql(f"alter table {iceberg.name} drop tag `{refs[0][0]}`")
+    assert mine.entry().batch_id == 2
+    iceberg.append(numbers(iceberg.spark, 200, 201))
+    mine.close()
+    expire(iceberg)
+    with pytest.raises(SinkRefused, match="do not say any more where they end"):
+        iceberg.ledger()
+
+
+def expire(lake: Lake) -> None:
+    lake.spark.sql(
+        f"call lake.system.expire_snapshots(table => '{lake.table}', retain_last => 1, "
+        "older_than => timestamp '2100-01-01 00:00:00')"
+    )
+
+
+def test_the_ledger_follows_a_roll_back(iceberg: Lake) -> None:
+    mine = written(iceberg)
+    ids = [row[0] for row in iceberg.spark.sql(f"select snapshot_id from {iceberg.name}.snapshots").collect()]
+    history = [row[0] for row in iceberg.spark.sql(f"select snapshot_id from {iceberg.name}.history").collect()]
+    assert set(history) <= set(ids)
+    roll_back(iceberg, history[-2])
+    assert iceberg.rows() == (10, 10)
+    with pytest.raises(Gap):
+        is_to_be_written(mine.entry(), mine.id, batch(2, 20, 30))
+    again = iceberg.ledger()
+    assert again.entry().offsets == [{"orders": {"0": 10}}]
+    again.write(numbers(iceberg.spark, 10, 12), batch(0, 10, 12, "q2"))
+    assert iceberg.rows() == (12, 12)
+
+
+def roll_back(lake: Lake, snapshot: int) -> None:
+    lake.spark.sql(f"call lake.system.rollback_to_snapshot('{lake.table}', {snapshot})")
+
+
+@pytest.mark.parametrize("key", [(), ("id",)], ids=["append", "merge"])
+def test_a_batch_is_written_again_where_others_have_moved_main(
+    iceberg: Lake, monkeypatch: pytest.MonkeyPatch, key: tuple[str, ...]
+) -> None:
+    written(iceberg)
+    mine = iceberg.ledger(key=key)
+    publish, tries = IcebergLedger._publish, []
+
+    def after_others(self: IcebergLedger, *what: Any) -> bool:
+        tries.append(1)
+        if len(tries) == 1:
+            iceberg.compact()
+        if len(tries) == 2:
+            iceberg.append(numbers(iceberg.spark, 100, 101))
+        return publish(self, *what)
+
+    monkeypatch.setattr(IcebergLedger, "_publish", after_others)
+    assert mine.write(numbers(iceberg.spark, 20, 30), batch(2, 20, 30)) == 10
+    assert len(tries) == 3
+    assert iceberg.rows() == (31, 31)
+
+
+def test_main_that_moves_all_the_time_is_left_to_the_next_try(iceberg: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = written(iceberg)
+    publish, others = IcebergLedger._publish, []
+
+    def after_others(self: IcebergLedger, *what: Any) -> bool:
+        others.append(1)
+        iceberg.append(numbers(iceberg.spark, 100 + len(others), 101 + len(others)))
+        return publish(self, *what)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IcebergLedger, "_publish", after_others)
+        with pytest.raises(SinkError, match="have moved main of"):
+            mine.write(numbers(iceberg.spark, 20, 30), batch(2, 20, 30))
+    assert iceberg.rows() == (20 + TRIES, 20 + TRIES)
+    assert mine.write(numbers(iceberg.spark, 20, 30), batch(2, 20, 30)) == 10
+    assert iceberg.rows() == (30 + TRIES, 30 + TRIES)
+
+
+def test_a_roll_back_during_a_batch_is_not_undone(iceberg: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = written(iceberg)
+    history = [row[0] for row in iceberg.spark.sql(f"select snapshot_id from {iceberg.name}.history").collect()]
+    publish = IcebergLedger._publish
+
+    def after_it(self: IcebergLedger, *what: Any) -> bool:
+        roll_back(iceberg, history[-2])
+        return publish(self, *what)
+
+    monkeypatch.setattr(IcebergLedger, "_publish", after_it)
+    with pytest.raises(SinkError):
+        mine.write(numbers(iceberg.spark, 20, 30), batch(2, 20, 30))
+    assert iceberg.rows() == (10, 10)
