@@ -13,7 +13,7 @@ from airflow_stream_provider.hooks.ledger import by_ledger, committed_by_ledger,
 from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import LagLook, Moments
 from airflow_stream_provider.lag.reader import measure_lag, measure_sources, read_committed
-from airflow_stream_provider.lag.targets import LagTarget, stream_sources
+from airflow_stream_provider.lag.targets import LagTarget, read_sources
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -67,7 +67,7 @@ def committed_offsets(
 
     Queries whose offsets are not known are left out.
     """
-    found = (source.read() for source in stream_sources(stream, control, state, heartbeats))
+    found = read_sources(stream, control, state, heartbeats)
     return {query.query: [query.offsets] for query in found if query.offsets}
 
 

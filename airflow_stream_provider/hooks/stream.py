@@ -24,7 +24,7 @@ from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.reader import measure_sources
-from airflow_stream_provider.lag.targets import stream_sources
+from airflow_stream_provider.lag.targets import read_sources
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name
@@ -191,7 +191,7 @@ class StreamHook(BaseHook):
         store = self.control_log.store
 
         def committed() -> list[Committed]:
-            return [each.read() for each in stream_sources(self.stream, self.control, state, heartbeats, store)]
+            return read_sources(self.stream, self.control, state, heartbeats, store)
 
         if extra is None or self.kafka_conn_id is None or state.last_holder is None:
             return None

@@ -12,7 +12,7 @@ from airflow_stream_provider.control.bounded import gather
 from airflow_stream_provider.lag.committed_offsets import Committed, group_committed
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lag.targets import LagTarget, stream_sources
+from airflow_stream_provider.lag.targets import LagTarget, read_sources
 from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def read_committed(log: ControlLog, control: str) -> list[Committed]:
     state = log.refresh()
     beat = log.heartbeat(state.last_holder) if state.last_holder else None
     beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}
-    return [source.read() for source in stream_sources(log.stream, control, state, beats, log.store)]
+    return read_sources(log.stream, control, state, beats, log.store)
 
 
 def measure_apart(

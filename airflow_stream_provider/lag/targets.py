@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_stream_provider.checkpoint import Owner, recorded_form
 from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.lag import topic_ids
-from airflow_stream_provider.lag.committed_offsets import CommittedOffsets, Missing
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, Missing
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -94,6 +94,17 @@ def stream_sources(
             )
         )
     return found
+
+
+def read_sources(
+    stream: str,
+    control: str,
+    state: StreamState,
+    heartbeats: Mapping[str, Heartbeat],
+    store: Store | None = None,
+) -> list[Committed]:
+    """Read how far the last holder's queries are, wherever `stream_sources` finds that."""
+    return [source.read() for source in stream_sources(stream, control, state, heartbeats, store)]
 
 
 def _is_first(holder: Incarnation, state: StreamState) -> bool:

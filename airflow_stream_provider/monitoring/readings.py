@@ -18,7 +18,7 @@ from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.reader import measure_apart
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lag.targets import stream_sources
+from airflow_stream_provider.lag.targets import read_sources
 from airflow_stream_provider.lag.topic_ids import note as note_topics
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring import samples
@@ -109,8 +109,7 @@ def read_committed(reading: Reading) -> Sequence[Committed]:
     """Read how far the stream's queries are, from their checkpoints or the heartbeat."""
     spec, found = reading.spec, reading.snapshot
     store = reading.hook.control_log.store
-    sources = stream_sources(spec.name, spec.control, found.state, found.heartbeats, store)
-    return [source.read() for source in sources]
+    return read_sources(spec.name, spec.control, found.state, found.heartbeats, store)
 
 
 def beats_again(reading: Reading, incarnations: Sequence[str]) -> dict[str, bool]:

@@ -27,9 +27,9 @@ _COLUMNS = {
 }
 # A driver that does not say for so long that it lives has ended, for plain jobs. In it a member connects anew, and asks
 # again where a broker is silent.
-SESSION_SECONDS = 20.0
+_SESSION_SECONDS = 20.0
 MEMBER = {
-    "session_timeout_ms": int(SESSION_SECONDS * 1000),
+    "session_timeout_ms": int(_SESSION_SECONDS * 1000),
     "request_timeout_ms": 8_000,
     "reconnect_backoff_max_ms": 2_000,
     "max_poll_interval_ms": 60_000,
@@ -219,7 +219,7 @@ class Presence:
         consumer.partitions_for_topic(LEDGER)  # known before: else it joins a second time
         consumer.subscribe([LEDGER])
         last = time.monotonic()
-        while not self._over.is_set() and time.monotonic() < last + SESSION_SECONDS:
+        while not self._over.is_set() and time.monotonic() < last + _SESSION_SECONDS:
             consumer.poll(timeout_ms=200)
             if consumer.assignment():
                 consumer.pause(*consumer.assignment())

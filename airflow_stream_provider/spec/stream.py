@@ -245,6 +245,12 @@ class StreamSpec(_Part):
             raise ValueError("storage is hdfs://, and storage_connection is not set: name the connection of WebHDFS.")
         return self
 
+    @model_validator(mode="after")
+    def _a_ledger_is_measured(self) -> Self:
+        if self.lag.ledger and not self.kafka:
+            raise ValueError("lag.ledger is set, and kafka is not: name the connection of the Kafka that is read.")
+        return self
+
     @property
     def source(self) -> Path:
         """The YAML file."""

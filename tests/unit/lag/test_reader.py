@@ -55,8 +55,8 @@ def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeyp
 
     monkeypatch.setattr("airflow_stream_provider.lag.measure.measure_each", measured)
     monkeypatch.setattr(
-        "airflow_stream_provider.lag.reader.stream_sources",
-        lambda stream, *_: [CommittedOffsets("enrich"), CommittedOffsets(f"of {stream}")],
+        "airflow_stream_provider.lag.reader.read_sources",
+        lambda stream, *_: [CommittedOffsets("enrich").read(), CommittedOffsets(f"of {stream}").read()],
     )
     found = LagReader(Client(), FilesRoot).read(dict.fromkeys([*targets, *groups], Moments()))  # type: ignore[arg-type]
     names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}

@@ -69,6 +69,13 @@ def test_records_that_kafka_shows_no_more_are_waited_for_as_long_as_a_lag_may_la
     assert without.policy().loss_seconds == 300.0
 
 
+def test_a_ledger_that_nothing_would_measure_by_is_refused(write: Write) -> None:
+    ledger = GOOD.replace("max_seconds: 60", "ledger: orders_db")
+    assert load_spec(write(ledger)).lag.ledger == "orders_db"
+    with pytest.raises(SpecError, match=r"lag\.ledger is set, and kafka is not"):
+        load_spec(write(ledger.replace("kafka: kafka_default\n", "")))
+
+
 def test_paths_start_beside_the_folder_of_the_yaml_files(write: Write, tmp_path: Path) -> None:
     spec = load_spec(write(GOOD))
     assert spec.path("apps/orders.py") == tmp_path / "apps" / "orders.py"
