@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.checkpoint import merged
 from airflow_stream_provider.checkpoint.logs import KafkaOffsets, kafka_offsets
 from airflow_stream_provider.hooks.connections import database_hook
 from airflow_stream_provider.lag.committed_offsets import WINDOW, Committed
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, StreamError
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.steps import Refusal
 
 _ROWS = (
     "select query, epoch, holder, query_id, batch_id, offsets, l.rows, claimed_at, written_at from stream_ledger l "
@@ -22,6 +26,14 @@ _HISTORY = (
     "select epoch, holder, query_id, batch_id, begins, ends, h.rows, written_at from stream_ledger_history h "
     "where stream = %s and query = %s order by seq desc limit {}"
 )
+
+
+# The driver that holds next has a later hold, or the same: it claims the row from this one, as from any other.
+_REFUSE = (
+    "update stream_ledger set epoch = epoch + 1, writer = %s, holder = %s, hold = %s "
+    "where stream = %s and control = %s and hold < %s"
+)
+_REFUSED = "select query_id from stream_ledger where stream = %s and control = %s and hold >= %s"
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,31 @@ def ledger_rows(conn_id: str, stream: str, last: int = WINDOW) -> list[LedgerRow
             "database, and that its user may read stream_ledger and stream_ledger_history there.",
             kind=kind,
         ) from None
+
+
+def refuse_writer(refusal: Refusal, stream: str, control: str) -> str:
+    """Have the ledger refuse a driver's batches from now on; return why not all of them are, or an empty text.
+
+    A transaction that it has begun is waited for.
+
+    :param control: the id of the stream's control log.
+    :raises ConnectionUnavailable: the connection cannot be read.
+    :raises LedgerUnread: the database does not answer, or this user may not write the ledger.
+    """
+    hook, later = database_hook(refusal.ledger), refusal.epoch + 1
+    who = f"nobody, since {refusal.incarnation} was fenced"
+    try:
+        hook.run(_REFUSE, parameters=(str(uuid.uuid4()), who, later, stream, control, later))
+        refused = {query_id for (query_id,) in hook.get_records(_REFUSED, parameters=(stream, control, later))}
+    except Exception as error:  # noqa: BLE001 - each database has errors of its own
+        kind = type(error).__name__
+        raise LedgerUnread(
+            f"The ledger of {stream} cannot be written with the connection {refusal.ledger!r} ({kind}).",
+            next_step="Let its user update the table stream_ledger.",
+            kind=kind,
+        ) from None
+    others = set(refusal.queries) - refused
+    return f"The ledger has no batch of {len(others)} of its {len(refusal.queries)} queries." if others else ""
 
 
 def committed_by_ledger(rows: Sequence[LedgerRow]) -> list[Committed]:

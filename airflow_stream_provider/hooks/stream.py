@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_stream_provider.clusters import Cluster, UnmanagedView, Whose, open_cluster
-from airflow_stream_provider.control.bounded import start
+from airflow_stream_provider.control.bounded import call, start
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.control import Newest, acontrol_root, control_root
 from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers, living_heartbeats
+from airflow_stream_provider.hooks.ledger import refuse_writer
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.committed_offsets import Committed
@@ -41,13 +42,15 @@ if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
     from airflow_stream_provider.lag.limits import Moments
     from airflow_stream_provider.lag.report import LagReport
-    from airflow_stream_provider.planning.steps import Declare, Want
+    from airflow_stream_provider.planning.steps import Declare, Refusal, Want
     from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
 # How long a task waits by itself for the end of a job that it has the cluster end: a trigger would come to it later.
 END_SECONDS = 20.0
+# A transaction of the driver that is to be refused may have to end first: its own database ends one that hangs.
+REFUSE_SECONDS = 60.0
 
 
 class StreamHook(BaseHook):
@@ -339,6 +342,26 @@ class StreamHook(BaseHook):
         :raises ClusterError: the cluster does not answer.
         """
         kill_drivers(self.control_log, self.cluster, self.whose(deployment))
+
+    def refuse(self, refusal: Refusal) -> bool:
+        """Have the ledger of the stream's sinks refuse what a driver writes; return whether it does.
+
+        Where it cannot be asked, that is logged, and the driver waited for.
+        """
+        store = self.control_log.store
+
+        def ask() -> str:
+            return refuse_writer(refusal, self.stream, store.origin())
+
+        try:
+            problem = call(ask, REFUSE_SECONDS, f"The database of the connection {refusal.ledger!r}")
+        except StreamError as error:
+            problem = str(error)
+        if problem:
+            self.log.warning(
+                "%s is waited for, since its sinks may still take what it writes. %s", refusal.incarnation, problem
+            )
+        return not problem
 
     def end_job(self, id: str) -> bool:
         """Have the cluster end a job without a stream; return whether it is confirmed gone within `END_SECONDS`.

@@ -27,6 +27,8 @@ class Policy:
         driver that has never committed waits for some seconds only.
     :param adopts: whether its first driver comes up beside a job without a stream that writes the checkpoints, and
         follows it once their logs stand still.
+    :param ledger: Airflow connection of the database by whose ledger all that the drivers write is written, and which
+        therefore can refuse a driver on a lost machine; empty = none.
     """
 
     rehearse_batches: int = 3
@@ -42,6 +44,7 @@ class Policy:
     no_way_back: bool = False
     adopts: bool = False
     loss_seconds: float = 300.0
+    ledger: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that records carry."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.planning.signs_of_life import MAY_WRITE, Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Step
+from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Refusal, Step
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
 BY_THE_CLUSTER = "Fence it without anybody's word: it is then killed, and the cluster confirms that."
@@ -31,7 +32,30 @@ def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, rea
     if found is not None and not found.fencing:
         return Append(Kind.FENCING, {"incarnation": incarnation, "reason": reason})
     policy = snapshot.policy(deployment_of(incarnation))
-    return Kill(deployment_of(incarnation), Dead(incarnation, policy.lease_seconds, policy.pause_seconds))
+    dead = Dead(incarnation, policy.lease_seconds, policy.pause_seconds)
+    return Kill(deployment_of(incarnation), dead, _refusal(snapshot, incarnation, policy.ledger))
+
+
+def _refusal(snapshot: Snapshot, incarnation: str, ledger: str) -> Refusal | None:
+    """Return what the ledger is to refuse of a driver that may write; None: it would not be all that it may do.
+
+    A ledger holds back rows and offsets alone. State is in the checkpoint, and so is a rewind that is due: where there
+    is either, the driver is waited for.
+    """
+    state, beat = snapshot.state, snapshot.heartbeats.get(incarnation)
+    if not ledger or beat is None or not state.may_write(incarnation) or incarnation == state.rewinder:
+        return None
+    found = state.incarnations[incarnation]
+    told = {query.name: query for query in beat.queries}
+    running = [query for query in beat.queries if not query.ended]
+    if not running or any(query["name"] not in told for query in found.queries) or not all(map(_is_bare, running)):
+        return None
+    return Refusal(ledger, incarnation, found.epoch, tuple(query.id for query in running))
+
+
+def _is_bare(query: QueryProgress) -> bool:
+    """Whether a query has no state, as Spark says of its last batch."""
+    return bool(query.id and query.spark) and not query.spark.get("stateOperators")
 
 
 def fence_by_word(snapshot: Snapshot, incarnation: str, person: str, reason: str) -> Step:

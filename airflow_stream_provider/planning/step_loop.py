@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from airflow_stream_provider.planning.bring_up import ask_again, nobody_else_submitted
@@ -17,6 +18,7 @@ from airflow_stream_provider.planning.steps import (
     GiveUp,
     Kill,
     Later,
+    Refusal,
     Skip,
     Step,
     Submit,
@@ -24,7 +26,7 @@ from airflow_stream_provider.planning.steps import (
     Wait,
     Want,
 )
-from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
+from airflow_stream_provider.planning.waits import Condition, Ended, Needs, WaitOutcome
 
 
 class Verb(Protocol):
@@ -63,6 +65,9 @@ class Stream(Protocol):
 
     def kill(self, deployment: str, /) -> None:
         """Kill what the cluster runs of a deployment."""
+
+    def refuse(self, refusal: Refusal, /) -> bool:
+        """Have the ledger refuse what a driver writes; return whether it does."""
 
 
 class End(NamedTuple):
@@ -133,8 +138,15 @@ def carry_out_try(
         end = carry_out(verb, stream, identity, outcome, log)
     if not isinstance(end.step, Kill):
         return Try(end.step, end.snapshot)
-    stream.kill(end.step.deployment)
-    return Try(Wait(end.step.then), end.snapshot)
+    return Try(Wait(kill(stream, end.step)), end.snapshot)
+
+
+def kill(stream: Stream, step: Kill) -> Condition:
+    """Carry out a kill; return what is then to be waited for."""
+    stream.kill(step.deployment)
+    if isinstance(step.then, Dead) and step.refusal is not None:
+        return replace(step.then, refused=stream.refuse(step.refusal))
+    return step.then
 
 
 def _has_moved_since(stream: Stream, end: End) -> bool:

@@ -142,11 +142,31 @@ class Submit:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """What the ledger of the sinks is to refuse from now on: the batches of a driver.
+
+    :param ledger: Airflow connection of its database.
+    :param incarnation: the driver.
+    :param epoch: of its hold.
+    :param queries: Spark's ids of all its queries.
+    """
+
+    ledger: str
+    incarnation: str
+    epoch: int
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Kill:
-    """Kill a deployment's driver on the cluster, then wait; only the condition `then` confirms that it is dead."""
+    """Kill a deployment's driver on the cluster, then wait; only the condition `then` confirms that it is dead.
+
+    :param refusal: what is refused besides; None: nothing.
+    """
 
     deployment: str
     then: Condition
+    refusal: Refusal | None = None
 
     def __str__(self) -> str:
         return f"killing {self.deployment}, then waiting for {self.then.description}"

@@ -135,6 +135,8 @@ class HeartbeatWriter:
         self._counter = 0
         self._progress: tuple[QueryProgress, ...] = ()
         self._commits = CommitHistory()
+        # The hold that they are of: queries that stop, and start again in it, have committed all the same.
+        self._epoch = 0
         # Whether a query has committed a batch in this driver, in any hold, as far as Spark has said at a heartbeat: a
         # second behind, and more while the control log is away. See `QueryGroup.has_committed`.
         self.committed = False
@@ -149,8 +151,10 @@ class HeartbeatWriter:
     def next(self, state: StreamState, running: bool) -> Heartbeat:
         """Return the next heartbeat of a driver that has read the log up to `state`."""
         self._counter += 1
-        if not running:
+        if state.epoch != self._epoch:
+            self._epoch = state.epoch
             self._commits.forget()
+        if not running:
             self._unknown = ""
         elif self._clock.monotonic() - self._asked >= PROGRESS_SECONDS:
             self._asked = self._clock.monotonic()

@@ -84,7 +84,9 @@ class UpgradeSpec(_Part):
     leaves no doubt; one of `approvers` (user ids of Airflow's auth manager; empty: everybody who may answer), within
     `approval_timeout`. `free_arguments`: the form may say other arguments of the script than the YAML. `on_change`: the
     watch starts an upgrade when the YAML or a file of the release has changed. `schedule`: a cron expression in UTC; an
-    upgrade to the YAML's release starts at these times, also when that runs already.
+    upgrade to the YAML's release starts at these times, also when that runs already. `fence_by_ledger`: all that the
+    stream writes goes through sinks with the ledger `lag.ledger`. That refuses a driver on a lost machine, so that
+    another one takes over after a lease instead of eleven minutes.
     """
 
     strategy: Strategy = Strategy.HANDOVER
@@ -104,6 +106,7 @@ class UpgradeSpec(_Part):
     lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
     pause_seconds: Seconds = Policy.pause_seconds
     take_back_seconds: Annotated[Seconds, Field(ge=1)] = Policy.take_back_seconds
+    fence_by_ledger: bool = False
 
     @model_validator(mode="after")
     def _a_lost_driver_is_fenced(self) -> Self:
@@ -118,7 +121,7 @@ class UpgradeSpec(_Part):
     def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
         runbook_only = {"strategy", "soak", "keep_previous", "free_arguments"}
-        runbook_only |= {"approval", "approvers", "approval_timeout", "on_change", "schedule"}
+        runbook_only |= {"approval", "approvers", "approval_timeout", "on_change", "schedule", "fence_by_ledger"}
         found = self.model_dump(exclude=runbook_only)
         return Policy(**found, changed_checkpoints=changed_checkpoints, no_way_back=no_way_back)
 
@@ -246,9 +249,13 @@ class StreamSpec(_Part):
         return self
 
     @model_validator(mode="after")
-    def _a_ledger_is_measured(self) -> Self:
+    def _a_ledger_is_used(self) -> Self:
         if self.lag.ledger and not self.kafka:
             raise ValueError("lag.ledger is set, and kafka is not: name the connection of the Kafka that is read.")
+        if self.upgrade.fence_by_ledger and not self.lag.ledger:
+            raise ValueError(
+                "upgrade.fence_by_ledger is set, and lag.ledger is not: name the connection of the sink's database."
+            )
         return self
 
     @property
@@ -270,7 +277,8 @@ class StreamSpec(_Part):
         found = self.upgrade.policy(changed_checkpoints, no_way_back=no_way_back)
         # People who are told of a lag then do not hear of a loss before.
         waits = Policy.loss_seconds if self.lag.max_seconds is None else self.lag.max_seconds
-        return replace(found, offsets_group=self.offsets_group or "", loss_seconds=waits)
+        ledger = self.lag.ledger if self.upgrade.fence_by_ledger else None
+        return replace(found, offsets_group=self.offsets_group or "", loss_seconds=waits, ledger=ledger or "")
 
     def chosen_strategy(self, given: str) -> Strategy:
         """Return the strategy of an upgrade.

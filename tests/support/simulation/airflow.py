@@ -25,8 +25,8 @@ from airflow_stream_provider.planning.fence import fence, may_fence
 from airflow_stream_provider.planning.pursue import pursue
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.step_loop import carry_out
-from airflow_stream_provider.planning.steps import Append, Declare, Kill, Step, TaskIdentity, Wait, Want
+from airflow_stream_provider.planning.step_loop import carry_out, kill
+from airflow_stream_provider.planning.steps import Append, Declare, Kill, Refusal, Step, TaskIdentity, Wait, Want
 from airflow_stream_provider.planning.stream_health import HeartbeatAges
 from airflow_stream_provider.planning.verbs import Answer
 from airflow_stream_provider.planning.waits import Condition, Needs, Observations, WaitOutcome
@@ -115,8 +115,7 @@ class Task(Airflow):
             try:
                 step, seen = carry_out(self, self, self.identity, outcome, log)
                 if isinstance(step, Kill):
-                    self.kill(step.deployment)
-                    outcome = self._wait(step.then, deadline)
+                    outcome = self._wait(kill(self, step), deadline)
                 elif isinstance(step, Wait):
                     outcome = self._wait(step.condition, deadline)
                 else:
@@ -185,6 +184,13 @@ class Task(Airflow):
 
     def kill(self, deployment: str) -> None:
         kill_drivers(self.log, cast("Cluster", self.cluster), Whose(deployment))
+
+    def refuse(self, refusal: Refusal) -> bool:
+        self.point(doing="refuse")
+        if self.cut:
+            return False
+        self.world.refused = max(self.world.refused, refusal.epoch)
+        return True
 
     def _wait(self, condition: Condition, deadline: float) -> WaitOutcome | None:
         seen = self._observations()

@@ -84,20 +84,29 @@ class Data:
             seen -= 1
         return 0
 
-    def plan(self, driver: Driver, number: int, now: float) -> Run:
-        """Begin a batch: the one that the checkpoint has planned, or a new one up to what Kafka has now."""
+    def plan(self, driver: Driver, number: int, now: float) -> Run | None:
+        """Begin a batch: the one that the checkpoint has planned, or a new one up to what Kafka has now.
+
+        None: the ledger refuses this driver, and another one has planned it since.
+        """
+        refuses = driver.world.refuses
+        if refuses(driver) and number < len(self.batches) and self.batches[number].runs[-1].driver is not driver:
+            return None
         if number == len(self.batches):
-            self._check_rewound(driver)
+            if not refuses(driver):
+                self._check_rewound(driver)
             # What has another id knows nothing of this stream's offsets.
             mine = self.batches and (self.copy is None or self.copy.id == ID)
             begins = self.batches[-1].ends if mine else (0,) * PARTITIONS
             self.batches.append(Batch(begins, self.end_of(begins, now)))
         batch = self.batches[number]
         for earlier in batch.runs:
-            over = earlier.cut or earlier.driver.said_dead
+            refused = refuses(earlier.driver)
+            over = earlier.cut or earlier.driver.said_dead or refused
             expect(over, "no-double", f"batch {number} by {driver.incarnation} after {earlier.driver.incarnation}")
-            self.doubled += earlier.wrote
-        expect(batch.committed_at is None, "no-double", f"batch {number} is committed already")
+            self.doubled += earlier.wrote and not refused  # what the sink has of it, the ledger says
+        late = batch.runs and refuses(batch.runs[-1].driver)
+        expect(batch.committed_at is None or late, "no-double", f"batch {number} is committed already")
         batch.runs.append(Run(number, driver))
         return batch.runs[-1]
 
@@ -136,13 +145,19 @@ class Data:
         """Where the topic ends now, by partition."""
         return tuple(max(begin, int(now) * 10) for begin in begins)
 
-    def commit(self, run: Run) -> None:
-        """End a batch."""
-        batch = self.batches[run.batch]
-        expect(run.driver.incarnation == self.holder, "holder-commits", f"{run.driver.incarnation}, not {self.holder}")
+    def commit(self, run: Run) -> bool:
+        """End a batch; return False where another driver has done so, of which the ledger refuses one."""
+        batch, refused = self.batches[run.batch], run.driver.world.refuses(run.driver)
+        commits = run.driver.incarnation == self.holder or (refused and run.wrote)
+        expect(commits, "holder-commits", f"{run.driver.incarnation}, not {self.holder}")
+        if batch.committed_at is not None and (refused or run.driver.world.refuses(batch.runs[-1].driver)):
+            return False
         expect(batch.committed_at is None, "no-double", f"batch {run.batch} is committed twice")
+        # The last run is the one that has committed it.
+        batch.runs.sort(key=lambda each: each is run)
         before = self.batches[run.batch - 1] if run.batch else None
         gap = before is not None and (before.committed_at is None or before.ends != batch.begins)
         expect(not gap and len(batch.ends) == PARTITIONS, "no-gap", f"batch {run.batch}")
         batch.committed_at = run.driver.world.now
         self.committed = run.batch + 1
+        return True

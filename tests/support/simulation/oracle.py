@@ -81,7 +81,9 @@ class Oracle(OracleOfWishes):
         if world.violation is not None:
             raise world.violation
         # What one writes that a person has taken for dead, until it reads that, is the person's fault.
-        writers = [name for name, driver in world.drivers.items() if driver.writing and not driver.excused]
+        writing = [driver for driver in world.drivers.values() if driver.writing and not driver.excused]
+        # Of one that is refused, what it writes arrives nowhere.
+        writers = [driver.incarnation for driver in writing if not world.refuses(driver)]
         if len(writers) > 1:
             raise Broken("one-writer", writers)
         if world.old_job is not None and world.old_job.runs and writers:
@@ -243,7 +245,8 @@ class Oracle(OracleOfWishes):
         if r.by == PERSON:
             driver.said_dead = True
             return
-        expect((driver.over or waits) and not driver.writing, "confirmed-kill", r)
+        refused = r["evidence"].get("refused") and self.world.refuses(driver)
+        expect(refused or ((driver.over or waits) and not driver.writing), "confirmed-kill", r)
         silent = self.world.now - driver.beat_at
         expect(not self.world.data or silent >= driver.policy.lease_seconds, "silent-first", silent)
         expect(r["incarnation"] in self.to_be_fenced, "intent-first", r)

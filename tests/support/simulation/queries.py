@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,9 @@ class Queries:
         # When it was committed matters to nobody here, but that this driver knows it.
         seconds, at = (None, "") if self.batch is None else (1.0, "1970-01-01T00:00:00.000Z")
         # It names no checkpoint: what was seen of that, records tell alone.
-        return (QueryProgress(self.label, "", batch=self.batch, batch_seconds=seconds, triggered_at=at),)
+        found = QueryProgress(self.label, "", batch=self.batch, batch_seconds=seconds, triggered_at=at)
+        tells = bool(self._driver.policy.ledger) and self.batch is not None
+        return (replace(found, id=ID, spark={"batchId": self.batch}) if tells else found,)
 
     def ended(self) -> dict[str, QueryEnd]:
         # As the checkpoint says: a query that was started again has its last commit from before.
@@ -276,8 +279,14 @@ class Queries:
             while self._rests():
                 here.point(0.2)
             run = self.run = data.plan(driver, number, driver.world.now)
+            if run is None:  # Spark finds that another driver has planned this batch, and its query fails
+                driver.mishap = "curable"
+                continue
             here.point(BATCH_SECONDS / 4, "batch")
             if driver.release == BAD:
+                driver.mishap = "failed"
+                continue
+            if driver.world.refuses(driver):
                 driver.mishap = "failed"
                 continue
             run.wrote = True
@@ -290,7 +299,9 @@ class Queries:
             here.point(0.0, "commit")
             while self.paused or self._away or self._errs():
                 here.point(0.2)
-            data.commit(run)
+            if not data.commit(run):  # another driver has committed it
+                driver.mishap = "curable"
+                continue
             self.run, self.batch, self.proven = None, number, True
             self.expected = self.expected.and_then(Seen(ID, number))
             number += 1

@@ -69,6 +69,8 @@ class World:
         self.torn_beats: set[str] = set()
         # A job without a stream that is to be adopted; None: there is none.
         self.old_job: OldJob | None = None
+        # The ledger of the sinks refuses the batches of this hold, and of those before; 0: of none.
+        self.refused = 0
         # What an actor found wrong in its own thread, where an error would be caught.
         self.violation: AssertionError | None = None
 
@@ -107,6 +109,11 @@ class World:
     def writers(self) -> list[str]:
         """The incarnations of which something really writes: queries, or what a stop or a crash left behind."""
         return [name for name, driver in self.drivers.items() if driver.writing]
+
+    def refuses(self, driver: Driver) -> bool:
+        """Whether the ledger of the sinks takes no batch of a driver."""
+        found = driver.log.state.incarnations.get(driver.incarnation)
+        return found is not None and 0 < found.epoch <= self.refused
 
     def damage(self, seq: int, data: bytes | None) -> None:
         """Put these bytes in place of a record, or remove it: what no writer does."""
