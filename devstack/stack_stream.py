@@ -45,6 +45,9 @@ class StackStream(HandRunStream):
     :param storage: where checkpoints and releases are, and can be read from here; default: below `root`.
     """
 
+    # What its releases run.
+    application = APP
+
     def __init__(
         self,
         root: Path,
@@ -106,7 +109,7 @@ class StackStream(HandRunStream):
         """
         release, files = make_release(
             version=deployment,
-            application=APP,
+            application=self.application,
             arguments=(*self.arguments(), *options),
             conf={**self.conf(), **(conf or {})},
         )

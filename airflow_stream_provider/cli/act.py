@@ -185,9 +185,9 @@ class _Command:
         who, now, operation = given_by(), time.time(), self.operation
         if Operation.UPGRADE in foreseen.parts:
             return self._by_run(foreseen)
-        operator = self._operator(operation, foreseen.deployment)
         if not foreseen.parts and operation not in _TO_CONFIRM:
             return Ran(Exit.DONE, {})
+        operator = self._operator(operation, foreseen.deployment)
         if isinstance(operator, ReleaseOperator):
             operator.hook.create()
         state = operator.hook.observe(history=False).state

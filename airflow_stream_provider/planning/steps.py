@@ -143,7 +143,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What the ledger of the sinks is to refuse from now on: the batches of a driver.
+    """The batches of a driver, which the ledger of the sinks is to refuse from now on.
 
     :param ledger: Airflow connection of its database.
     :param incarnation: the driver.

@@ -61,6 +61,22 @@ def a_lost_machine_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dead, "check", lambda self, snapshot, seen: check(replace(self, pause=0.0), snapshot, seen))
 
 
+@MUTANTS.found_as("confirmed-kill", "one-writer")
+def a_ledger_that_was_not_asked_counts_as_one_that_refuses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(airflow.Task, "refuse", lambda self, refusal: True)
+
+
+@MUTANTS.found_as("one-writer", "known-writer", "no-double", "holder-commits", "confirmed-kill")
+def a_driver_is_refused_up_to_the_hold_before_its_own(patch: pytest.MonkeyPatch) -> None:
+    refusal = fence._refusal
+
+    def before(*given: Any) -> Any:
+        found = refusal(*given)
+        return found and replace(found, epoch=found.epoch - 1)
+
+    everywhere(patch, fence._refusal, before)
+
+
 @MUTANTS.found_as("intent-first")
 def fenced_without_an_intent(patch: pytest.MonkeyPatch) -> None:
     def at_once(snapshot: Snapshot, incarnation: str, outcome: Any, reason: str) -> Any:

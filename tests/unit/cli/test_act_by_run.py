@@ -18,6 +18,8 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.stream_releases import StreamReleases
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.planning.foreseen import Foreseen
+from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.rewind import FoundRewind
 from tests.support.commands import Here
 from tests.support.control_root import published
@@ -82,6 +84,21 @@ def test_an_upgrade_that_fails_has_begun(here: Here, play: Callable[..., PlayedR
     found = json.loads(here.said().out)
     assert (found["outcome"], found["said"]) == ("failed", "Run r failed (soak).")
     assert found["results"] == {"upgrade": {"run": "r", "state": "failed"}}
+
+
+@pytest.mark.parametrize("operation", ["upgrade", "redeploy"])
+def test_what_holds_already_needs_no_run(
+    here: Here, play: Callable[..., PlayedRun], monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """Found by a system test: an operation that only runs carry out has no operator to look for."""
+    write(here.log, *RUNNING)
+    run = play(same=True)
+    said = "Release 1 holds the stream already."
+    done = Foreseen("orders", Operation(operation), "running", None, holds=True, done=said)
+    monkeypatch.setattr(act, "look_ahead", lambda *_, **__: done)
+    assert here.call(operation, release="") == Exit.DONE
+    assert said in here.said().out
+    assert run.conf == {}
 
 
 def test_what_an_earlier_command_has_started_is_followed(here: Here, play: Callable[..., PlayedRun]) -> None:

@@ -52,6 +52,19 @@ def test_a_driver_that_may_not_write_is_not_waited_for_on_a_lost_machine() -> No
     assert confirmed.evidence["may_write"] is False
 
 
+def test_a_driver_that_the_ledger_refuses_is_waited_for_a_lease_on_a_lost_machine() -> None:
+    condition, watch = Dead(OLD, 30.0, 600.0, refused=True), Watch()
+    lost = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
+    stays = {OLD_DEPLOYMENT: driver(DriverState.RUNNING)}
+    assert condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen) is None
+    watch.now = 31.0
+    assert condition.check(seen(RUNNING, {OLD: 7}, stays), watch.seen) is None
+    confirmed = there(condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen))
+    assert confirmed.about(Ended.DEAD, OLD)
+    assert (confirmed.evidence["refused"], confirmed.evidence["may_write"]) == (True, True)
+    assert confirmed.reason == "its machine is lost, and it is refused by the ledger of its sinks"
+
+
 @pytest.mark.parametrize("state", [DriverState.RUNNING, DriverState.QUEUED, DriverState.KILLED])
 def test_what_is_still_there_two_leases_after_its_kill_must_be_killed_again(state: DriverState) -> None:
     condition, watch = Dead(OLD, 30.0), Watch()

@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, Query
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
 from airflow_stream_provider.planning.signs_of_life import Dead
-from airflow_stream_provider.planning.steps import Append, Kill
+from airflow_stream_provider.planning.steps import Append, Kill, Refusal
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import (
@@ -22,6 +22,7 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     PREPARED,
     RUNNING,
+    STARTED,
     failed,
     fenced,
     fencing,
@@ -124,6 +125,44 @@ def test_the_record_says_whether_the_holder_had_committed(beat: Heartbeat | None
         "why",
     )
     assert standby == Append("fenced", {"incarnation": NEW, "reason": "why", "evidence": GONE})
+
+
+BY_LEDGER = [
+    replace(each, fields={**each.fields, "policy": {"ledger": "orders_db"}}) if each.kind == "declared" else each
+    for each in [*RUNNING, fencing(OLD)]
+]
+A = QueryProgress("a", id="q1", spark={"batchId": 7, "stateOperators": []})
+REFUSAL = Refusal("orders_db", OLD, 1, ("q1",))
+
+
+@pytest.mark.parametrize(
+    ("queries", "refusal"),
+    [
+        ([A], REFUSAL),
+        ([A, QueryProgress("over", ended=True)], REFUSAL),
+        ([A, replace(A, name="late", id="q2")], replace(REFUSAL, queries=("q1", "q2"))),
+        ([A, replace(A, name="late", spark={})], None),
+        ([replace(A, id="")], None),
+        ([replace(A, spark={"stateOperators": [{"numRowsTotal": 1}]})], None),
+        ([replace(A, name="late")], None),
+        ([], None),
+    ],
+    ids=["one", "one is over", "one is late", "late without a batch", "without an id", "state", "another", "none"],
+)
+def test_what_goes_by_a_ledger_alone_is_refused_there(queries: list[QueryProgress], refusal: Refusal | None) -> None:
+    look = replace(snapshot(*BY_LEDGER), heartbeats={OLD: Heartbeat(queries=tuple(queries))})
+    step = fence(look, OLD, None, "why")
+    assert step == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0), refusal)
+
+
+def test_what_may_do_more_than_write_by_a_ledger_is_not_refused() -> None:
+    beats = {OLD: Heartbeat(queries=(A,))}
+    look = replace(snapshot(*BY_LEDGER), heartbeats=beats)
+    without = replace(look, heartbeats={})
+    rewinds = replace(look, state=replace(look.state, rewinder=OLD))
+    stands_by = replace(snapshot(*BY_LEDGER[: len(STARTED)], fencing(OLD)), heartbeats=beats)
+    for each in (without, rewinds, stands_by):
+        assert fence(each, OLD, None, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
 
 
 def test_the_counter_is_watched_for_the_lease_of_that_driver() -> None:

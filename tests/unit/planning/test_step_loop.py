@@ -18,6 +18,7 @@ from airflow_stream_provider.planning.steps import (
     Declare,
     EndJob,
     Kill,
+    Refusal,
     Skip,
     Step,
     Submit,
@@ -44,6 +45,7 @@ class Noted:
         self._certain = certain
         self.ended: list[bool] = []
         self.counters: list[int] = []
+        self.refuses = False
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         self.outcomes.append(outcome)
@@ -68,6 +70,10 @@ class Noted:
 
     def kill(self, deployment: str) -> None:
         self.did.append(f"kill {deployment}")
+
+    def refuse(self, refusal: Refusal) -> bool:
+        self.did.append(f"refuse {refusal}")
+        return self.refuses
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         self.did.append(f"append {kind} after {seq}")
@@ -134,6 +140,16 @@ def test_it_looks_again_for_what_the_plan_needs() -> None:
     noted = Noted(SKIP, needs=WARM)
     noted.end()
     assert noted.did == [f"ask about {WARM.drivers}"]
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_wait_goes_by_what_the_ledger_has_said(refuses: bool) -> None:
+    refusal = Refusal("orders_db", NEW, 1, ("q",))
+    noted = Noted(Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0), refusal))
+    noted.refuses = refuses
+    found = carry_out_try(noted, noted, TaskIdentity("dag", "run", "task"), None, logging.getLogger(__name__))
+    assert found.step == Wait(Dead(NEW, 30.0, refused=refuses))
+    assert noted.did == [f"kill {NEW_DEPLOYMENT}", f"refuse {refusal}"]
 
 
 @pytest.mark.parametrize(

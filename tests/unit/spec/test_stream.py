@@ -76,6 +76,15 @@ def test_a_ledger_that_nothing_would_measure_by_is_refused(write: Write) -> None
         load_spec(write(ledger.replace("kafka: kafka_default\n", "")))
 
 
+def test_the_ledger_that_is_to_refuse_a_lost_driver_is_read(write: Write) -> None:
+    ledger = GOOD.replace("max_seconds: 60", "ledger: orders_db")
+    assert load_spec(write(ledger)).policy().ledger == "", "it is measured by alone"
+    refuses = ledger.replace("lease_seconds: 20", "lease_seconds: 20, fence_by_ledger: true")
+    assert load_spec(write(refuses)).policy().ledger == "orders_db"
+    with pytest.raises(SpecError, match=r"fence_by_ledger is set, and lag\.ledger is not"):
+        load_spec(write(GOOD.replace("lease_seconds: 20", "fence_by_ledger: true")))
+
+
 def test_paths_start_beside_the_folder_of_the_yaml_files(write: Write, tmp_path: Path) -> None:
     spec = load_spec(write(GOOD))
     assert spec.path("apps/orders.py") == tmp_path / "apps" / "orders.py"
