@@ -29,7 +29,7 @@ checkpoint 2500
 cli 1800
 clusters 5800
 control 3200
-hooks 2300
+hooks 2400
 kafka 2700
 lag 2500
 lifecycle 3200
@@ -37,7 +37,7 @@ links 100
 monitoring 3300
 notifications 200
 operators 2000
-planning 6100
+planning 6200
 plugin 600
 releases 1000
 runbook 2000
