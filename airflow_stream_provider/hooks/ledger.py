@@ -28,12 +28,13 @@ _HISTORY = (
 )
 
 
-# The driver that holds next has a later hold, or the same: it claims the row from this one, as from any other.
+# A driver claims the rows of its queries with their first batches in its hold. Refused, they have the next hold, whose
+# driver claims them as from any other.
+_CLAIMED = "select query_id from stream_ledger where stream = %s and control = %s and hold in (%s, %s)"
 _REFUSE = (
-    "update stream_ledger set epoch = epoch + 1, writer = %s, holder = %s, hold = %s "
+    "update stream_ledger set epoch = epoch + 1, writer = %s, holder = %s, hold = %s, claimed_at = current_timestamp "
     "where stream = %s and control = %s and hold < %s"
 )
-_REFUSED = "select query_id from stream_ledger where stream = %s and control = %s and hold >= %s"
 
 
 @dataclass(frozen=True)
@@ -135,28 +136,32 @@ def ledger_rows(conn_id: str, stream: str, last: int = WINDOW) -> list[LedgerRow
 
 
 def refuse_writer(refusal: Refusal, stream: str, control: str) -> str:
-    """Have the ledger refuse a driver's batches from now on; return why not all of them are, or an empty text.
+    """Have the ledger refuse a driver's batches from now on; return why it cannot refuse all, or an empty text.
 
-    A transaction that it has begun is waited for.
+    It then refuses none. A transaction that the driver has begun is waited for.
 
     :param control: the id of the stream's control log.
     :raises ConnectionUnavailable: the connection cannot be read.
     :raises LedgerUnread: the database does not answer, or this user may not write the ledger.
     """
-    hook, later = database_hook(refusal.ledger), refusal.epoch + 1
-    who = f"nobody, since {refusal.incarnation} was fenced"
+    later, who = refusal.epoch + 1, f"nobody: {refusal.incarnation} is refused"
     try:
+        hook = database_hook(refusal.ledger)
+        rows = hook.get_records(_CLAIMED, parameters=(stream, control, refusal.epoch, later))
+        others = set(refusal.queries) - {query_id for (query_id,) in rows}
+        if others:
+            return f"It has written no batch of {len(others)} of its {len(refusal.queries)} queries by the ledger."
         hook.run(_REFUSE, parameters=(str(uuid.uuid4()), who, later, stream, control, later))
-        refused = {query_id for (query_id,) in hook.get_records(_REFUSED, parameters=(stream, control, later))}
+    except ConnectionUnavailable:
+        raise
     except Exception as error:  # noqa: BLE001 - each database has errors of its own
         kind = type(error).__name__
         raise LedgerUnread(
             f"The ledger of {stream} cannot be written with the connection {refusal.ledger!r} ({kind}).",
-            next_step="Let its user update the table stream_ledger.",
+            next_step="Let its user read and update the table stream_ledger.",
             kind=kind,
         ) from None
-    others = set(refusal.queries) - refused
-    return f"The ledger has no batch of {len(others)} of its {len(refusal.queries)} queries." if others else ""
+    return ""
 
 
 def committed_by_ledger(rows: Sequence[LedgerRow]) -> list[Committed]:

@@ -19,7 +19,7 @@ from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.planning.choice import coming_up
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.step_loop import Verb, carry_out_try
-from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Skip, TaskIdentity, Wait
+from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Refusal, Skip, TaskIdentity, Wait
 from airflow_stream_provider.planning.stream_health import HeartbeatAges, silence_limit
 from airflow_stream_provider.planning.waits import Condition, Ended, Needs, Observations, WaitOutcome
 
@@ -115,6 +115,10 @@ class Course:
     def kill(self, deployment: str) -> None:
         """Kill what the cluster runs of a deployment."""
         self._gone.add(deployment)
+
+    def refuse(self, refusal: Refusal) -> bool:
+        """Have the ledger refuse what a driver writes: nobody knows whether it will."""
+        return False
 
     def end_job(self, job: str) -> bool:
         """Have the cluster end a job: it is gone at once."""

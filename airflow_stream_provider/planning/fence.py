@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.texts import duration
-from airflow_stream_provider.planning.signs_of_life import MAY_WRITE, Dead
+from airflow_stream_provider.planning.signs_of_life import BY_LEDGER, MAY_WRITE, Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Refusal, Step
+from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Refusal, Refuse, Step
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 
 BY_THE_CLUSTER = "Fence it without anybody's word: it is then killed, and the cluster confirms that."
@@ -18,22 +22,32 @@ BY_THE_CLUSTER = "Fence it without anybody's word: it is then killed, and the cl
 def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, reason: str) -> Step:
     """Append `fencing`, kill the driver, append `fenced` once the wait has confirmed that it is dead.
 
-    A driver that is found dead already is not killed, and not declared. One that has beaten since is not dead.
+    A driver that is found dead already is not killed, and not declared. One that has beaten since is not dead. One on a
+    lost machine is as good as dead once the ledger of its sinks refuses it: that comes last, and nobody waits longer.
     """
-    if _is_dead(snapshot, incarnation, outcome):
-        evidence = {} if outcome is None else dict(outcome.evidence)
-        beat = snapshot.heartbeats.get(incarnation)
-        if beat is not None and beat.at:
-            evidence["last_sign"] = beat.at  # for people: the stream has no driver since then
-        fields = {"incarnation": incarnation, "reason": reason, "evidence": evidence}
-        committed = _has_committed(snapshot, incarnation)
-        return Append(Kind.FENCED, fields if committed is None else {**fields, "committed": committed})
+    policy = snapshot.policy(deployment_of(incarnation))
+    dead = Dead(incarnation, policy.lease_seconds, policy.pause_seconds)
+    refusal = _refusal(snapshot, incarnation, policy.ledger)
+    if outcome is not None and _is_dead(snapshot, incarnation, outcome):
+        fenced = _fenced(snapshot, incarnation, outcome, reason)
+        if not outcome.evidence.get(BY_LEDGER):
+            return fenced
+        if refusal is not None:
+            return Refuse(refusal, fenced, dead)
     found = snapshot.state.incarnations.get(incarnation)
     if found is not None and not found.fencing:
         return Append(Kind.FENCING, {"incarnation": incarnation, "reason": reason})
-    policy = snapshot.policy(deployment_of(incarnation))
-    dead = Dead(incarnation, policy.lease_seconds, policy.pause_seconds)
-    return Kill(deployment_of(incarnation), dead, _refusal(snapshot, incarnation, policy.ledger))
+    return Kill(deployment_of(incarnation), replace(dead, ledger=refusal is not None))
+
+
+def _fenced(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome, reason: str) -> Append:
+    evidence = dict(outcome.evidence)
+    beat = snapshot.heartbeats.get(incarnation)
+    if beat is not None and beat.at:
+        evidence["last_sign"] = beat.at  # for people: the stream has no driver since then
+    fields = {"incarnation": incarnation, "reason": reason, "evidence": evidence}
+    committed = _has_committed(snapshot, incarnation)
+    return Append(Kind.FENCED, fields if committed is None else {**fields, "committed": committed})
 
 
 def _refusal(snapshot: Snapshot, incarnation: str, ledger: str) -> Refusal | None:
@@ -46,16 +60,20 @@ def _refusal(snapshot: Snapshot, incarnation: str, ledger: str) -> Refusal | Non
     if not ledger or beat is None or not state.may_write(incarnation) or incarnation == state.rewinder:
         return None
     found = state.incarnations[incarnation]
-    told = {query.name: query for query in beat.queries}
-    running = [query for query in beat.queries if not query.ended]
-    if not running or any(query["name"] not in told for query in found.queries) or not all(map(_is_bare, running)):
+    announced = {query["name"]: query for query in found.queries}
+    told = {query.name for query in beat.queries}
+    if beat.epoch != found.epoch or not told or announced.keys() - told:
         return None
-    return Refusal(ledger, incarnation, found.epoch, tuple(query.id for query in running))
+    if not all(_is_bare(query, announced.get(query.name, {})) for query in beat.queries):
+        return None
+    return Refusal(ledger, incarnation, found.epoch, tuple(query.id for query in beat.queries))
 
 
-def _is_bare(query: QueryProgress) -> bool:
-    """Whether a query has no state, as Spark says of its last batch."""
-    return bool(query.id and query.spark) and not query.spark.get("stateOperators")
+def _is_bare(query: QueryProgress, announced: Mapping[str, Any]) -> bool:
+    """Whether a query has no state. Spark says it of a batch; before that, the plan of one that is announced does."""
+    said = query.spark
+    tells = "addBatch" in said.get("durationMs", {}) or announced.get("fingerprint") == []
+    return bool(query.id) and tells and not said.get("stateOperators")
 
 
 def fence_by_word(snapshot: Snapshot, incarnation: str, person: str, reason: str) -> Step:

@@ -72,6 +72,8 @@ def lost(snapshot: Snapshot, incarnation: str, silent: float, lease: float) -> b
 
 # In the evidence about a driver on a lost machine: whether it could write when it was found dead.
 MAY_WRITE = "may_write"
+# There: that only the ledger of its sinks keeps it from writing.
+BY_LEDGER = "ledger"
 
 
 @dataclass(frozen=True)
@@ -80,20 +82,20 @@ class Dead(Condition):
     stood still for a lease. The cluster cannot say so of a machine that it has lost. There a driver that may write must
     have been still for a lease and a pause, after which it has halted, and another lease, in which its executors notice
     (Spark's CoarseGrainedExecutorBackend exits when it loses its driver). One that may not write is not waited for:
-    before it could, it would read in the log that it was fenced. Nor is one that the ledger of its sinks refuses.
+    before it could, it would read in the log that it was fenced. Nor is one that the ledger of its sinks can refuse.
 
     The wait is over, too, when it has ended by the log, and when something of its deployment has been in sight for two
     leases: the kill did not arrive, as on a machine that was away, or another driver has come up since.
 
     :param lease: seconds.
     :param pause: seconds for which the driver may outlive its lease with paused queries (`Policy.pause_seconds`).
-    :param refused: whether the ledger of its sinks refuses all that it may still write.
+    :param ledger: whether the ledger of its sinks can refuse all that it may still write.
     """
 
     incarnation: str
     lease: float
     pause: float = Policy.pause_seconds
-    refused: bool = False
+    ledger: bool = False
 
     WAITS_FOR: ClassVar[str] = "the cluster to confirm that {incarnation} is gone, and its heartbeat to stand still"
 
@@ -120,17 +122,18 @@ class Dead(Condition):
         # A single look that still, or again, shows it must not end the wait: the silence would count anew.
         seen.in_sight = None
         writes = snapshot.state.may_write(self.incarnation)
-        waits = writes and not driver.gone and not self.refused
-        if silent < (2 * self.lease + self.pause if waits else self.lease):
+        halts = 2 * self.lease + self.pause if writes and not driver.gone else self.lease
+        if silent < (self.lease if self.ledger else halts):
             return None
         evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
         if driver.gone:
             why = "killed and confirmed gone"
         else:
-            ended = "must have ended by now" if waits else "may not write"
-            ended = "is refused by the ledger of its sinks" if self.refused else ended
-            why = f"its machine is lost, and it {ended}"
-            evidence |= {MAY_WRITE: writes, **({"refused": True} if self.refused else {})}
+            why = f"its machine is lost, and it {'must have ended by now' if writes else 'may not write'}"
+            evidence[MAY_WRITE] = writes
+            if silent < halts:
+                why = "its machine is lost, and the ledger of its sinks can refuse it"
+                evidence[BY_LEDGER] = True
         still = {self.incarnation: snapshot.counter(self.incarnation)}
         return WaitOutcome(Ended.DEAD, self.incarnation, why, evidence, counters=still)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from airflow_stream_provider.planning.bring_up import ask_again, nobody_else_submitted
@@ -19,6 +18,7 @@ from airflow_stream_provider.planning.steps import (
     Kill,
     Later,
     Refusal,
+    Refuse,
     Skip,
     Step,
     Submit,
@@ -26,7 +26,7 @@ from airflow_stream_provider.planning.steps import (
     Wait,
     Want,
 )
-from airflow_stream_provider.planning.waits import Condition, Ended, Needs, WaitOutcome
+from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 
 
 class Verb(Protocol):
@@ -101,6 +101,7 @@ def carry_out(
         step = verb.plan(snapshot, identity, outcome)
         say = log.warning if isinstance(step, GiveUp) else log.info
         say("After record %s of %s: %s.", snapshot.state.seq, snapshot.stream, step)
+        step = _refused(stream, step) if isinstance(step, Refuse) else step
         if isinstance(step, Append):
             stream.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
             # Also after `declared`: another run of the watch may have submitted it since.
@@ -125,6 +126,11 @@ def carry_out(
             return End(step, snapshot)
 
 
+def _refused(stream: Stream, step: Refuse) -> Append | Wait:
+    """Have the ledger refuse a driver; return what is to be done then."""
+    return step.fenced if stream.refuse(step.refusal) else Wait(step.then)
+
+
 def carry_out_try(
     verb: Verb, stream: Stream, identity: TaskIdentity, outcome: WaitOutcome | None, log: logging.Logger | Any
 ) -> Try:
@@ -138,15 +144,8 @@ def carry_out_try(
         end = carry_out(verb, stream, identity, outcome, log)
     if not isinstance(end.step, Kill):
         return Try(end.step, end.snapshot)
-    return Try(Wait(kill(stream, end.step)), end.snapshot)
-
-
-def kill(stream: Stream, step: Kill) -> Condition:
-    """Carry out a kill; return what is then to be waited for."""
-    stream.kill(step.deployment)
-    if isinstance(step.then, Dead) and step.refusal is not None:
-        return replace(step.then, refused=stream.refuse(step.refusal))
-    return step.then
+    stream.kill(end.step.deployment)
+    return Try(Wait(end.step.then), end.snapshot)
 
 
 def _has_moved_since(stream: Stream, end: End) -> bool:

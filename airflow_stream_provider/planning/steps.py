@@ -142,6 +142,17 @@ class Submit:
 
 
 @dataclass(frozen=True)
+class Kill:
+    """Kill a deployment's driver on the cluster, then wait; only the condition `then` confirms that it is dead."""
+
+    deployment: str
+    then: Condition
+
+    def __str__(self) -> str:
+        return f"killing {self.deployment}, then waiting for {self.then.description}"
+
+
+@dataclass(frozen=True)
 class Refusal:
     """The batches of a driver, which the ledger of the sinks is to refuse from now on.
 
@@ -158,18 +169,15 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Kill:
-    """Kill a deployment's driver on the cluster, then wait; only the condition `then` confirms that it is dead.
+class Refuse:
+    """Have the ledger refuse a driver, then append `fenced`; where it does not, wait until the driver is dead."""
 
-    :param refusal: what is refused besides; None: nothing.
-    """
-
-    deployment: str
+    refusal: Refusal
+    fenced: Append
     then: Condition
-    refusal: Refusal | None = None
 
     def __str__(self) -> str:
-        return f"killing {self.deployment}, then waiting for {self.then.description}"
+        return f"having the ledger refuse {self.refusal.incarnation}"
 
 
 @dataclass(frozen=True)
@@ -183,7 +191,7 @@ class EndJob:
         return f"ending {self.job}"
 
 
-Step = Done | Skip | GiveUp | Later | AskPerson | Wait | Want | Append | Declare | Submit | Kill | EndJob
+Step = Done | Skip | GiveUp | Later | AskPerson | Wait | Want | Append | Declare | Submit | Kill | Refuse | EndJob
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def test_a_stream_is_taken_over_at_once_and_what_wakes_up_writes_nothing(
     Autopilot(orders).take_over("two")
 
     (fenced,) = orders.records("fenced")
-    assert (fenced["incarnation"], fenced["evidence"]["refused"]) == (one, True)
+    assert (fenced["incarnation"], fenced["evidence"]["ledger"]) == (one, True)
     assert fenced["evidence"]["silent_seconds"] < 600, "else it would have halted by itself, and need not be refused"
     written = place.counted()[0]
     wait_for("orders by the next", lambda: place.counted()[0] > written + 300)

@@ -25,7 +25,7 @@ from airflow_stream_provider.planning.fence import fence, may_fence
 from airflow_stream_provider.planning.pursue import pursue
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.step_loop import carry_out, kill
+from airflow_stream_provider.planning.step_loop import carry_out
 from airflow_stream_provider.planning.steps import Append, Declare, Kill, Refusal, Step, TaskIdentity, Wait, Want
 from airflow_stream_provider.planning.stream_health import HeartbeatAges
 from airflow_stream_provider.planning.verbs import Answer
@@ -115,7 +115,8 @@ class Task(Airflow):
             try:
                 step, seen = carry_out(self, self, self.identity, outcome, log)
                 if isinstance(step, Kill):
-                    outcome = self._wait(kill(self, step), deadline)
+                    self.kill(step.deployment)
+                    outcome = self._wait(step.then, deadline)
                 elif isinstance(step, Wait):
                     outcome = self._wait(step.condition, deadline)
                 else:

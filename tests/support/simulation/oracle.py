@@ -245,7 +245,7 @@ class Oracle(OracleOfWishes):
         if r.by == PERSON:
             driver.said_dead = True
             return
-        refused = r["evidence"].get("refused") and self.world.refuses(driver)
+        refused = r["evidence"].get("ledger") and self.world.refuses(driver)
         expect(refused or ((driver.over or waits) and not driver.writing), "confirmed-kill", r)
         silent = self.world.now - driver.beat_at
         expect(not self.world.data or silent >= driver.policy.lease_seconds, "silent-first", silent)

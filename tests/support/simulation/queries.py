@@ -75,7 +75,7 @@ class Queries:
         # It names no checkpoint: what was seen of that, records tell alone.
         found = QueryProgress(self.label, "", batch=self.batch, batch_seconds=seconds, triggered_at=at)
         tells = bool(self._driver.policy.ledger) and self.batch is not None
-        return (replace(found, id=ID, spark={"batchId": self.batch}) if tells else found,)
+        return (replace(found, id=ID, spark={"durationMs": {"addBatch": 1}}) if tells else found,)
 
     def ended(self) -> dict[str, QueryEnd]:
         # As the checkpoint says: a query that was started again has its last commit from before.

@@ -52,8 +52,8 @@ def test_a_driver_that_may_not_write_is_not_waited_for_on_a_lost_machine() -> No
     assert confirmed.evidence["may_write"] is False
 
 
-def test_a_driver_that_the_ledger_refuses_is_waited_for_a_lease_on_a_lost_machine() -> None:
-    condition, watch = Dead(OLD, 30.0, 600.0, refused=True), Watch()
+def test_a_driver_that_the_ledger_can_refuse_is_waited_for_a_lease_on_a_lost_machine() -> None:
+    condition, watch = Dead(OLD, 30.0, 600.0, ledger=True), Watch()
     lost = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
     stays = {OLD_DEPLOYMENT: driver(DriverState.RUNNING)}
     assert condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen) is None
@@ -61,8 +61,12 @@ def test_a_driver_that_the_ledger_refuses_is_waited_for_a_lease_on_a_lost_machin
     assert condition.check(seen(RUNNING, {OLD: 7}, stays), watch.seen) is None
     confirmed = there(condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen))
     assert confirmed.about(Ended.DEAD, OLD)
-    assert (confirmed.evidence["refused"], confirmed.evidence["may_write"]) == (True, True)
-    assert confirmed.reason == "its machine is lost, and it is refused by the ledger of its sinks"
+    assert (confirmed.evidence["ledger"], confirmed.evidence["may_write"]) == (True, True)
+    assert confirmed.reason == "its machine is lost, and the ledger of its sinks can refuse it"
+    gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
+    assert "ledger" not in there(condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)).evidence
+    watch.now = 661.0
+    assert "ledger" not in there(condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen)).evidence, "it has halted"
 
 
 @pytest.mark.parametrize("state", [DriverState.RUNNING, DriverState.QUEUED, DriverState.KILLED])

@@ -11,7 +11,8 @@ from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, Query
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
 from airflow_stream_provider.planning.signs_of_life import Dead
-from airflow_stream_provider.planning.steps import Append, Kill, Refusal
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Kill, Refusal, Refuse
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import (
@@ -131,37 +132,64 @@ BY_LEDGER = [
     replace(each, fields={**each.fields, "policy": {"ledger": "orders_db"}}) if each.kind == "declared" else each
     for each in [*RUNNING, fencing(OLD)]
 ]
-A = QueryProgress("a", id="q1", spark={"batchId": 7, "stateOperators": []})
+A = QueryProgress("a", id="q1", spark={"durationMs": {"addBatch": 9}, "stateOperators": []})
+IDLE = replace(A, spark={"durationMs": {}, "stateOperators": []})
 REFUSAL = Refusal("orders_db", OLD, 1, ("q1",))
+REFUSABLE = WaitOutcome(Ended.DEAD, OLD, evidence={"may_write": True, "ledger": True}, counters={OLD: 3})
+
+
+def by_ledger(*queries: QueryProgress, records: list[Record] = BY_LEDGER, **beat: Any) -> Snapshot:
+    beats = {OLD: Heartbeat(**{"counter": 3, "epoch": 1, "queries": queries, **beat})}
+    return replace(snapshot(*records), heartbeats=beats)
 
 
 @pytest.mark.parametrize(
     ("queries", "refusal"),
     [
         ([A], REFUSAL),
-        ([A, QueryProgress("over", ended=True)], REFUSAL),
+        ([A, replace(A, name="over", id="q2", ended=True)], replace(REFUSAL, queries=("q1", "q2"))),
         ([A, replace(A, name="late", id="q2")], replace(REFUSAL, queries=("q1", "q2"))),
-        ([A, replace(A, name="late", spark={})], None),
+        ([A, replace(IDLE, name="late", id="q2")], None),
+        ([IDLE], None),
         ([replace(A, id="")], None),
-        ([replace(A, spark={"stateOperators": [{"numRowsTotal": 1}]})], None),
+        ([replace(A, spark={**A.spark, "stateOperators": [{"numRowsTotal": 1}]})], None),
         ([replace(A, name="late")], None),
         ([], None),
     ],
-    ids=["one", "one is over", "one is late", "late without a batch", "without an id", "state", "another", "none"],
+    ids=["one", "one is over", "late", "late and idle", "idle", "without an id", "state", "another", "none"],
 )
-def test_what_goes_by_a_ledger_alone_is_refused_there(queries: list[QueryProgress], refusal: Refusal | None) -> None:
-    look = replace(snapshot(*BY_LEDGER), heartbeats={OLD: Heartbeat(queries=tuple(queries))})
-    step = fence(look, OLD, None, "why")
-    assert step == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0), refusal)
+def test_what_goes_by_a_ledger_alone_is_refused_there_last_of_all(
+    queries: list[QueryProgress], refusal: Refusal | None
+) -> None:
+    look = by_ledger(*queries)
+    kill = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0, ledger=refusal is not None))
+    assert fence(look, OLD, None, "why") == kill
+    step = fence(look, OLD, REFUSABLE, "why")
+    if refusal is None:
+        assert step == kill, "what was so when the wait began is not so any more"
+        return
+    assert isinstance(step, Refuse)
+    assert (step.refusal, step.then) == (refusal, Dead(OLD, 30.0))
+    assert (step.fenced.kind, step.fenced.fields["evidence"]) == ("fenced", {"may_write": True, "ledger": True})
+    assert fence(by_ledger(*queries, counter=4), OLD, REFUSABLE, "why") == kill, "it has beaten since"
+
+
+def test_an_idle_query_whose_plan_has_no_state_is_refused() -> None:
+    plain = [
+        replace(each, fields={**each.fields, "queries": [{"name": "a", "fingerprint": []}]})
+        if each.kind == "standby"
+        else each
+        for each in BY_LEDGER
+    ]
+    assert fence(by_ledger(IDLE, records=plain), OLD, None, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0, ledger=True))
 
 
 def test_what_may_do_more_than_write_by_a_ledger_is_not_refused() -> None:
-    beats = {OLD: Heartbeat(queries=(A,))}
-    look = replace(snapshot(*BY_LEDGER), heartbeats=beats)
+    look = by_ledger(A)
     without = replace(look, heartbeats={})
     rewinds = replace(look, state=replace(look.state, rewinder=OLD))
-    stands_by = replace(snapshot(*BY_LEDGER[: len(STARTED)], fencing(OLD)), heartbeats=beats)
-    for each in (without, rewinds, stands_by):
+    stands_by = by_ledger(A, records=[*BY_LEDGER[: len(STARTED)], fencing(OLD)])
+    for each in (without, rewinds, stands_by, by_ledger(A, epoch=0)):
         assert fence(each, OLD, None, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
 
 

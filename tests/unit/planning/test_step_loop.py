@@ -19,6 +19,7 @@ from airflow_stream_provider.planning.steps import (
     EndJob,
     Kill,
     Refusal,
+    Refuse,
     Skip,
     Step,
     Submit,
@@ -143,13 +144,12 @@ def test_it_looks_again_for_what_the_plan_needs() -> None:
 
 
 @pytest.mark.parametrize("refuses", [True, False])
-def test_a_wait_goes_by_what_the_ledger_has_said(refuses: bool) -> None:
-    refusal = Refusal("orders_db", NEW, 1, ("q",))
-    noted = Noted(Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0), refusal))
+def test_a_driver_is_fenced_once_the_ledger_refuses_it(refuses: bool) -> None:
+    refuse = Refuse(Refusal("orders_db", NEW, 1, ("q",)), Append("fenced", {"incarnation": NEW}), Dead(NEW, 30.0))
+    noted = Noted(refuse, SKIP)
     noted.refuses = refuses
-    found = carry_out_try(noted, noted, TaskIdentity("dag", "run", "task"), None, logging.getLogger(__name__))
-    assert found.step == Wait(Dead(NEW, 30.0, refused=refuses))
-    assert noted.did == [f"kill {NEW_DEPLOYMENT}", f"refuse {refusal}"]
+    assert noted.end() == (SKIP if refuses else Wait(Dead(NEW, 30.0)))
+    assert noted.did == [f"refuse {refuse.refusal}", *(["append fenced after 1"] if refuses else [])]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from airflow_stream_provider.planning.steps import (
     GiveUp,
     Kill,
     Later,
+    Refusal,
+    Refuse,
     Skip,
     Step,
     Submit,
@@ -64,6 +66,8 @@ STEPS: list[tuple[Step, str]] = [
     (Submit("orders-2"), "submitting orders-2"),
     (EndJob("driver-1", JobGone("driver-1")), "ending driver-1"),
     (Kill("orders-1", DEAD), f"killing orders-1, then waiting for {DEAD.description}"),
+    (Refuse(Refusal("db", "orders-1.00000001", 1, ()), Append("fenced", {}), DEAD),
+     "having the ledger refuse orders-1.00000001"),
 ]  # fmt: skip
 
 
