@@ -117,7 +117,7 @@ class Course:
         self._gone.add(deployment)
 
     def refuse(self, refusal: Refusal) -> bool:
-        """Have the ledger refuse what a driver writes: nobody knows whether it will."""
+        """Have the ledger refuse what a driver writes, which a forecast does not count on."""
         return False
 
     def end_job(self, job: str) -> bool:

@@ -23,7 +23,7 @@ def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, rea
     """Append `fencing`, kill the driver, append `fenced` once the wait has confirmed that it is dead.
 
     A driver that is found dead already is not killed, and not declared. One that has beaten since is not dead. One on a
-    lost machine is as good as dead once the ledger of its sinks refuses it: that comes last, and nobody waits longer.
+    lost machine is as good as dead once the ledger of its sinks refuses it; that comes last, right before the record.
     """
     policy = snapshot.policy(deployment_of(incarnation))
     dead = Dead(incarnation, policy.lease_seconds, policy.pause_seconds)
