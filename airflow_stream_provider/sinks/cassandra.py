@@ -49,10 +49,15 @@ class Cassandra:
                 next_step="Set STREAM_SINK_… to cassandra://user:password@host1,host2:9042/keyspace, or "
                 "STREAM_SINK_…_FILE to a file with it.",
             )
+        self._url = url
         self._open = _opening(hosts, port, unquote(parts.username or ""), unquote(parts.password or ""))
 
     def __repr__(self) -> str:
         return f"cassandra({self.name!r})"
+
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: all of one keyspace are in one table."""
+        return self._url
 
     def connect(self) -> Any:
         """Return a session, which ends with its cluster: `session.cluster.shutdown()`.

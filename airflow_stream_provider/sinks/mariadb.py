@@ -151,8 +151,8 @@ class MariaDB(SqlDatabase):
     )
 
     def __init__(self, name: str, url: str) -> None:
-        super().__init__(name)
-        self._address = _address(name, url)
+        super().__init__(name, url)
+        self._arguments = _address(name, url)
 
     def ledger(self, writer: Writer, target: Target) -> SqlLedger:
         """Return the ledger of one query, for one writer."""
@@ -163,7 +163,7 @@ class MariaDB(SqlDatabase):
         pymysql = self.driver()
         # A row that an update finds as it is counts, too.
         flags = pymysql.constants.CLIENT.FOUND_ROWS
-        found = pymysql.connect(**self._address, autocommit=True, client_flag=flags, program_name=application)
+        found = pymysql.connect(**self._arguments, autocommit=True, client_flag=flags, program_name=application)
         run(found, "set session transaction isolation level read committed")
         # Between batches the session may be idle for long: the lock is its own.
         run(
@@ -225,7 +225,7 @@ class MariaDB(SqlDatabase):
         """Return what a task does with its rows of texts."""
         kinds = {field.name: kind_of(field.dataType) for field in schema.fields}
         places = ", ".join(_READ.get(kinds[name], "%s") for name in columns)
-        address, chunk, by_rows, quotes = self._address, _CHUNK, _BY_ROWS, _QUOTED
+        address, chunk, by_rows, quotes = self._arguments, _CHUNK, _BY_ROWS, _QUOTED
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             import pymysql

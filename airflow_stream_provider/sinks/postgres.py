@@ -128,8 +128,7 @@ class Postgres(SqlDatabase):
     emptied = ("lock table {} in access exclusive mode nowait", "truncate {}")
 
     def __init__(self, name: str, dsn: str) -> None:
-        super().__init__(name)
-        self._dsn = dsn
+        super().__init__(name, dsn)
         # Whether the next batch may have few rows.
         self._few = True
 
@@ -139,7 +138,9 @@ class Postgres(SqlDatabase):
 
     def open(self, application: str, idle_seconds: float) -> Any:
         """Open a connection; see `connect`."""
-        found = self.driver().connect(self._dsn, autocommit=True, application_name=application[:63], connect_timeout=10)
+        found = self.driver().connect(
+            self._address, autocommit=True, application_name=application[:63], connect_timeout=10
+        )
         # Not as `options`, which would take the place of those that the address has.
         found.execute(
             "select set_config('lock_timeout', %s, false), "
@@ -203,7 +204,7 @@ class Postgres(SqlDatabase):
 
     def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
         """Return what a task does with its lines."""
-        dsn, chunk = self._dsn, _CHUNK
+        dsn, chunk = self._address, _CHUNK
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             import psycopg

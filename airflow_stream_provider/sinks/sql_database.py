@@ -29,6 +29,7 @@ class SqlDatabase(ABC):
     """One database; see `postgres` and `mariadb`. Its text never shows the address or a password.
 
     :param name: its name, for people.
+    :param address: with its user and password.
     """
 
     # The module of its driver by DB-API, and what has it.
@@ -55,11 +56,16 @@ class SqlDatabase(ABC):
     # Empty a staging table between two batches; none: each batch deletes its own rows.
     emptied: ClassVar[Sequence[str]] = ()
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, address: str) -> None:
         self.name = name
+        self._address = address
 
     def __repr__(self) -> str:
         return f"{type(self).__name__.lower()}({self.name!r})"
+
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: all of one database are in one table."""
+        return self._address
 
     def driver(self) -> Any:
         """Return the module of its driver.
