@@ -7,9 +7,15 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
-from airflow_stream_provider.sinks.given import check_columns, in_backticks, kind_of, same_key
+from airflow_stream_provider.sinks.given import (
+    check_columns,
+    in_backticks,
+    kind_of,
+    same_key,
+    text_of,
+)
 from airflow_stream_provider.sinks.ledger import BadRows, Target
 
 # By Spark's type, the types of Cassandra that hold all of its values; `timestamp` holds those of whole milliseconds.
@@ -140,11 +146,11 @@ def converted(frame: DataFrame, target: Target, types: Mapping[str, str]) -> Dat
 
     One more, `gone`, marks what is deleted; the last, `why_not`, says why no table takes the row.
     """
-    kinds = {field.name: kind_of(field.dataType) for field in frame.schema.fields}
+    given = {field.name: field.dataType for field in frame.schema.fields}
     columns, forbidden = [], []
     for number, (name, into) in enumerate(types.items()):
         source = in_backticks(name)
-        columns.append(_value(source, kinds[name], into).alias(f"c{number}"))
+        columns.append(_value(name, given[name], into).alias(f"c{number}"))
         if into == "timestamp":
             why = f"{name} has microseconds, and the table holds milliseconds"
             forbidden.append(F.when(F.expr(f"unix_micros({source}) % 1000 <> 0"), F.lit(why)))
@@ -178,15 +184,10 @@ def check_rows(rows: DataFrame, target: Target, types: Mapping[str, str]) -> int
     return count or 0
 
 
-def _value(source: str, kind: str, into: str) -> Column:
-    column = F.col(source)
-    if kind in ("struct", "array", "map"):
-        return F.to_json(column)
+def _value(name: str, of: DataType, into: str) -> Column:
+    column = in_backticks(name)
     if into == "timestamp":
-        return F.expr(f"unix_millis({source})")
-    if kind == "timestamp":
-        # As text: with its offset, whatever the session's time zone is.
-        return F.date_format(column, "yyyy-MM-dd HH:mm:ss.SSSSSSXXX")
+        return F.expr(f"unix_millis({column})")
     if into in ("uuid", "timeuuid"):
-        return F.lower(column)
-    return column.cast("string") if into == "text" else column
+        return F.expr(f"lower({column})")
+    return F.expr(text_of(name, of) if into == "text" else column)

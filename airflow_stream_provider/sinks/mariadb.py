@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from airflow_stream_provider.sinks.given import address_of, kind_of
+from airflow_stream_provider.sinks.given import NOT_TAKEN, address_of, in_backticks, kind_of, text_of
 from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
@@ -20,12 +19,10 @@ from airflow_stream_provider.sinks.sql_database import (
     MARK,
     SqlDatabase,
     Task,
-    column_of,
     listed,
     quoted,
     quoted_table,
     run,
-    text_of,
 )
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 
@@ -219,13 +216,13 @@ class MariaDB(SqlDatabase):
     def texts(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
         """Return the same columns, as texts."""
         types = {field.name: field.dataType for field in frame.schema.fields}
-        return frame.select(*[_text(name, types[name]) for name in columns])
+        return frame.selectExpr(*[_text(name, types[name]) for name in columns])
 
     def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
         """Return what a task does with its rows of texts."""
         kinds = {field.name: kind_of(field.dataType) for field in schema.fields}
         places = ", ".join(_READ.get(kinds[name], "%s") for name in columns)
-        address, chunk, by_rows, quotes = self._arguments, _CHUNK, _BY_ROWS, _QUOTED
+        arguments, chunk, by_rows, quotes, not_taken = self._arguments, _CHUNK, _BY_ROWS, _QUOTED, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             import pymysql
@@ -236,11 +233,7 @@ class MariaDB(SqlDatabase):
             context = TaskContext.get()
             if first is None or context is None:
                 return
-            attempt, written = context.taskAttemptId(), 1
-            connection = pymysql.connect(**address, program_name="stream sink: task")
-            cursor = connection.cursor()
-            cursor.execute("select @@max_allowed_packet")
-            (most,) = cursor.fetchone()
+            attempt, written, connection = context.taskAttemptId(), 1, None
 
             def line(row: Any) -> str:
                 return str(cursor.mogrify(f"('{mark}', {attempt}, {written}, {places})", tuple(row)))
@@ -255,6 +248,10 @@ class MariaDB(SqlDatabase):
                     raise pymysql.DataError(1265, cursor.fetchone()[2])
 
             try:
+                connection = pymysql.connect(**arguments, program_name="stream sink: task")
+                cursor = connection.cursor()
+                cursor.execute("select @@max_allowed_packet")
+                (most,) = cursor.fetchone()
                 lines = [line(first)]
                 size = len(lines[0])
                 for row in rows:
@@ -268,12 +265,13 @@ class MariaDB(SqlDatabase):
                 connection.commit()
             except pymysql.Error as error:
                 if error.args[0] not in by_rows:
-                    raise
+                    raise RuntimeError(f"{not_taken} ({type(error).__name__}).") from None
                 # To try again changes nothing. The words are said without the value that they quote.
                 yield attempt, 0, quotes.sub("", error.args[1])
                 return
             finally:
-                connection.close()
+                if connection is not None:
+                    connection.close()
             yield attempt, written, ""
 
         return copy
@@ -303,14 +301,15 @@ class MariaDB(SqlDatabase):
 _READ = {"binary": "unhex(%s)", "timestamp": "timestamp('1970-01-01') + interval %s microsecond"}
 
 
-def _text(name: str, of: DataType) -> Any:
-    kind = kind_of(of)
+def _text(name: str, of: DataType) -> str:
+    """Return the expression of a column's text."""
+    column, kind = in_backticks(name), kind_of(of)
     if kind == "binary":
-        return F.hex(column_of(name))
+        return f"hex({column})"
     if kind == "timestamp":
-        return F.unix_micros(column_of(name)).cast("string")
+        return f"cast(unix_micros({column}) as string)"
     if kind == "boolean":
-        return column_of(name).cast("int").cast("string")
+        return f"cast(cast({column} as int) as string)"
     return text_of(name, of)
 
 

@@ -9,8 +9,8 @@ from pyspark import RDD
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
-from airflow_stream_provider.sinks.given import address_of, in_backticks, kind_of
-from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
+from airflow_stream_provider.sinks.given import NOT_TAKEN, address_of, in_backticks, kind_of, text_of
+from airflow_stream_provider.sinks.ledger import Target, Writer
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
     LOCK_SECONDS,
@@ -30,7 +30,8 @@ _CHUNK = 1 << 16
 # they do, and each task a session.
 FEW_ROWS, FEW_CHARACTERS = 10_000, 4096
 # Types whose text has nothing that COPY reads otherwise.
-_PLAIN = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date", "timestamp_ntz"}
+_PLAIN = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date"}
+_PLAIN |= {"timestamp", "timestamp_ntz"}
 # The number of a lock.
 _NUMBER = "hashtextextended(%s, 0)"
 _OF_TABLE = "a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped"
@@ -188,23 +189,14 @@ class Postgres(SqlDatabase):
         """Run a task for each partition, or here where the rows are few, and return what they return."""
         lines = self.texts(frame, columns)
         few = _few(lines) if self._few else None
-        tasks = _strings(lines).mapPartitions(task).collect() if few is None else self._here(task, few)
+        tasks = _strings(lines).mapPartitions(task).collect() if few is None else list(task(few))
         # Not after a batch that was read for nothing.
         self._few = few is not None or (not self._few and sum(rows for _, rows, _ in tasks) <= FEW_ROWS)
         return tasks
 
-    def _here(self, task: Task, lines: Sequence[str]) -> list[tuple[int, int, str]]:
-        try:
-            return list(task(lines))
-        except self.driver().Error as error:
-            raise SinkError(
-                f"The database {self.name} failed while rows were copied ({type(error).__name__}).",
-                next_step="See its log. The query tries again.",
-            ) from None
-
     def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
         """Return what a task does with its lines."""
-        dsn, chunk = self._address, _CHUNK
+        dsn, chunk, not_taken = self._address, _CHUNK, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             import psycopg
@@ -236,6 +228,8 @@ class Postgres(SqlDatabase):
                 # To try again changes nothing. The first sentence alone: the next one quotes the row.
                 yield attempt, 0, error.diag.message_primary or type(error).__name__
                 return
+            except psycopg.Error as error:
+                raise RuntimeError(f"{not_taken} ({type(error).__name__}).") from None
             yield attempt, written, ""
 
         return copy
@@ -277,12 +271,9 @@ def _text(name: str, of: DataType) -> str:
     column, kind = in_backticks(name), kind_of(of)
     if kind == "binary":
         return f"concat(char(92), char(92), 'x', hex({column}))"
-    if kind == "timestamp":
-        # With its offset, whatever the session's time zone is.
-        return f"date_format({column}, 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX')"
+    text = text_of(name, of)
     if kind in _PLAIN:
-        return f"cast({column} as string)"
-    text = f"to_json({column})" if kind in ("struct", "array", "map") else f"cast({column} as string)"
+        return text
     # The backslash first.
     for code, letter in ((92, "char(92)"), (9, "'t'"), (10, "'n'"), (13, "'r'")):
         text = f"replace({text}, char({code}), concat(char(92), {letter}))"

@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
-from airflow_stream_provider.sinks.given import check_columns, in_backticks, kind_of, same_key
+from airflow_stream_provider.sinks.given import (
+    check_columns,
+    check_times,
+    kind_of,
+    same_key,
+    task_errors,
+)
 from airflow_stream_provider.sinks.ledger import BadRows, SinkError, Target
 
 # A session waits so long for a lock.
@@ -103,8 +108,11 @@ class SqlDatabase(ABC):
         A task that is tried again, or a speculative copy of it, leaves rows that are never merged.
 
         :raises BadRows: the database does not take a row.
+        :raises SinkError: it failed.
         """
-        tasks = self.carried_out(frame, columns, self.task(frame.schema, columns, staging, mark))
+        check_times(frame)
+        with task_errors(self.name):
+            tasks = self.carried_out(frame, columns, self.task(frame.schema, columns, staging, mark))
         refused = next((said for _, _, said in tasks if said), "")
         if refused:
             raise BadRows(
@@ -174,17 +182,6 @@ def quoted_table(table: str) -> str:
 def listed(columns: Sequence[str], template: str = "{}", separator: str = ", ") -> str:
     """Return names as a part of a statement, each in the places of `template`."""
     return separator.join(template.replace("{}", quoted(name)) for name in columns)
-
-
-def column_of(name: str) -> Any:
-    """Return Spark's column of this name."""
-    return F.col(in_backticks(name))
-
-
-def text_of(name: str, of: DataType) -> Any:
-    """Return a column as text, in the form that databases read alike."""
-    column = column_of(name)
-    return F.to_json(column) if kind_of(of) in ("struct", "array", "map") else column.cast("string")
 
 
 def check_table(database: SqlDatabase, connection: Any, target: Target, schema: StructType) -> list[str]:
