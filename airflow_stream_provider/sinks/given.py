@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, MapType, StructField, StructType, TimestampType
 
 from airflow_stream_provider.sinks.ledger import BadRows, SinkError, Target
 
@@ -137,3 +138,34 @@ def same_key(target: Target) -> BadRows:
         next_step="Keep one row of each key in the script, such as the one with the highest offset.",
         key=target.key,
     )
+
+
+def no_key(target: Target) -> BadRows:
+    """Return the error of a batch with a row that has null in its key."""
+    return BadRows(
+        f"A row of the batch has no value in key ({', '.join(target.key)}).",
+        next_step="Leave out such rows in the script, or choose a key that each row has.",
+        key=target.key,
+    )
+
+
+def check_creatable(kind: str, created: Mapping[str, Any], rows: Mapping[str, StructField], target: Target) -> None:
+    """Check that a table can be created for rows, where that is wanted.
+
+    :param kind: of the database, for people.
+    :param created: its types by Spark's.
+    :raises BadRows: it cannot, or is not to be.
+    """
+    if not target.create:
+        raise BadRows(
+            f"There is no table {target.table}, or this user may not see it.",
+            next_step="Create it, or let the sink do so with create=True.",
+            table=target.table,
+        )
+    unknown = [column for column, field in rows.items() if kind_of(field.dataType) not in created]
+    if unknown:
+        raise BadRows(
+            f"{kind} has no type for {', '.join(unknown)}.",
+            next_step="Cast such columns in the script, such as to a string.",
+            table=target.table,
+        )

@@ -28,10 +28,10 @@ from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 
 # Characters that a task hands over at once.
 _CHUNK = 1 << 18
-# A value that a type does not hold is an error, names are quoted as in other databases, and times are UTC.
+# A value that a type does not hold is an error, 0 is 0, names are quoted as in other databases, and times are UTC.
 _SESSION = (
     "set session sql_mode = 'STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
-    "ERROR_FOR_DIVISION_BY_ZERO', sql_notes = 1, time_zone = '+00:00'"
+    "ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO', sql_notes = 1, time_zone = '+00:00'"
 )
 # Locks are the server's, not the database's, and their names are short.
 _LOCK = "left(sha2(concat(database(), '/', %s), 256), 60)"
@@ -40,8 +40,9 @@ _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 _LONG = {"varchar", "text", "mediumtext", "longtext"}
 # The part of an error that quotes a row.
 _QUOTED = re.compile(r":? '.*'(?= for (?:column|key) )|: '.*'$", re.DOTALL)
-# Errors that rows cause: null, key, out of range, truncated, wrong value, missing, too long, foreign key, check.
-_BY_ROWS = frozenset({1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1441, 1451, 1452, 4025})
+# Errors that rows cause: null, key, out of range, truncated, wrong value, missing, too long, foreign key, generated
+# column, check.
+_BY_ROWS = frozenset({1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1441, 1451, 1452, 1906, 4025})
 # The errors whose words are said: also no table, lock, deadlock, killed session, lost session.
 _SAID = _BY_ROWS | {1146, 1205, 1213, 1927, 2006, 2013}
 # By Spark's type, the types of MariaDB that hold all of its values; a float's largest value is refused by the type
@@ -200,17 +201,24 @@ class MariaDB(SqlDatabase):
         """Create a staging table, in which the rows of a task are together."""
         found = run(
             connection,
-            f"select column_name, column_type, collation_name from information_schema.columns where {_OF_TABLE}",
+            "select column_name, concat(column_type, coalesce(concat(' collate ', collation_name), '')), "
+            "is_nullable = 'NO' and (data_type = 'timestamp' or extra like '%%auto_increment%%') "
+            f"from information_schema.columns where {_OF_TABLE}",
             self.named(target.table),
         ).fetchall()
-        kinds = {name: f"{kind} collate {order}" if order else kind for name, kind, order in found}
+        kinds = {name: kind for name, kind, _ in found}
         if target.delete:
             kinds[target.delete] = "boolean"
-        real = ", ".join(f"{quoted(name)} {kinds[name].replace('%', '%%')} null" for name in columns)
+        parts = [f"{quoted(name)} {kinds[name].replace('%', '%%')} null" for name in columns]
+        gone = f" or {quoted(target.delete)} is true" if target.delete else ""
+        for name in (name for name, _, made in found if made and name in columns):
+            # Of null the server would make the current time, or the next number.
+            rule = quoted(f"{name:.40} may not be null")
+            parts.append(f"constraint {rule} check ({quoted(name)} is not null{gone})")
         run(
             connection,
             f"create table {quoted(staging)} ({MARK} char(36) character set ascii, {ATTEMPT} bigint, _row bigint, "
-            f"{real}, primary key ({MARK}, {ATTEMPT}, _row)) engine=InnoDB",
+            f"{', '.join(parts)}, primary key ({MARK}, {ATTEMPT}, _row)) engine=InnoDB",
         )
 
     def texts(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:

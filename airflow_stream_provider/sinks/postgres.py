@@ -111,15 +111,21 @@ class Postgres(SqlDatabase):
         f"and a.datname = current_database() and (l.classid::bigint << 32 | l.objid::bigint) = {_NUMBER}"
     )
     end_session = "select pg_terminate_backend(%s)"
-    table = "select '' where to_regclass(%s) is not null"
+    table = (
+        "select coalesce((select format('%%s is %%s, and its rows are not in the same transaction as the offsets', "
+        "p.oid::regclass, case p.relkind when 'f' then 'a foreign table' when 'v' then 'a view' when 'm' then "
+        "'a materialized view' else 'not logged' end) from pg_class p where p.oid in (select t union select relid from "
+        "pg_partition_tree(t)) and (p.relkind not in ('r', 'p') or p.relkind = 'r' and p.relpersistence <> 'p') "
+        "limit 1), '') from (select to_regclass(%s) as t) found where t is not null"
+    )
     columns = (
         "select a.attname::text, t.typname::text, a.attnotnull and not a.atthasdef and a.attidentity = '' "
         f"from pg_attribute a join pg_type t on t.oid = a.atttypid where {_OF_TABLE}"
     )
     unique = (
         "select i.indexrelid, a.attname::text from pg_attribute a join pg_index i on i.indrelid = a.attrelid "
-        "and a.attnum = any(i.indkey) and i.indisunique and i.indpred is null "
-        f"and i.indexprs is null where {_OF_TABLE}"
+        "and a.attnum = any(i.indkey[0:i.indnkeyatts - 1]) and i.indisunique and i.indisvalid and i.indimmediate "
+        f"and i.indpred is null and i.indexprs is null where {_OF_TABLE}"
     )
     tables = (
         "select relname::text from pg_class where relkind = 'r' and pg_table_is_visible(oid) "
@@ -161,7 +167,8 @@ class Postgres(SqlDatabase):
         constraint = error.diag.constraint_name
         code = error.sqlstate or type(error).__name__
         found = f"{said:.300} ({code}{', ' + constraint if constraint else ''})"
-        return isinstance(error, (driver.DataError, driver.IntegrityError)), found
+        by_rows = (driver.DataError, driver.IntegrityError, driver.errors.GeneratedAlways)
+        return isinstance(error, by_rows), found
 
     def named(self, table: str) -> Sequence[Any]:
         """Return the values by which a table is found."""

@@ -15,8 +15,10 @@ from pyspark.sql.types import StructField, StructType
 
 from airflow_stream_provider.sinks.given import (
     check_columns,
+    check_creatable,
     check_times,
     kind_of,
+    no_key,
     same_key,
     task_errors,
 )
@@ -230,12 +232,7 @@ def _differences(database: SqlDatabase, connection: Any, target: Target, rows: M
 
 
 def _create(database: SqlDatabase, connection: Any, target: Target, rows: Mapping[str, StructField]) -> None:
-    if not target.create:
-        raise BadRows(
-            f"There is no table {target.table}, or this user may not see it.",
-            next_step="Create it, or let the sink do so with create=True.",
-            table=target.table,
-        )
+    check_creatable(type(database).__name__, database.created, rows, target)
     columns = [f"{quoted(name)} {database.created_type(field, name in target.key)}" for name, field in rows.items()]
     if target.key:
         columns.append(f"primary key ({listed(target.key)})")
@@ -252,13 +249,18 @@ def _is_unique(database: SqlDatabase, connection: Any, target: Target) -> bool:
 
 
 def check_keys(connection: Any, target: Target, staging: str, ours: str) -> None:
-    """Check that no two rows of a batch have the same key.
+    """Check that each row of a batch has a key, and that no two have the same.
 
     :param ours: chooses the rows of the batch.
-    :raises BadRows: two have.
+    :raises BadRows: one has none, or two have the same.
     """
     if not target.key:
         return
-    twice = f"select 1 from {staging} s where {ours} group by {listed(target.key)} having count(*) > 1 limit 1"
-    if run(connection, twice).fetchone():
-        raise same_key(target)
+    none = f"max(case when {listed(target.key, '{} is null', ' or ')} then 1 else 0 end)"
+    found = run(
+        connection,
+        f"select {none} from {staging} s where {ours} group by {listed(target.key)} "
+        f"having count(*) > 1 or {none} = 1 limit 1",
+    ).fetchone()
+    if found:
+        raise no_key(target) if found[0] else same_key(target)
