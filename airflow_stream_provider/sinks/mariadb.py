@@ -122,6 +122,7 @@ class MariaDB(SqlDatabase):
           written_at timestamp(6) not null default current_timestamp(6), primary key (stream, query, seq), key (seq))
           {options}""",
     )
+    session = "select connection_id()"
     try_lock = f"select get_lock({_LOCK}, 0)"
     # Sessions of other users are hidden from a user without the privilege PROCESS.
     lock_holder = (

@@ -29,6 +29,8 @@ _CHUNK = 1 << 16
 # The driver itself copies a batch of so few rows with so few characters each: Python's part of a task costs more than
 # they do, and each task a session.
 FEW_ROWS, FEW_CHARACTERS = 10_000, 4096
+# A session whose other end does not answer for so long (seconds) ends, and with it the lock that it holds.
+_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Types whose text has nothing that COPY reads otherwise.
 _PLAIN = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date"}
 _PLAIN |= {"timestamp", "timestamp_ntz"}
@@ -104,6 +106,7 @@ class Postgres(SqlDatabase):
           query_id text not null, batch_id bigint not null, begins jsonb not null, ends jsonb not null,
           rows bigint not null, written_at timestamptz not null default now(), primary key (stream, query, seq))""",
     )
+    session = "select pg_backend_pid()"
     try_lock = f"select pg_try_advisory_lock({_NUMBER})"
     lock_holder = (
         "select a.pid, coalesce(host(a.client_addr), 'this machine') from pg_locks l "
@@ -145,16 +148,20 @@ class Postgres(SqlDatabase):
 
     def open(self, application: str, idle_seconds: float) -> Any:
         """Open a connection; see `connect`."""
-        found = self.driver().connect(
-            self._address, autocommit=True, application_name=application[:63], connect_timeout=10
-        )
+        address = self._reaching()
+        found = self.driver().connect(address, autocommit=True, application_name=application[:63], connect_timeout=10)
+        settings = {"lock_timeout": f"{LOCK_SECONDS}s", "idle_in_transaction_session_timeout": int(idle_seconds * 1000)}
+        # The server asks whether the driver lives, too.
+        settings |= {f"tcp_{name}": value for name, value in _ALIVE.items()}
         # Not as `options`, which would take the place of those that the address has.
-        found.execute(
-            "select set_config('lock_timeout', %s, false), "
-            "set_config('idle_in_transaction_session_timeout', %s, false)",
-            (f"{LOCK_SECONDS}s", str(int(idle_seconds * 1000))),
-        )
+        each = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+        found.execute(f"select {each}")
         return found
+
+    def _reaching(self) -> str:
+        """Return its address, by which a session notices that the server is lost, also where it has no such setting."""
+        info = self.driver().conninfo
+        return str(info.make_conninfo(**{**_ALIVE, **info.conninfo_to_dict(self._address)}))
 
     def is_closed(self, connection: Any) -> bool:
         """Whether a connection has ended, as far as its last statement has shown."""
@@ -203,7 +210,7 @@ class Postgres(SqlDatabase):
 
     def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
         """Return what a task does with its lines."""
-        dsn, chunk, not_taken = self._address, _CHUNK, NOT_TAKEN
+        dsn, chunk, not_taken = self._reaching(), _CHUNK, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             import psycopg

@@ -49,7 +49,8 @@ class SqlDatabase(ABC):
     options: ClassVar[str] = ""
     # The statements that create stream_ledger and stream_ledger_history.
     ddl: ClassVar[Sequence[str]]
-    # The session takes the lock of a name, if it is free. The lock's holder: id of its session, and its machine.
+    # The id of the session. It takes the lock of a name, if it is free. The lock's holder: its id, and its machine.
+    session: ClassVar[str]
     try_lock: ClassVar[str]
     lock_holder: ClassVar[str]
     end_session: ClassVar[str]

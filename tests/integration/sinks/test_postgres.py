@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from airflow_stream_provider.sinks import BadRows
 from airflow_stream_provider.sinks.ledger import Batch, Target, Writer
-from airflow_stream_provider.sinks.sql_database import SqlDatabase
+from airflow_stream_provider.sinks.sql_database import SqlDatabase, run
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 from tests.support.rows_in_hand import Rows, copied
 from tests.support.sql_places import SqlPlace
@@ -87,3 +87,13 @@ def test_an_index_that_makes_no_statement_unique_is_none(place: SqlPlace, makes:
     place.run(f"create table orders (id bigint, name text); {makes}")
     with pytest.raises(BadRows, match=r"no unique index on \(id\)"):
         write(place, "id")
+
+
+def test_a_session_ends_when_its_other_end_is_lost(place: SqlPlace) -> None:
+    def settings(address: str) -> tuple[str, str]:
+        with closing(SqlPlace("postgres", address).database.connect("test")) as connection:
+            (server,) = run(connection, "show tcp_keepalives_idle").fetchone()
+            return connection.info.get_parameters()["keepalives_idle"], server
+
+    assert settings(place.address) == ("30", "30")
+    assert settings(f"{place.address} keepalives_idle=7") == ("7", "30")
