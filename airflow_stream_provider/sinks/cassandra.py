@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from airflow_stream_provider.sinks.cassandra_ledger import CassandraLedger
 from airflow_stream_provider.sinks.cassandra_table import check_rows, converted, named, quoted
-from airflow_stream_provider.sinks.given import address_of
+from airflow_stream_provider.sinks.given import NOT_TAKEN, address_of, check_times, task_errors
 from airflow_stream_provider.sinks.ledger import BadRows, SinkError, Target, Writer
 
 PORT = 9042
@@ -49,10 +49,15 @@ class Cassandra:
                 next_step="Set STREAM_SINK_… to cassandra://user:password@host1,host2:9042/keyspace, or "
                 "STREAM_SINK_…_FILE to a file with it.",
             )
+        self._url = url
         self._open = _opening(hosts, port, unquote(parts.username or ""), unquote(parts.password or ""))
 
     def __repr__(self) -> str:
         return f"cassandra({self.name!r})"
+
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: all of one keyspace are in one table."""
+        return self._url
 
     def connect(self) -> Any:
         """Return a session, which ends with its cluster: `session.cluster.shutdown()`.
@@ -93,13 +98,16 @@ class Cassandra:
         :param types: the table's types, by column.
         :param stamp: the write time of all rows, in microseconds.
         :raises BadRows: two rows have the same key, or the table does not take a row; some may have been written.
+        :raises SinkError: the database failed.
         """
+        check_times(frame)
         # Computed once for the check and for the writing.
         rows = converted(frame, target, types).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             count = check_rows(rows, target, types)
             task = self.writing(target, types, stamp)
-            tasks = rows.drop("why_not").rdd.mapPartitions(task).collect()
+            with task_errors(self.name):
+                tasks = rows.drop("why_not").rdd.mapPartitions(task).collect()
         finally:
             rows.unpersist()
         refused = next((said for _, said in tasks if said), "")
@@ -139,6 +147,7 @@ class Cassandra:
 
         :raises BadRows: two rows have the same key, or a row is not for this table.
         """
+        check_times(frame)
         check_rows(converted(frame, target, types), target, types)
 
 
@@ -185,7 +194,7 @@ def _writing(
     opened: Callable[[], Any], insert: str, delete: str, keys: list[int], uuids: list[int], stamp: int
 ) -> Callable[[Iterable[Any]], Iterator[tuple[int, str]]]:
     """Return the function of a task. Executors may not have this package, so it uses nothing of it."""
-    chunk, concurrent = _CHUNK, _CONCURRENT
+    chunk, concurrent, not_taken = _CHUNK, _CONCURRENT, NOT_TAKEN
 
     def write(rows: Iterable[Any]) -> Iterator[tuple[int, str]]:
         from itertools import chain, islice
@@ -219,7 +228,7 @@ def _writing(
             yield 0, said.partition(" has no ")[2] or said
             return
         except Exception as error:  # noqa: BLE001 - its text may name addresses, or quote a row
-            raise RuntimeError(f"Cassandra does not take rows: {type(error).__name__}.") from None
+            raise RuntimeError(f"{not_taken} ({type(error).__name__}).") from None
         finally:
             if session is not None:
                 session.cluster.shutdown()

@@ -88,6 +88,8 @@ class CassandraLedger:
         self._alive: threading.Thread | None = None
         # As the row had them when this driver read or changed it last.
         self._stamp = self._batches = 0
+        # The highest stamp that it has asked for: a request may come late.
+        self._asked = 0
         self.epoch = 0
 
     @property
@@ -139,7 +141,7 @@ class CassandraLedger:
 
         :raises SinkRefused: they do not fit.
         """
-        self._prepare(frame.schema)
+        self._prepare(frame.schema, rehearsing=True)
         self._database.check(frame, self._target, self._types)
 
     # -- claiming ---------------------------------------------------------------------------------------------------
@@ -157,7 +159,7 @@ class CassandraLedger:
         while not claimed:
             row = self._read()
             if row is None:
-                epoch, claimed = 1, self._set(_FIRST, values, _stamp_after(0))
+                epoch, claimed = 1, self._set(_FIRST, values, 0)
                 continue
             if row.writer == self._id:  # by a request whose answer came late
                 epoch = row.epoch
@@ -168,7 +170,7 @@ class CassandraLedger:
                 self._watch(row)
             epoch = row.epoch + 1
             was = {"epoch": epoch, "was": row.writer, "stamp": row.stamp}
-            claimed = self._set(_CLAIM, {**values, **was}, _stamp_after(row.stamp))
+            claimed = self._set(_CLAIM, {**values, **was}, row.stamp)
             self._batches = row.batches
         self.epoch = epoch
         self._alive = threading.Thread(target=self._renew, name="stream sink: alive", daemon=True)
@@ -207,7 +209,7 @@ class CassandraLedger:
     def _change(self, statement: str, values: Mapping[str, Any]) -> None:
         """Change the row as it was read; its stamp grows."""
         given = {**values, "epoch": self.epoch, "stamp": self._stamp}
-        if not self._set(statement, given, _stamp_after(self._stamp)):
+        if not self._set(statement, given, self._stamp):
             now = self._found()
             if now.writer != self._id:
                 raise fenced(self._entry_of(now))
@@ -216,8 +218,13 @@ class CassandraLedger:
                 next_step="Nothing: the query tries again, and finds what the ledger has.",
             )
 
-    def _set(self, statement: str, values: Mapping[str, Any], stamp: int) -> bool:
-        """Return whether the row is now as this driver wants it, by this request or by one whose answer was lost."""
+    def _set(self, statement: str, values: Mapping[str, Any], before: int) -> bool:
+        """Return whether the row is now as this driver wants it, by this request or by one whose answer was lost.
+
+        :param before: the stamp that the row has. The next one is the time in microseconds where that is later, so that
+            rows are later than what others wrote before.
+        """
+        stamp = self._asked = max(before + 1, self._asked + 1, time.time_ns() // 1000)
         failure = None
         try:
             if self._run(statement, {**values, "writer": self._id, "next": stamp}).one().applied:
@@ -270,12 +277,13 @@ class CassandraLedger:
         found = "select table_name from system_schema.tables where keyspace_name = %s and table_name = 'stream_ledger'"
         return self._simple(found, (self._database.keyspace,)).one() is not None
 
-    def _prepare(self, schema: StructType) -> None:
+    def _prepare(self, schema: StructType, *, rehearsing: bool = False) -> None:
         """Check the table, once for each schema of the batches."""
         given = [(field.name, field.dataType) for field in schema.fields]
         if given != self._given:
             with self._working() as session:
-                self._types = check_table(session, self._database.keyspace, self._target, schema)
+                place = self._database.keyspace, self._target
+                self._types = check_table(session, *place, schema, rehearsing=rehearsing)
             self._given = given
 
     def _simple(self, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -301,11 +309,11 @@ class CassandraLedger:
         from cassandra import DriverException, RequestValidationException
         from cassandra.cluster import NoHostAvailable
         from cassandra.connection import ConnectionException
-        from cassandra.protocol import ErrorMessage
+        from cassandra.protocol import ConfigurationException, ErrorMessage
 
         try:
             yield session
-        except RequestValidationException as error:
+        except (RequestValidationException, ConfigurationException) as error:
             raise SinkRefused(
                 f"The database {self._database.name} refuses what the sink asks: {said_by(error)}.",
                 next_step="See that the table stream_ledger is as this release makes it, and that the user may read "
@@ -317,11 +325,6 @@ class CassandraLedger:
                 f"The database {self._database.name} failed ({type(error).__name__}).",
                 next_step="See its log. The query tries again.",
             ) from None
-
-
-def _stamp_after(stamp: int) -> int:
-    """Return a later stamp: the time in microseconds, so that rows are later than what others wrote before."""
-    return max(stamp + 1, time.time_ns() // 1000)
 
 
 def said_by(error: Exception) -> str:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
-from airflow_stream_provider.sinks.given import check_columns, in_backticks, kind_of, same_key
+from airflow_stream_provider.sinks.given import (
+    check_columns,
+    check_creatable,
+    in_backticks,
+    kind_of,
+    same_key,
+    text_of,
+)
 from airflow_stream_provider.sinks.ledger import BadRows, Target
 
 # By Spark's type, the types of Cassandra that hold all of its values; `timestamp` holds those of whole milliseconds.
@@ -56,10 +64,13 @@ def named(target: Target, keyspace: str) -> tuple[str, str]:
     return (before, after) if dot else (keyspace, before)
 
 
-def check_table(session: Any, keyspace: str, target: Target, schema: StructType) -> dict[str, str]:
+def check_table(
+    session: Any, keyspace: str, target: Target, schema: StructType, *, rehearsing: bool = False
+) -> dict[str, str]:
     """Check that the rows of a batch fit the table, which is created where that is wanted.
 
     :param keyspace: that of a table without one.
+    :param rehearsing: no table is created: it is as if it were.
     :return: the table's types by the columns of the rows; without the column that marks what is deleted.
     :raises BadRows: they do not fit.
     """
@@ -69,7 +80,10 @@ def check_table(session: Any, keyspace: str, target: Target, schema: StructType)
     place = named(target, keyspace)
     found = "select table_name from system_schema.tables where keyspace_name = %s and table_name = %s"
     if session.execute(found, place).one() is None:
-        _create(session, place, target, rows)
+        statement = _creation(session, place, target, rows)
+        if rehearsing:
+            return {name: CREATED[kind_of(field.dataType)] for name, field in rows.items()}
+        session.execute(statement)
     columns = {
         row.column_name: row
         for row in session.execute(
@@ -108,31 +122,17 @@ def _differences(columns: Mapping[str, Any], rows: Mapping[str, StructField]) ->
     return wrong
 
 
-def _create(session: Any, place: tuple[str, str], target: Target, rows: Mapping[str, StructField]) -> None:
-    if not target.create:
-        raise BadRows(
-            f"There is no table {'.'.join(place)}, or this user may not see it.",
-            next_step="Create it, or let the sink do so with create=True.",
-            table=target.table,
-        )
+def _creation(session: Any, place: tuple[str, str], target: Target, rows: Mapping[str, StructField]) -> str:
+    check_creatable("Cassandra", CREATED, rows, replace(target, table=".".join(place)))
     if session.execute("select * from system_schema.keyspaces where keyspace_name = %s", place[:1]).one() is None:
         raise BadRows(
             f"There is no keyspace {place[0]}, or this user may not see it.",
             next_step="Create it: how often it keeps each row is for you to decide.",
             table=target.table,
         )
-    unknown = [name for name, field in rows.items() if kind_of(field.dataType) not in CREATED]
-    if unknown:
-        raise BadRows(
-            f"Cassandra has no type for {', '.join(unknown)}.",
-            next_step="Cast such columns in the script, such as to a string.",
-            table=target.table,
-        )
     columns = [f"{quoted(name)} {CREATED[kind_of(field.dataType)]}" for name, field in rows.items()]
-    session.execute(
-        f"create table if not exists {'.'.join(map(quoted, place))} "
-        f"({', '.join(columns)}, primary key ({', '.join(map(quoted, target.key))}))"
-    )
+    columns.append(f"primary key ({', '.join(map(quoted, target.key))})")
+    return f"create table if not exists {'.'.join(map(quoted, place))} ({', '.join(columns)})"
 
 
 def converted(frame: DataFrame, target: Target, types: Mapping[str, str]) -> DataFrame:
@@ -140,11 +140,11 @@ def converted(frame: DataFrame, target: Target, types: Mapping[str, str]) -> Dat
 
     One more, `gone`, marks what is deleted; the last, `why_not`, says why no table takes the row.
     """
-    kinds = {field.name: kind_of(field.dataType) for field in frame.schema.fields}
+    given = {field.name: field.dataType for field in frame.schema.fields}
     columns, forbidden = [], []
     for number, (name, into) in enumerate(types.items()):
         source = in_backticks(name)
-        columns.append(_value(source, kinds[name], into).alias(f"c{number}"))
+        columns.append(_value(name, given[name], into).alias(f"c{number}"))
         if into == "timestamp":
             why = f"{name} has microseconds, and the table holds milliseconds"
             forbidden.append(F.when(F.expr(f"unix_micros({source}) % 1000 <> 0"), F.lit(why)))
@@ -178,15 +178,10 @@ def check_rows(rows: DataFrame, target: Target, types: Mapping[str, str]) -> int
     return count or 0
 
 
-def _value(source: str, kind: str, into: str) -> Column:
-    column = F.col(source)
-    if kind in ("struct", "array", "map"):
-        return F.to_json(column)
+def _value(name: str, of: DataType, into: str) -> Column:
+    column = in_backticks(name)
     if into == "timestamp":
-        return F.expr(f"unix_millis({source})")
-    if kind == "timestamp":
-        # As text: with its offset, whatever the session's time zone is.
-        return F.date_format(column, "yyyy-MM-dd HH:mm:ss.SSSSSSXXX")
+        return F.expr(f"unix_millis({column})")
     if into in ("uuid", "timeuuid"):
-        return F.lower(column)
-    return column.cast("string") if into == "text" else column
+        return F.expr(f"lower({column})")
+    return F.expr(text_of(name, of) if into == "text" else column)

@@ -40,6 +40,10 @@ class Delta:
     def __repr__(self) -> str:
         return "delta()"
 
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: in its own table."""
+        return f"{self!r} {target.table}"
+
     def ledger(self, writer: Writer, target: Target) -> DeltaLedger:
         """Return the ledger of one query, for one writer."""
         return DeltaLedger(writer, target)

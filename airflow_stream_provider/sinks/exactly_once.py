@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from pyspark import SparkContext
@@ -34,13 +36,17 @@ REFUSED_CODE = 50
 # Leaves of a plan that say where a batch begins.
 _V2_RELATION = "StreamingDataSourceV2ScanRelation"
 
+# By the place and the name of a ledger, and the query's run: the last batch that a sink of this process was called in.
+_called: dict[tuple[str, str, str], int] = {}
+_called_lock = threading.Lock()
+
 log = logging.getLogger(__name__)
 
 
 def exactly_once(
     database: Database,
     table: str,
-    key: Sequence[str] = (),
+    key: str | Sequence[str] = (),
     *,
     delete: str = "",
     create: bool = False,
@@ -52,7 +58,8 @@ def exactly_once(
 
     :param database: such as `postgres("orders_db")`.
     :param table: its name, with or without a schema.
-    :param key: columns with a unique index by which a row replaces the one before; default: rows are appended.
+    :param key: columns, or the one, with a unique index by which a row replaces the one before; default: rows are
+        appended.
     :param delete: a boolean column of the batch that is true of a row that removes its key; it is not written.
     :param create: whether a missing table is created.
     :param stream: under which name the ledger keeps it; default: the stream's, or in a plain job the application's.
@@ -61,11 +68,15 @@ def exactly_once(
     """
     if not table:
         raise SinkError("The sink has no table.", next_step="Name one: exactly_once(postgres(...), table='orders').")
-    return ExactlyOnce(database, Target(table, tuple(key), delete, create), stream, query, take_over)
+    columns = (key,) if isinstance(key, str) and key else tuple(key)
+    return ExactlyOnce(database, Target(table, columns, delete, create), stream, query, take_over)
 
 
 class ExactlyOnce:
-    """See `exactly_once`. A batch is read by an action or two; one that is in the sink already is skipped."""
+    """See `exactly_once`. A batch is read by an action or two; one that is in the sink already is skipped.
+
+    It is called once in a batch: a second call of the same ledger is refused, whatever rows it has.
+    """
 
     # A rehearsal may call it: it then writes nothing but a staging table of its own.
     rehearses = True
@@ -78,6 +89,8 @@ class ExactlyOnce:
         self._take_over = take_over
         self._ledger: Ledger | None = None
         self._hold: runtime.Hold | None = None
+        # Of several queries one at a time has the session.
+        self._lock = threading.Lock()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Write one batch; called by foreachBatch.
@@ -85,10 +98,12 @@ class ExactlyOnce:
         :raises SinkRefused: the ledger or the table does not take it. A plain job ends with exit code 50 instead.
         :raises SinkError: the database failed; nothing was written, and the same batch may be tried again.
         """
-        if runtime.rehearsing():
-            return self._rehearse(frame)
         try:
-            self._write(frame, batch_id)
+            with self._lock, self._once(frame, batch_id):
+                if runtime.rehearsing():
+                    self._rehearse(frame)
+                else:
+                    self._write(frame, batch_id)
         except SinkRefused as error:
             if runtime.managed is None:
                 _end(error)
@@ -115,6 +130,29 @@ class ExactlyOnce:
                 next_step="Set where each source begins by hand; the table stream_ledger says where the rows end.",
             )
         return {"startingOffsets": json.dumps(entry.offsets[0])}
+
+    @contextlib.contextmanager
+    def _once(self, frame: DataFrame, batch_id: int) -> Iterator[None]:
+        """Refuse a second call in one batch: the ledger has the batch by then, and its rows would be skipped.
+
+        A call that fails is none: the script may catch its error, and try again.
+        """
+        writer, run = self._writer(frame.sparkSession.sparkContext, None), str(execution_of(frame).runId())
+        call = self._database.place(self._target), writer.name, run
+        with _called_lock:
+            if _called.get(call) == batch_id:
+                raise SinkRefused(
+                    f"The sink of {writer.name} is called twice in batch {batch_id}: rows of the second call would not "
+                    "be written.",
+                    next_step="Union the frames and call it once; or give each sink a query= and a table of its own.",
+                )
+            _called[call] = batch_id
+        try:
+            yield
+        except BaseException:
+            with _called_lock:
+                _called.pop(call, None)
+            raise
 
     def _write(self, frame: DataFrame, batch_id: int) -> None:
         ledger = self._claimed(frame)

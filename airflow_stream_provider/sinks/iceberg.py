@@ -43,6 +43,10 @@ class Iceberg:
     def __repr__(self) -> str:
         return "iceberg()"
 
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: in its own table."""
+        return f"{self!r} {target.table}"
+
     def ledger(self, writer: Writer, target: Target) -> IcebergLedger:
         """Return the ledger of one query, for one writer."""
         return IcebergLedger(writer, target)

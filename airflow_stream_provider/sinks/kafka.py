@@ -64,6 +64,10 @@ class Kafka:
     def __repr__(self) -> str:
         return f"kafka({self.name!r})"
 
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: all of one cluster are in one topic."""
+        return f"{self._settings.get('bootstrap_servers')}"
+
     def producer(self, transactional_id: str) -> Any:
         """Return a producer whose every record is part of a transaction.
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from airflow_stream_provider.sinks.given import check_columns, in_backticks, same_key
+from airflow_stream_provider.sinks.given import check_columns, in_backticks, no_key, same_key
 from airflow_stream_provider.sinks.ledger import (
     BadRows,
     Batch,
@@ -241,13 +241,7 @@ class LakeLedger:
             )
             found = each.where("n > 1 or none").select("none").first()
             if found is not None:
-                if not found[0]:
-                    raise same_key(target)
-                raise BadRows(
-                    f"A row of the batch has no value in key ({', '.join(target.key)}).",
-                    next_step="Keep one row of each key in the script, such as the one with the highest offset.",
-                    key=target.key,
-                )
+                raise no_key(target) if found[0] else same_key(target)
             yield rows
         finally:
             rows.unpersist()

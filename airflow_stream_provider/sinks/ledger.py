@@ -195,6 +195,9 @@ class Database(Protocol):
     def ledger(self, writer: Writer, target: Target) -> Ledger:
         """Return the ledger of one query, for one writer."""
 
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept, which no two databases have in common. It may be secret."""
+
 
 def is_to_be_written(entry: Entry, writer: str, batch: Batch) -> bool:
     """Return whether a batch is to be written: it follows the ledger. False: it is in the sink already.

@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
-from airflow_stream_provider.sinks.given import address_of, kind_of
+from airflow_stream_provider.sinks.given import NOT_TAKEN, address_of, in_backticks, kind_of, text_of
 from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
@@ -20,21 +19,19 @@ from airflow_stream_provider.sinks.sql_database import (
     MARK,
     SqlDatabase,
     Task,
-    column_of,
     listed,
     quoted,
     quoted_table,
     run,
-    text_of,
 )
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 
 # Characters that a task hands over at once.
 _CHUNK = 1 << 18
-# A value that a type does not hold is an error, names are quoted as in other databases, and times are UTC.
+# A value that a type does not hold is an error, 0 is 0, names are quoted as in other databases, and times are UTC.
 _SESSION = (
     "set session sql_mode = 'STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
-    "ERROR_FOR_DIVISION_BY_ZERO', sql_notes = 1, time_zone = '+00:00'"
+    "ERROR_FOR_DIVISION_BY_ZERO,NO_AUTO_VALUE_ON_ZERO', sql_notes = 1, time_zone = '+00:00'"
 )
 # Locks are the server's, not the database's, and their names are short.
 _LOCK = "left(sha2(concat(database(), '/', %s), 256), 60)"
@@ -43,8 +40,9 @@ _TEXTS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext"}
 _LONG = {"varchar", "text", "mediumtext", "longtext"}
 # The part of an error that quotes a row.
 _QUOTED = re.compile(r":? '.*'(?= for (?:column|key) )|: '.*'$", re.DOTALL)
-# Errors that rows cause: null, key, out of range, truncated, wrong value, missing, too long, foreign key, check.
-_BY_ROWS = frozenset({1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1441, 1451, 1452, 4025})
+# Errors that rows cause: null, key, out of range, truncated, wrong value, missing, too long, foreign key, generated
+# column, check.
+_BY_ROWS = frozenset({1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1441, 1451, 1452, 1906, 4025})
 # The errors whose words are said: also no table, lock, deadlock, killed session, lost session.
 _SAID = _BY_ROWS | {1146, 1205, 1213, 1927, 2006, 2013}
 # By Spark's type, the types of MariaDB that hold all of its values; a float's largest value is refused by the type
@@ -124,6 +122,7 @@ class MariaDB(SqlDatabase):
           written_at timestamp(6) not null default current_timestamp(6), primary key (stream, query, seq), key (seq))
           {options}""",
     )
+    session = "select connection_id()"
     try_lock = f"select get_lock({_LOCK}, 0)"
     # Sessions of other users are hidden from a user without the privilege PROCESS.
     lock_holder = (
@@ -151,8 +150,8 @@ class MariaDB(SqlDatabase):
     )
 
     def __init__(self, name: str, url: str) -> None:
-        super().__init__(name)
-        self._address = _address(name, url)
+        super().__init__(name, url)
+        self._arguments = _address(name, url)
 
     def ledger(self, writer: Writer, target: Target) -> SqlLedger:
         """Return the ledger of one query, for one writer."""
@@ -163,7 +162,7 @@ class MariaDB(SqlDatabase):
         pymysql = self.driver()
         # A row that an update finds as it is counts, too.
         flags = pymysql.constants.CLIENT.FOUND_ROWS
-        found = pymysql.connect(**self._address, autocommit=True, client_flag=flags, program_name=application)
+        found = pymysql.connect(**self._arguments, autocommit=True, client_flag=flags, program_name=application)
         run(found, "set session transaction isolation level read committed")
         # Between batches the session may be idle for long: the lock is its own.
         run(
@@ -203,29 +202,36 @@ class MariaDB(SqlDatabase):
         """Create a staging table, in which the rows of a task are together."""
         found = run(
             connection,
-            f"select column_name, column_type, collation_name from information_schema.columns where {_OF_TABLE}",
+            "select column_name, concat(column_type, coalesce(concat(' collate ', collation_name), '')), "
+            "is_nullable = 'NO' and (data_type = 'timestamp' or extra like '%%auto_increment%%') "
+            f"from information_schema.columns where {_OF_TABLE}",
             self.named(target.table),
         ).fetchall()
-        kinds = {name: f"{kind} collate {order}" if order else kind for name, kind, order in found}
+        kinds = {name: kind for name, kind, _ in found}
         if target.delete:
             kinds[target.delete] = "boolean"
-        real = ", ".join(f"{quoted(name)} {kinds[name].replace('%', '%%')} null" for name in columns)
+        parts = [f"{quoted(name)} {kinds[name].replace('%', '%%')} null" for name in columns]
+        gone = f" or {quoted(target.delete)} is true" if target.delete else ""
+        for name in (name for name, _, made in found if made and name in columns):
+            # Of null the server would make the current time, or the next number.
+            rule = quoted(f"{name:.40} may not be null")
+            parts.append(f"constraint {rule} check ({quoted(name)} is not null{gone})")
         run(
             connection,
             f"create table {quoted(staging)} ({MARK} char(36) character set ascii, {ATTEMPT} bigint, _row bigint, "
-            f"{real}, primary key ({MARK}, {ATTEMPT}, _row)) engine=InnoDB",
+            f"{', '.join(parts)}, primary key ({MARK}, {ATTEMPT}, _row)) engine=InnoDB",
         )
 
     def texts(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
         """Return the same columns, as texts."""
         types = {field.name: field.dataType for field in frame.schema.fields}
-        return frame.select(*[_text(name, types[name]) for name in columns])
+        return frame.selectExpr(*[_text(name, types[name]) for name in columns])
 
     def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
         """Return what a task does with its rows of texts."""
         kinds = {field.name: kind_of(field.dataType) for field in schema.fields}
         places = ", ".join(_READ.get(kinds[name], "%s") for name in columns)
-        address, chunk, by_rows, quotes = self._address, _CHUNK, _BY_ROWS, _QUOTED
+        arguments, chunk, by_rows, quotes, not_taken = self._arguments, _CHUNK, _BY_ROWS, _QUOTED, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             import pymysql
@@ -236,11 +242,7 @@ class MariaDB(SqlDatabase):
             context = TaskContext.get()
             if first is None or context is None:
                 return
-            attempt, written = context.taskAttemptId(), 1
-            connection = pymysql.connect(**address, program_name="stream sink: task")
-            cursor = connection.cursor()
-            cursor.execute("select @@max_allowed_packet")
-            (most,) = cursor.fetchone()
+            attempt, written, connection = context.taskAttemptId(), 1, None
 
             def line(row: Any) -> str:
                 return str(cursor.mogrify(f"('{mark}', {attempt}, {written}, {places})", tuple(row)))
@@ -255,6 +257,10 @@ class MariaDB(SqlDatabase):
                     raise pymysql.DataError(1265, cursor.fetchone()[2])
 
             try:
+                connection = pymysql.connect(**arguments, program_name="stream sink: task")
+                cursor = connection.cursor()
+                cursor.execute("select @@max_allowed_packet")
+                (most,) = cursor.fetchone()
                 lines = [line(first)]
                 size = len(lines[0])
                 for row in rows:
@@ -268,12 +274,13 @@ class MariaDB(SqlDatabase):
                 connection.commit()
             except pymysql.Error as error:
                 if error.args[0] not in by_rows:
-                    raise
+                    raise RuntimeError(f"{not_taken} ({type(error).__name__}).") from None
                 # To try again changes nothing. The words are said without the value that they quote.
                 yield attempt, 0, quotes.sub("", error.args[1])
                 return
             finally:
-                connection.close()
+                if connection is not None:
+                    connection.close()
             yield attempt, written, ""
 
         return copy
@@ -303,14 +310,15 @@ class MariaDB(SqlDatabase):
 _READ = {"binary": "unhex(%s)", "timestamp": "timestamp('1970-01-01') + interval %s microsecond"}
 
 
-def _text(name: str, of: DataType) -> Any:
-    kind = kind_of(of)
+def _text(name: str, of: DataType) -> str:
+    """Return the expression of a column's text."""
+    column, kind = in_backticks(name), kind_of(of)
     if kind == "binary":
-        return F.hex(column_of(name))
+        return f"hex({column})"
     if kind == "timestamp":
-        return F.unix_micros(column_of(name)).cast("string")
+        return f"cast(unix_micros({column}) as string)"
     if kind == "boolean":
-        return column_of(name).cast("int").cast("string")
+        return f"cast(cast({column} as int) as string)"
     return text_of(name, of)
 
 

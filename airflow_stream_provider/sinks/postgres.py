@@ -9,8 +9,8 @@ from pyspark import RDD
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
-from airflow_stream_provider.sinks.given import address_of, in_backticks, kind_of
-from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
+from airflow_stream_provider.sinks.given import NOT_TAKEN, address_of, in_backticks, kind_of, text_of
+from airflow_stream_provider.sinks.ledger import Target, Writer
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
     LOCK_SECONDS,
@@ -29,8 +29,11 @@ _CHUNK = 1 << 16
 # The driver itself copies a batch of so few rows with so few characters each: Python's part of a task costs more than
 # they do, and each task a session.
 FEW_ROWS, FEW_CHARACTERS = 10_000, 4096
+# A session whose other end does not answer for so long (seconds) ends, and with it the lock that it holds.
+_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Types whose text has nothing that COPY reads otherwise.
-_PLAIN = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date", "timestamp_ntz"}
+_PLAIN = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date"}
+_PLAIN |= {"timestamp", "timestamp_ntz"}
 # The number of a lock.
 _NUMBER = "hashtextextended(%s, 0)"
 _OF_TABLE = "a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped"
@@ -103,6 +106,7 @@ class Postgres(SqlDatabase):
           query_id text not null, batch_id bigint not null, begins jsonb not null, ends jsonb not null,
           rows bigint not null, written_at timestamptz not null default now(), primary key (stream, query, seq))""",
     )
+    session = "select pg_backend_pid()"
     try_lock = f"select pg_try_advisory_lock({_NUMBER})"
     lock_holder = (
         "select a.pid, coalesce(host(a.client_addr), 'this machine') from pg_locks l "
@@ -110,15 +114,21 @@ class Postgres(SqlDatabase):
         f"and a.datname = current_database() and (l.classid::bigint << 32 | l.objid::bigint) = {_NUMBER}"
     )
     end_session = "select pg_terminate_backend(%s)"
-    table = "select '' where to_regclass(%s) is not null"
+    table = (
+        "select coalesce((select format('%%s is %%s, and its rows are not in the same transaction as the offsets', "
+        "p.oid::regclass, case p.relkind when 'f' then 'a foreign table' when 'v' then 'a view' when 'm' then "
+        "'a materialized view' else 'not logged' end) from pg_class p where p.oid in (select t union select relid from "
+        "pg_partition_tree(t)) and (p.relkind not in ('r', 'p') or p.relkind = 'r' and p.relpersistence <> 'p') "
+        "limit 1), '') from (select to_regclass(%s) as t) found where t is not null"
+    )
     columns = (
         "select a.attname::text, t.typname::text, a.attnotnull and not a.atthasdef and a.attidentity = '' "
         f"from pg_attribute a join pg_type t on t.oid = a.atttypid where {_OF_TABLE}"
     )
     unique = (
         "select i.indexrelid, a.attname::text from pg_attribute a join pg_index i on i.indrelid = a.attrelid "
-        "and a.attnum = any(i.indkey) and i.indisunique and i.indpred is null "
-        f"and i.indexprs is null where {_OF_TABLE}"
+        "and a.attnum = any(i.indkey[0:i.indnkeyatts - 1]) and i.indisunique and i.indisvalid and i.indimmediate "
+        f"and i.indpred is null and i.indexprs is null where {_OF_TABLE}"
     )
     tables = (
         "select relname::text from pg_class where relkind = 'r' and pg_table_is_visible(oid) "
@@ -128,8 +138,7 @@ class Postgres(SqlDatabase):
     emptied = ("lock table {} in access exclusive mode nowait", "truncate {}")
 
     def __init__(self, name: str, dsn: str) -> None:
-        super().__init__(name)
-        self._dsn = dsn
+        super().__init__(name, dsn)
         # Whether the next batch may have few rows.
         self._few = True
 
@@ -139,14 +148,20 @@ class Postgres(SqlDatabase):
 
     def open(self, application: str, idle_seconds: float) -> Any:
         """Open a connection; see `connect`."""
-        found = self.driver().connect(self._dsn, autocommit=True, application_name=application[:63], connect_timeout=10)
+        address = self._reaching()
+        found = self.driver().connect(address, autocommit=True, application_name=application[:63], connect_timeout=10)
+        settings = {"lock_timeout": f"{LOCK_SECONDS}s", "idle_in_transaction_session_timeout": int(idle_seconds * 1000)}
+        # The server asks whether the driver lives, too.
+        settings |= {f"tcp_{name}": value for name, value in _ALIVE.items()}
         # Not as `options`, which would take the place of those that the address has.
-        found.execute(
-            "select set_config('lock_timeout', %s, false), "
-            "set_config('idle_in_transaction_session_timeout', %s, false)",
-            (f"{LOCK_SECONDS}s", str(int(idle_seconds * 1000))),
-        )
+        each = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+        found.execute(f"select {each}")
         return found
+
+    def _reaching(self) -> str:
+        """Return its address, by which a session notices that the server is lost, also where it has no such setting."""
+        info = self.driver().conninfo
+        return str(info.make_conninfo(**{**_ALIVE, **info.conninfo_to_dict(self._address)}))
 
     def is_closed(self, connection: Any) -> bool:
         """Whether a connection has ended, as far as its last statement has shown."""
@@ -159,7 +174,8 @@ class Postgres(SqlDatabase):
         constraint = error.diag.constraint_name
         code = error.sqlstate or type(error).__name__
         found = f"{said:.300} ({code}{', ' + constraint if constraint else ''})"
-        return isinstance(error, (driver.DataError, driver.IntegrityError)), found
+        by_rows = (driver.DataError, driver.IntegrityError, driver.errors.GeneratedAlways)
+        return isinstance(error, by_rows), found
 
     def named(self, table: str) -> Sequence[Any]:
         """Return the values by which a table is found."""
@@ -187,23 +203,14 @@ class Postgres(SqlDatabase):
         """Run a task for each partition, or here where the rows are few, and return what they return."""
         lines = self.texts(frame, columns)
         few = _few(lines) if self._few else None
-        tasks = _strings(lines).mapPartitions(task).collect() if few is None else self._here(task, few)
+        tasks = _strings(lines).mapPartitions(task).collect() if few is None else list(task(few))
         # Not after a batch that was read for nothing.
         self._few = few is not None or (not self._few and sum(rows for _, rows, _ in tasks) <= FEW_ROWS)
         return tasks
 
-    def _here(self, task: Task, lines: Sequence[str]) -> list[tuple[int, int, str]]:
-        try:
-            return list(task(lines))
-        except self.driver().Error as error:
-            raise SinkError(
-                f"The database {self.name} failed while rows were copied ({type(error).__name__}).",
-                next_step="See its log. The query tries again.",
-            ) from None
-
     def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
         """Return what a task does with its lines."""
-        dsn, chunk = self._dsn, _CHUNK
+        dsn, chunk, not_taken = self._reaching(), _CHUNK, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
             import psycopg
@@ -235,6 +242,8 @@ class Postgres(SqlDatabase):
                 # To try again changes nothing. The first sentence alone: the next one quotes the row.
                 yield attempt, 0, error.diag.message_primary or type(error).__name__
                 return
+            except psycopg.Error as error:
+                raise RuntimeError(f"{not_taken} ({type(error).__name__}).") from None
             yield attempt, written, ""
 
         return copy
@@ -276,12 +285,9 @@ def _text(name: str, of: DataType) -> str:
     column, kind = in_backticks(name), kind_of(of)
     if kind == "binary":
         return f"concat(char(92), char(92), 'x', hex({column}))"
-    if kind == "timestamp":
-        # With its offset, whatever the session's time zone is.
-        return f"date_format({column}, 'yyyy-MM-dd HH:mm:ss.SSSSSSXXX')"
+    text = text_of(name, of)
     if kind in _PLAIN:
-        return f"cast({column} as string)"
-    text = f"to_json({column})" if kind in ("struct", "array", "map") else f"cast({column} as string)"
+        return text
     # The backslash first.
     for code, letter in ((92, "char(92)"), (9, "'t'"), (10, "'n'"), (13, "'r'")):
         text = f"replace({text}, char({code}), concat(char(92), {letter}))"

@@ -11,10 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
-from airflow_stream_provider.sinks.given import check_columns, in_backticks, kind_of, same_key
+from airflow_stream_provider.sinks.given import (
+    check_columns,
+    check_creatable,
+    check_times,
+    kind_of,
+    no_key,
+    same_key,
+    task_errors,
+)
 from airflow_stream_provider.sinks.ledger import BadRows, SinkError, Target
 
 # A session waits so long for a lock.
@@ -29,6 +36,7 @@ class SqlDatabase(ABC):
     """One database; see `postgres` and `mariadb`. Its text never shows the address or a password.
 
     :param name: its name, for people.
+    :param address: with its user and password.
     """
 
     # The module of its driver by DB-API, and what has it.
@@ -41,7 +49,8 @@ class SqlDatabase(ABC):
     options: ClassVar[str] = ""
     # The statements that create stream_ledger and stream_ledger_history.
     ddl: ClassVar[Sequence[str]]
-    # The session takes the lock of a name, if it is free. The lock's holder: id of its session, and its machine.
+    # The id of the session. It takes the lock of a name, if it is free. The lock's holder: its id, and its machine.
+    session: ClassVar[str]
     try_lock: ClassVar[str]
     lock_holder: ClassVar[str]
     end_session: ClassVar[str]
@@ -55,11 +64,16 @@ class SqlDatabase(ABC):
     # Empty a staging table between two batches; none: each batch deletes its own rows.
     emptied: ClassVar[Sequence[str]] = ()
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, address: str) -> None:
         self.name = name
+        self._address = address
 
     def __repr__(self) -> str:
         return f"{type(self).__name__.lower()}({self.name!r})"
+
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: all of one database are in one table."""
+        return self._address
 
     def driver(self) -> Any:
         """Return the module of its driver.
@@ -97,8 +111,11 @@ class SqlDatabase(ABC):
         A task that is tried again, or a speculative copy of it, leaves rows that are never merged.
 
         :raises BadRows: the database does not take a row.
+        :raises SinkError: it failed.
         """
-        tasks = self.carried_out(frame, columns, self.task(frame.schema, columns, staging, mark))
+        check_times(frame)
+        with task_errors(self.name):
+            tasks = self.carried_out(frame, columns, self.task(frame.schema, columns, staging, mark))
         refused = next((said for _, _, said in tasks if said), "")
         if refused:
             raise BadRows(
@@ -170,17 +187,6 @@ def listed(columns: Sequence[str], template: str = "{}", separator: str = ", ") 
     return separator.join(template.replace("{}", quoted(name)) for name in columns)
 
 
-def column_of(name: str) -> Any:
-    """Return Spark's column of this name."""
-    return F.col(in_backticks(name))
-
-
-def text_of(name: str, of: DataType) -> Any:
-    """Return a column as text, in the form that databases read alike."""
-    column = column_of(name)
-    return F.to_json(column) if kind_of(of) in ("struct", "array", "map") else column.cast("string")
-
-
 def check_table(database: SqlDatabase, connection: Any, target: Target, schema: StructType) -> list[str]:
     """Check that the rows of a batch fit the table, which is created where that is wanted.
 
@@ -227,12 +233,7 @@ def _differences(database: SqlDatabase, connection: Any, target: Target, rows: M
 
 
 def _create(database: SqlDatabase, connection: Any, target: Target, rows: Mapping[str, StructField]) -> None:
-    if not target.create:
-        raise BadRows(
-            f"There is no table {target.table}, or this user may not see it.",
-            next_step="Create it, or let the sink do so with create=True.",
-            table=target.table,
-        )
+    check_creatable(type(database).__name__, database.created, rows, target)
     columns = [f"{quoted(name)} {database.created_type(field, name in target.key)}" for name, field in rows.items()]
     if target.key:
         columns.append(f"primary key ({listed(target.key)})")
@@ -249,13 +250,18 @@ def _is_unique(database: SqlDatabase, connection: Any, target: Target) -> bool:
 
 
 def check_keys(connection: Any, target: Target, staging: str, ours: str) -> None:
-    """Check that no two rows of a batch have the same key.
+    """Check that each row of a batch has a key, and that no two have the same.
 
     :param ours: chooses the rows of the batch.
-    :raises BadRows: two have.
+    :raises BadRows: one has none, or two have the same.
     """
     if not target.key:
         return
-    twice = f"select 1 from {staging} s where {ours} group by {listed(target.key)} having count(*) > 1 limit 1"
-    if run(connection, twice).fetchone():
-        raise same_key(target)
+    none = f"max(case when {listed(target.key, '{} is null', ' or ')} then 1 else 0 end)"
+    found = run(
+        connection,
+        f"select {none} from {staging} s where {ours} group by {listed(target.key)} "
+        f"having count(*) > 1 or {none} = 1 limit 1",
+    ).fetchone()
+    if found:
+        raise no_key(target) if found[0] else same_key(target)

@@ -8,6 +8,7 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -23,6 +24,7 @@ from airflow_stream_provider.sinks.ledger import (
     Target,
     Writer,
     fenced,
+    is_to_be_written,
 )
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
@@ -36,6 +38,8 @@ from airflow_stream_provider.sinks.sql_database import (
 
 # Entries of the history that are kept of each query.
 HISTORY = 1000
+# Names of staging tables of rehearsals begin so, with the time; after so long one counts as left by a kill.
+_REHEARSAL, _LEFT_SECONDS = "stream_rehearsal_", 86_400
 # So long a claim waits for the sessions to end that it has ended.
 PATIENCE_SECONDS = 30.0
 _OURS = "stream = %s and query = %s"
@@ -62,6 +66,8 @@ class SqlLedger:
         self._columns: Sequence[str] = ()
         self._staging = ""
         self._connection: Any = None
+        # The session that has taken the lock last: it may live on in the server when its connection is lost.
+        self._session: Any = None
         self.epoch = 0
 
     @property
@@ -94,7 +100,7 @@ class SqlLedger:
         with self._working():
             self._prepare(frame.schema)
         mark = str(uuid.uuid4())
-        tasks = self._copy(frame, self._staging, mark)
+        tasks = self._database.copy(frame, self._columns, quoted(self._staging), mark)
         try:
             with self._working(), self._transaction():
                 return self._merge(batch, mark, tasks)
@@ -112,18 +118,24 @@ class SqlLedger:
 
         :raises SinkRefused: they do not fit.
         """
-        staging, mark = f"stream_rehearsal_{uuid.uuid4().hex}", str(uuid.uuid4())
+        staging, mark = f"{_REHEARSAL}{time.time():.0f}_{uuid.uuid4().hex[:16]}", str(uuid.uuid4())
+        target, tables = self._target, [staging]
         with self._working():
-            self._columns = check_table(self._database, self._connection, self._target, frame.schema)
-            self._database.make_staging(self._connection, self._target, self._columns, staging)
+            if target.create and not self._is_there(target.table):
+                tables.append(f"{staging}_made")
+                target = replace(target, table=tables[-1])
         try:
-            tasks = self._copy(frame, staging, mark)
             with self._working():
-                check_keys(self._connection, self._target, quoted(staging), _chosen(mark, tasks))
+                self._columns = check_table(self._database, self._connection, target, frame.schema)
+                self._database.make_staging(self._connection, target, self._columns, staging)
+            tasks = self._database.copy(frame, self._columns, quoted(staging), mark)
+            with self._working():
+                check_keys(self._connection, target, quoted(staging), _chosen(mark, tasks))
         finally:
-            # Where the session has ended, the table is left: what the rehearsal found is said instead.
-            with contextlib.suppress(Exception):
-                self._run(f"drop table if exists {quoted(staging)}")
+            for table in tables:
+                # Where the session has ended, the table is left: what the rehearsal found is said instead.
+                with contextlib.suppress(Exception):
+                    self._run(f"drop table if exists {quoted(table)}")
 
     # -- claiming ---------------------------------------------------------------------------------------------------
 
@@ -137,16 +149,19 @@ class SqlLedger:
         :raises SinkRefused: another driver writes, or one that held the stream later has claimed it.
         """
         writer = self._writer
-        with self._working():
-            self._make_tables()
-            self._refuse_if_older()
-            self._lock()
-            with self._transaction():
-                before = self._refuse_if_older(" for update")
-                epoch = 1 if before is None else before + 1
-                values = (epoch, self._id, writer.holder, writer.control, writer.hold, writer.stream, writer.query)
-                self._run(_FIRST_CLAIM if before is None else _CLAIM, values)
-            self.epoch = epoch
+        try:
+            with self._working():
+                self._make_tables()
+                self._lock()
+                with self._transaction():
+                    before = self._refuse_if_older(" for update")
+                    epoch = 1 if before is None else before + 1
+                    values = (epoch, self._id, writer.holder, writer.control, writer.hold, *self._names)
+                    self._run(_FIRST_CLAIM if before is None else _CLAIM, values)
+        except BaseException:
+            self.close()
+            raise
+        self.epoch = epoch
 
     def _make_tables(self) -> None:
         if not self._is_there("stream_ledger") and not self._is_there("stream_ledger_history"):
@@ -169,15 +184,14 @@ class SqlLedger:
 
     def _come_back(self) -> None:
         """Take the lock again in a new session, unless another driver has claimed the ledger, or is about to."""
-        now = self._entry()
-        if now.writer != self._id:
-            raise fenced(now)
-        if not self._try_lock():
+        try:
+            now = self._entry()
+            if now.writer != self._id:
+                raise fenced(now)
+            self._lock()
+        except BaseException:
             self.close()
-            raise SinkError(
-                f"Another session writes {self._writer.name}, or this driver's last one has not ended yet.",
-                next_step="Nothing: the query tries again, and then finds which it is.",
-            )
+            raise
 
     def _try_lock(self) -> bool:
         return bool(self._one(self._database.try_lock, (self._writer.name,))[0])
@@ -190,16 +204,8 @@ class SqlLedger:
             if other is None:
                 continue  # it has ended meanwhile
             session, machine = other
-            if not self._writer.take_over and not self._writer.control:
-                known = self._one(f"select holder, claimed_at from stream_ledger where {_OURS}", self._names)
-                who, since = known or (f"session {session} of the database", None)
-                raise AnotherWriter(
-                    f"{who} on {machine} writes {self._writer.name}"
-                    + (f" since {since:%Y-%m-%d %H:%M:%S}." if since else "."),
-                    next_step="Stop it first; this one then goes on where it has ended. If it hangs, start this one "
-                    "with take_over=True: that ends its session, and what it has not committed is not written.",
-                    holder=who,
-                )
+            if session != self._session:
+                self._refuse_to_end(session, machine)
             if time.monotonic() > deadline:
                 raise SinkError(
                     f"The session {session} of the database, which writes {self._writer.name}, does not end.",
@@ -209,6 +215,26 @@ class SqlLedger:
             with contextlib.suppress(self._database.driver().Error):
                 self._run(self._database.end_session, (session,))
             time.sleep(0.05)
+        (self._session,) = self._one(self._database.session)
+
+    def _refuse_to_end(self, session: Any, machine: str) -> None:
+        """Leave another writer's session alone, unless this driver claims the ledger after it."""
+        self._refuse_if_older()
+        if self.epoch:
+            raise SinkError(
+                f"Another session writes {self._writer.name}.",
+                next_step="Nothing: the query tries again, and then finds who has claimed the ledger.",
+            )
+        if not self._writer.take_over and not self._writer.control:
+            known = self._one(f"select holder, claimed_at from stream_ledger where {_OURS}", self._names)
+            who, since = known or (f"session {session} of the database", None)
+            raise AnotherWriter(
+                f"{who} on {machine} writes {self._writer.name}"
+                + (f" since {since:%Y-%m-%d %H:%M:%S}." if since else "."),
+                next_step="Stop it first; this one then goes on where it has ended. If it hangs, start this one "
+                "with take_over=True: that ends its session, and what it has not committed is not written.",
+                holder=who,
+            )
 
     # -- the staging table -------------------------------------------------------------------------------------------
 
@@ -220,10 +246,12 @@ class SqlLedger:
             return
         self._columns = check_table(self._database, self._connection, self._target, schema)
         prefix = f"stream_staging_{hashlib.sha256(self._writer.name.encode()).hexdigest()[:16]}_"
-        left = self._run(self._database.tables, (prefix,)).fetchall()
-        for (name,) in left:
+        left = [name for (name,) in self._run(self._database.tables, (prefix,))]
+        old = f"{_REHEARSAL}{time.time() - _LEFT_SECONDS:.0f}"
+        left += [name for (name,) in self._run(self._database.tables, (_REHEARSAL,)) if name < old]
+        for name in left:
             # Tasks of a driver before fail from here on; the table of a task that is frozen stays until the next claim.
-            with contextlib.suppress(self._database.driver().OperationalError):
+            with self._unless_locked():
                 self._run(f"drop table if exists {quoted(name)}")
         self._staging = f"{prefix}{self.epoch}"
         self._database.make_staging(self._connection, self._target, self._columns, self._staging)
@@ -232,25 +260,23 @@ class SqlLedger:
     def _empty(self) -> None:
         """Remove the rows of the batch before; if a task that does not count is still copying, a later batch does."""
         if self._database.emptied:
-            with contextlib.suppress(self._database.driver().OperationalError), self._transaction():
+            with self._unless_locked(), self._transaction():
                 for each in self._database.emptied:
                     self._run(each.format(quoted(self._staging)))
-
-    def _copy(self, frame: DataFrame, staging: str, mark: str) -> list[tuple[int, int]]:
-        return self._database.copy(frame, self._columns, quoted(staging), mark)
 
     # -- the transaction ---------------------------------------------------------------------------------------------
 
     def _merge(self, batch: Batch, mark: str, tasks: Sequence[tuple[int, int]]) -> int:
         writer, rows = self._writer, sum(rows for _, rows in tasks)
-        # First: it locks the row, so that no driver claims it before the end of this transaction.
-        updated = self._run(
+        # First: it locks the row, so that no driver claims it before the end of this transaction. And what was read
+        # without a lock may have been a replica's, or that of a server that was the first.
+        if not is_to_be_written(self._entry(" for update"), self._id, batch):
+            return 0
+        self._run(
             'update stream_ledger set query_id = %s, batch_id = %s, offsets = %s, "rows" = %s, '
-            f"written_at = current_timestamp(6) where {_OURS} and writer = %s",
-            (batch.query_id, batch.batch_id, json.dumps(batch.ends), rows, *self._names, self._id),
+            f"written_at = current_timestamp(6) where {_OURS}",
+            (batch.query_id, batch.batch_id, json.dumps(batch.ends), rows, *self._names),
         )
-        if updated.rowcount != 1:
-            raise fenced(self._entry())
         staging, ours = quoted(self._staging), _chosen(mark, tasks)
         found = self._one(f"select count(*) from {staging} where {ours}")
         if found[0] != rows:
@@ -287,18 +313,17 @@ class SqlLedger:
 
     # -- statements --------------------------------------------------------------------------------------------------
 
-    def _find(self) -> Entry | None:
-        found = self._one(
-            f"select epoch, writer, holder, query_id, batch_id, offsets from stream_ledger where {_OURS}", self._names
-        )
+    def _find(self, lock: str = "") -> Entry | None:
+        row = f"select epoch, writer, holder, query_id, batch_id, offsets from stream_ledger where {_OURS}{lock}"
+        found = self._one(row, self._names)
         if found is None:
             return None
         epoch, writer, holder, query_id, batch_id, offsets = found
         offsets = json.loads(offsets) if isinstance(offsets, str) else offsets
         return Entry(*self._names, epoch, str(writer), holder, query_id, batch_id, offsets)
 
-    def _entry(self) -> Entry:
-        found = self._find()
+    def _entry(self, lock: str = "") -> Entry:
+        found = self._find(lock)
         if found is None:
             raise SinkRefused(
                 f"The ledger of {self._writer.name} is gone from the database {self._database.name}.",
@@ -309,6 +334,9 @@ class SqlLedger:
     @property
     def _names(self) -> tuple[str, str]:
         return self._writer.stream, self._writer.query
+
+    def _is_away(self) -> bool:
+        return self._connection is None or self._database.is_closed(self._connection)
 
     def _is_there(self, table: str) -> bool:
         return self._one(self._database.table, self._database.named(table)) is not None
@@ -331,14 +359,23 @@ class SqlLedger:
         self._run("commit")
 
     @contextlib.contextmanager
+    def _unless_locked(self) -> Iterator[None]:
+        """Leave out what another session has locked."""
+        try:
+            yield
+        except self._database.driver().OperationalError:
+            if self._is_away():
+                raise
+
+    @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
         """Reach the database again where its session has ended; say what it refuses without its own words."""
-        if self._connection is None or self._database.is_closed(self._connection):
-            self._reach()
-            if self.epoch:
-                self._come_back()
         failed = self._database.driver().Error
         try:
+            if self._is_away():
+                self._reach()
+                if self.epoch:
+                    self._come_back()
             yield
         except failed as error:
             by_rows, said = self._database.judged(error)
@@ -347,7 +384,7 @@ class SqlLedger:
                     f"The rows do not fit the table {self._target.table}: {said}.",
                     next_step="Correct the rows in the script, or change the table.",
                 ) from None
-            if self._database.is_closed(self._connection) and self.epoch:
+            if self._is_away() and self.epoch:
                 # A driver that claims the ledger ends the session of the one before.
                 with contextlib.suppress(failed):
                     self._reach()

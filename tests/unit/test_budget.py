@@ -43,7 +43,7 @@ releases 1000
 runbook 2000
 runtime 8700
 sensors 400
-sinks 4300
+sinks 4500
 spec 1500
 triggers 700
 """

@@ -6,9 +6,11 @@ import contextlib
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -287,10 +289,13 @@ def test_what_became_of_a_change_without_an_answer_is_read(
 
 
 @pytest.mark.parametrize("comes", ["before the batch is tried again", "after it"])
+@pytest.mark.parametrize("clock", ["", "behind the stamp"])
 def test_a_change_that_comes_late_counts_once_or_changes_nothing(
-    place: tuple[str, Any], ledger: Any, monkeypatch: pytest.MonkeyPatch, comes: str
+    place: tuple[str, Any], ledger: Any, monkeypatch: pytest.MonkeyPatch, comes: str, clock: str
 ) -> None:
     held, real = list[Any](), cassandra_ledger.CassandraLedger._run
+    if clock:
+        monkeypatch.setattr(cassandra_ledger, "time", SimpleNamespace(**{**vars(time), "time_ns": lambda: 0}))
 
     def run(self: Any, statement: str, values: Any) -> Any:
         if statement == cassandra_ledger._COMMIT and not held:

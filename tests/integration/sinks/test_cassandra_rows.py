@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_stream_provider.sinks import BadRows
+from airflow_stream_provider.sinks import BadRows, SinkError
 from airflow_stream_provider.sinks.cassandra import Cassandra
 from airflow_stream_provider.sinks.cassandra_table import CREATED, HOLDS
 from airflow_stream_provider.sinks.given import kind_of
@@ -103,7 +103,29 @@ def test_types_that_hold_more_and_text_take_a_value_as_it_is(
     row = (str(number).upper(), 5, 1, 0.5, AT.replace(microsecond=7), Decimal("1.50"), 0.1, True)
     ledger(Target("wide", ("id",))).write(spark.createDataFrame([row], schema), batch())
     (found,) = place[1].execute("select id, i, small, f, at, n, d, b from wide")
-    assert found == (number, 5, 1, 0.5, "2026-03-28 21:30:00.000007-04:00", "1.50", "0.1", "true")
+    assert found == (number, 5, 1, 0.5, "2026-03-29 01:30:00.000007+00:00", "1.50", "0.1", "true")
+
+
+def test_old_times_and_those_in_structs_come_back_as_they_were(
+    spark: SparkSession, place: tuple[str, Any], ledger: Any
+) -> None:
+    place[1].execute("create table old (id int primary key, at text, o text)")
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    at = "timestamp'1900-01-01 00:00:00.123456'"
+    target = Target("old", ("id",))
+    try:
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Shanghai")
+        ledger(target).write(spark.sql(f"select 1 as id, {at} as at, struct({at} as at) as o"), batch(0))
+        spark.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+        ledger(target).write(spark.sql(f"select 2 as id, {at} as at, '' as o"), batch(1))
+        with pytest.raises(BadRows, match="LEGACY, by which Spark cuts off microseconds of the times in o"):
+            ledger(target).write(spark.sql(f"select 3 as id, {at} as at, struct({at} as at) as o"), batch(2))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+        spark.conf.unset("spark.sql.legacy.timeParserPolicy")
+    found = {row.id: (row.at, row.o) for row in place[1].execute("select id, at, o from old")}
+    utc = "1899-12-31 15:54:17.123456+00:00"
+    assert found == {1: (utc, '{"at":"1900-01-01T00:00:00.123456+08:05:43"}'), 2: (utc, "")}
 
 
 def test_rows_replace_each_other_by_key_and_are_removed(
@@ -150,11 +172,30 @@ def test_a_rehearsal_writes_nothing(spark: SparkSession, place: tuple[str, Any])
     rehearsal = Cassandra("shop", place[0]).ledger(Writer("", "", "a rehearsal"), KEYED)
     rehearsal.rehearse(spark.createDataFrame([(ID, AT, "a")], "id string, at timestamp, name string"))
     rehearsal.close()
+    rehearsal = Cassandra("shop", place[0]).ledger(Writer("", "", "a rehearsal"), Target("made", ("id",), create=True))
+    rehearsal.rehearse(spark.createDataFrame([(1, AT)], "id int, at timestamp"))
+    with pytest.raises(BadRows, match=r"the same key \(id\)"):
+        rehearsal.rehearse(spark.createDataFrame([(1, AT), (1, AT)], "id int, at timestamp"))
+    with pytest.raises(BadRows, match="Cassandra has no type for v"):
+        rehearsal.rehearse(spark.sql("select 1 as id, null as v"))
+    rehearsal.close()
     assert not place[1].execute("select * from orders").all()
     tables = place[1].execute(
         "select table_name from system_schema.tables where keyspace_name = %s", (place[1].keyspace,)
     )
     assert [row.table_name for row in tables] == ["orders"]
+
+
+def test_a_database_that_is_away_from_the_tasks_is_said_without_its_address(
+    spark: SparkSession, place: tuple[str, Any], ledger: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, away = ledger(), Cassandra("shop", "cassandra://somebody:secret@127.0.0.1:1/shop")
+    monkeypatch.setattr(mine._database, "writing", away.writing)
+    frame = spark.createDataFrame([(ID, AT, "a")], "id string, at timestamp, name string")
+    with pytest.raises(SinkError, match=r"failed while rows were copied \(NoHostAvailable\)") as found:
+        mine.write(frame, batch())
+    assert not {"somebody", "secret"} & set(str(found.value).split())
+    assert mine.entry().query_id == ""
 
 
 def test_what_the_table_does_not_take_is_said_without_the_row(

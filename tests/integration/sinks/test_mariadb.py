@@ -14,7 +14,15 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from airflow_stream_provider.sinks import BadRows, SinkError, mariadb
 from airflow_stream_provider.sinks.ledger import Batch, Target, Writer
@@ -34,12 +42,16 @@ def in_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqlDatabase, "copy", copied)
 
 
-def write(place: SqlPlace, *batches: Rows, key: tuple[str, ...] = ("id",), create: bool = False) -> None:
-    ledger: Any = SqlLedger(place.database, Writer("orders", "daily", "a test"), Target("orders", key, "", create))
+def write(
+    place: SqlPlace, *batches: Rows, key: tuple[str, ...] = ("id",), delete: str = "", create: bool = False
+) -> None:
+    ledger: Any = SqlLedger(place.database, Writer("orders", "daily", "a test"), Target("orders", key, delete, create))
     ledger.claim()
     try:
-        for number, rows in enumerate(batches):
-            ledger.write(rows, Batch("q", number, [None], [number]))
+        for rows in batches:
+            known = ledger.entry()
+            number = known.batch_id + 1
+            ledger.write(rows, Batch("q", number, known.offsets or [None], [number]))
     finally:
         ledger.close()
 
@@ -73,6 +85,25 @@ def test_the_beginning_of_a_text_is_no_key(maria: SqlPlace) -> None:
     maria.run("create table orders (id varchar(99), mail varchar(9), unique (id(5))) engine=InnoDB")
     with pytest.raises(BadRows, match=r"no unique index on \(id\)"):
         write(maria, Rows(SCHEMA, ["1\ta"]))
+
+
+def test_a_zero_is_no_number_that_the_server_makes(maria: SqlPlace) -> None:
+    maria.run("create table orders (id bigint primary key auto_increment, mail varchar(9)) engine=InnoDB")
+    schema = StructType([StructField("id", LongType()), StructField("mail", StringType())])
+    write(maria, Rows(schema, ["0\ta", "7\tb"]))
+    assert maria.run("select id, mail from orders order by id") == [(0, "a"), (7, "b")]
+
+
+@pytest.mark.parametrize("of", ["timestamp(6) not null", "bigint not null auto_increment unique"])
+def test_a_null_is_no_value_that_the_server_makes(maria: SqlPlace, of: str) -> None:
+    maria.run(f"create table orders (id varchar(9) primary key, at {of}) engine=InnoDB")
+    kind = TimestampType() if of.startswith("timestamp") else LongType()
+    schema = StructType([StructField("id", StringType()), StructField("at", kind), StructField("gone", BooleanType())])
+    with pytest.raises(BadRows, match="CONSTRAINT `at may not be null` failed"):
+        write(maria, Rows(schema, ["1\t\\N\t0"]), delete="gone")
+    assert maria.run("select count(*) from orders") == [(0,)]
+    write(maria, Rows(schema, ["1\t5\t0", "2\t6\t0"]), Rows(schema, ["2\t\\N\t1"]), delete="gone")
+    assert maria.run("select id from orders") == [("1",)]
 
 
 def test_keys_are_the_same_where_the_columns_collation_says_so(maria: SqlPlace) -> None:

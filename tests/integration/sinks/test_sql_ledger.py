@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, NullType, StringType, StructField, StructType
 
 from airflow_stream_provider.hooks import ledger as reading
-from airflow_stream_provider.sinks import AnotherWriter, BadRows, Fenced, SinkError
+from airflow_stream_provider.sinks import AnotherWriter, BadRows, Fenced, Gap, SinkError
 from airflow_stream_provider.sinks.ledger import Batch, Target, Writer, is_to_be_written
 from airflow_stream_provider.sinks.sql_database import SqlDatabase, run
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
@@ -29,6 +29,7 @@ MANAGED = Writer("orders", "daily", "one.a", control="log", hold=4, lease_second
 PLAIN = Writer("orders", "daily", "a plain job")
 TARGET = Target("orders")
 KEYED = Target("orders", ("id",))
+DOUBLED = StructType([StructField("id", LongType()), StructField("twice", LongType())])
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +67,16 @@ def test_rows_and_offsets_are_written_together_and_the_history_says_how(place: S
         (10, [{"orders": {"0": 0}}], [{"orders": {"0": 10}}]),
         (5, [{"orders": {"0": 10}}], [{"orders": {"0": 15}}]),
     ]
+
+
+def test_a_batch_is_written_once_whatever_was_read_of_the_ledger_before(place: SqlPlace) -> None:
+    mine = ledger(place)
+    mine.write(numbers(0, 10), batch(0, 0, 10))
+    assert mine.write(numbers(0, 10), batch(0, 0, 10)) == 0
+    with pytest.raises(Gap):
+        mine.write(numbers(20, 30), batch(1, 20, 30))
+    assert place.counted() == (10, 10)
+    assert mine.write(numbers(10, 20), batch(1, 10, 20)) == 10
 
 
 def test_attempts_that_do_not_count_leave_no_row(place: SqlPlace) -> None:
@@ -216,15 +227,64 @@ def test_a_second_plain_job_is_refused_and_says_who_the_first_is(place: SqlPlace
     assert (after.epoch, place.counted()) == (3, (30, 30))
 
 
+def session_of(place: SqlPlace) -> int:
+    """The session that has the lock."""
+    ((session, _),) = place.run(place.database.lock_holder, ("orders/daily",))
+    return int(session)
+
+
 def test_a_session_that_the_server_ended_is_made_again(place: SqlPlace) -> None:
     mine = ledger(place)
     mine.write(numbers(0, 10), batch(0, 0, 10))
-    ((session, _),) = place.run(place.database.lock_holder, ("orders/daily",))
-    place.run(place.database.end_session, (session,))
+    place.run(place.database.end_session, (session_of(place),))
     with pytest.raises(SinkError):
         mine.entry()
     assert mine.write(numbers(10, 20), batch(1, 10, 20)) == 10
-    assert place.counted() == (20, 20)
+    place.run(place.database.end_session, (session_of(place),))
+    with pytest.raises(SinkError):
+        mine.write(numbers(20, 30), batch(2, 20, 30))
+    assert mine.write(numbers(20, 30), batch(2, 20, 30)) == 10
+    assert place.counted() == (30, 30)
+
+
+@pytest.mark.parametrize("writer", [MANAGED, PLAIN])
+def test_an_own_session_whose_connection_was_lost_is_ended(place: SqlPlace, writer: Writer) -> None:
+    mine = ledger(place, writer)
+    lost, mine._connection = mine._connection, None
+    assert mine.write(numbers(0, 10), batch(0, 0, 10)) == 10
+    with pytest.raises(place.database.driver().Error):
+        run(lost, "select 1")
+    lost.close()
+
+
+def test_the_session_of_a_driver_that_is_about_to_claim_the_ledger_is_not_ended(place: SqlPlace) -> None:
+    mine = ledger(place)
+    mine.close()
+    with closing(place.database.connect("the next")) as other:
+        assert run(other, place.database.try_lock, ("orders/daily",)).fetchone()[0]
+        for _ in range(2):
+            with pytest.raises(SinkError, match="Another session writes orders/daily"):
+                mine.write(numbers(0, 10), batch(0, 0, 10))
+        run(other, "select 1")
+    assert mine.write(numbers(0, 10), batch(0, 0, 10)) == 10
+
+
+def test_a_driver_that_comes_late_ends_no_session_and_keeps_none(
+    place: SqlPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late: Any = SqlLedger(place.database, MANAGED, TARGET)
+    try_lock, new = late._try_lock, list[Any]()
+
+    def overtaken() -> bool:
+        if not new:
+            new.append(ledger(place, replace(MANAGED, holder="two.b", hold=5)))
+        return bool(try_lock())
+
+    monkeypatch.setattr(late, "_try_lock", overtaken)
+    with pytest.raises(Fenced):
+        late.claim()
+    assert late._connection is None
+    assert new[0].write(numbers(0, 10), batch(0, 0, 10)) == 10
 
 
 def test_a_commit_whose_answer_is_lost_is_found(place: SqlPlace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,11 +331,14 @@ def test_rows_replace_each_other_by_key_and_are_removed(place: SqlPlace) -> None
         (TARGET, Rows(StructType([StructField("name", StringType())]), ["x"]), "id may not be null"),
         (TARGET, Rows(SCHEMA, ["\\N\tx"]), "null value in column|'id' cannot be null"),
         (TARGET, Rows(StructType([*SCHEMA.fields, StructField("x", LongType())]), ["1\ta\t1"]), "has no column x"),
+        (Target("made", (), "", True), Rows(StructType([StructField("x", NullType())]), ["\\N"]), "has no type for x"),
+        (Target("doubled"), Rows(DOUBLED, ["1\t2"]), r"cannot insert a non-DEFAULT.*428C9|has been ignored \(1906\)"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_with_a_sentence_and_nothing_is_written(
     place: SqlPlace, target: Target, given: Rows, says: str
 ) -> None:
+    place.run("create table doubled (id bigint, twice bigint generated always as (id * 2) stored)")
     mine = ledger(place, target=target)
     with pytest.raises(BadRows, match=says):
         mine.write(given, batch(0, 0, 1))
@@ -289,6 +352,16 @@ def test_a_key_that_is_twice_in_a_batch_is_refused(place: SqlPlace) -> None:
     with pytest.raises(BadRows, match=r"Several rows of the batch have the same key \(id\)"):
         mine.write(Rows(SCHEMA, ["1\ta", "1\tb"]), batch(0, 0, 2))
     assert place.counted() == (0, 0)
+
+
+def test_a_row_without_a_key_is_refused(place: SqlPlace) -> None:
+    place.run("create table loose (id bigint, part bigint, unique (id, part))")
+    parts = StructType([StructField("id", LongType()), StructField("part", LongType())])
+    mine = ledger(place, target=Target("loose", ("id", "part")))
+    with pytest.raises(BadRows, match=r"A row of the batch has no value in key \(id, part\)"):
+        mine.write(Rows(parts, ["1\t1", "1\t\\N"]), batch(0, 0, 2))
+    assert place.counted("loose") == (0, 0)
+    assert mine.write(Rows(parts, ["1\t1", "1\t2"]), batch(0, 0, 2)) == 2
 
 
 def test_a_missing_table_is_made_where_that_is_wanted(place: SqlPlace) -> None:
@@ -308,12 +381,39 @@ def test_a_rehearsal_writes_nothing_and_finds_what_does_not_fit(place: SqlPlace)
     assert mine.write(numbers(0, 1), batch(0, 0, 1)) == 1
 
 
+def test_a_rehearsal_makes_no_table(place: SqlPlace) -> None:
+    target = Target("made", ("id",), create=True)
+    rehearsal: Any = SqlLedger(place.database, Writer("", "", "a rehearsal"), target)
+    rehearsal.rehearse(numbers(0, 3))
+    with pytest.raises(BadRows, match="the same key"):
+        rehearsal.rehearse(Rows(SCHEMA, ["1\ta", "1\tb"]))
+    assert place.run(place.database.tables, ("made",)) == place.run(place.database.tables, ("stream_",)) == []
+
+
+def test_what_a_killed_rehearsal_has_left_is_dropped_a_day_later(place: SqlPlace) -> None:
+    now = int(time.time())
+    for since in (now, now - 80_000, now - 90_000):
+        place.run(f"create table stream_rehearsal_{since}_0123456789abcdef (id bigint)")
+    ledger(place).write(numbers(0, 1), batch(0, 0, 1))
+    left = [name for (name,) in place.run(place.database.tables, ("stream_rehearsal_",))]
+    assert sorted(int(name.split("_")[2]) for name in left) == [now - 80_000, now]
+
+
+def test_a_task_whose_database_is_away_says_so_without_its_address(place: SqlPlace) -> None:
+    database = replace(place, address=AWAY[place.kind]).database
+    rows = Rows(SCHEMA, ["1\ta"])
+    with pytest.raises(RuntimeError, match=r"^The sink's database does not take rows \(OperationalError\)\.$"):
+        copied(database, rows, ["id", "name"], "staging", "mark")
+
+
+AWAY = {
+    "postgres": "host=127.0.0.1 port=1 user=somebody password=secret dbname=x",
+    "mariadb": "mysql://somebody:secret@127.0.0.1:1/x",
+}
+
+
 def test_a_database_that_is_away_is_said_without_its_address(place: SqlPlace) -> None:
-    addresses = {
-        "postgres": "host=127.0.0.1 port=1 user=somebody password=secret dbname=x",
-        "mariadb": "mysql://somebody:secret@127.0.0.1:1/x",
-    }
-    away = replace(place, address=addresses[place.kind])
+    away = replace(place, address=AWAY[place.kind])
     with pytest.raises(SinkError) as found:
         ledger(away, PLAIN)
     assert "orders_db cannot be reached" in str(found.value)

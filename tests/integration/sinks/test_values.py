@@ -8,13 +8,15 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_stream_provider.sinks import BadRows, mariadb, postgres
+from airflow_stream_provider.sinks import BadRows, SinkError, mariadb, postgres
 from airflow_stream_provider.sinks.given import kind_of
 from airflow_stream_provider.sinks.ledger import Batch, Target, Writer
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
@@ -77,6 +79,116 @@ def test_every_type_comes_back_as_it_was(spark: SparkSession, place: SqlPlace) -
     created = mariadb if place.kind == "mariadb" else postgres
     kinds = {kind_of(field.dataType) for field in frame.schema.fields}
     assert kinds == set(type(created("orders_db", **_address(place))).created)
+
+
+# By the rules of 1900 Shanghai is 8:05:43 ahead of UTC, and Berlin was 53:28 ahead in the year 1.
+OLD = {
+    "Asia/Shanghai": datetime.datetime(1899, 12, 31, 15, 54, 17, 123456),
+    "Europe/Berlin": datetime.datetime(1, 1, 1, 0, 0, 0, 1),
+}
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark, whose settings are as they were when the test ends."""
+    names = ("spark.sql.session.timeZone", "spark.sql.legacy.timeParserPolicy", "spark.sql.ansi.enabled")
+    before = {name: spark.conf.get(name) for name in names}
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, str(value))
+
+
+def micros(at: datetime.datetime) -> int:
+    """Microseconds since 1970, of a time in UTC."""
+    return (at - datetime.datetime(1970, 1, 1)) // datetime.timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+@pytest.mark.parametrize("policy", ["CORRECTED", "LEGACY"])
+@pytest.mark.parametrize("zone", OLD)
+def test_old_times_come_back_as_they_were(session: SparkSession, place: SqlPlace, zone: str, policy: str) -> None:
+    session.conf.set("spark.sql.session.timeZone", zone)
+    session.conf.set("spark.sql.legacy.timeParserPolicy", policy)
+    place.run("create table orders (at timestamptz, text text)")
+    times = [OLD[zone], datetime.datetime(2026, 3, 29, 1, 30, 0, 100), datetime.datetime(9999, 12, 31, 23, 59, 59)]
+    each = ", ".join(f"timestamp_micros({micros(at)})" for at in times)
+    write(place, session.sql(f"select at, at as text from values {each} as t(at)"), Target("orders"))
+    found = place.run("select at at time zone 'UTC', text from orders order by at")
+    assert [(at, datetime.datetime.fromisoformat(text)) for at, text in found] == [
+        (at, at.replace(tzinfo=UTC)) for at in times
+    ]
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+@pytest.mark.parametrize("year", [-62135596800000001, -62198755200000000, 253402300800000000, 2 - 2**63, 2**63 - 1])
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_years_that_postgresql_writes_otherwise_are_refused(
+    session: SparkSession, place: SqlPlace, year: int, ansi: str
+) -> None:
+    session.conf.set("spark.sql.ansi.enabled", ansi)
+    place.run("create table orders (at timestamptz)")
+    with pytest.raises(BadRows, match="does not take a row"):
+        write(place, session.sql(f"select timestamp_micros({year}) as at"), Target("orders"))
+
+
+@pytest.mark.parametrize("zone", OLD)
+def test_times_in_structs_come_back_as_they_were(session: SparkSession, place: SqlPlace, zone: str) -> None:
+    session.conf.set("spark.sql.session.timeZone", zone)
+    at = f"timestamp_micros({micros(OLD[zone])})"
+    nested = f"struct({at} as at, timestamp_ntz'2026-03-29 02:30:00.000001' as here)"
+    frame = session.sql(f"select {nested} as o, array({nested}) as l, map('k', {nested}) as m")
+    write(place, frame, Target("orders", create=True))
+    ((one, several, by_key),) = (
+        [json.loads(each) if isinstance(each, str) else each for each in row]
+        for row in place.run("select * from orders")
+    )
+    expected = {
+        "Asia/Shanghai": "1900-01-01T00:00:00.123456+08:05:43",
+        "Europe/Berlin": "0001-01-01T00:53:28.000001+00:53:28",
+    }
+    assert one == {"at": expected[zone], "here": "2026-03-29T02:30:00.000001"}
+    assert (several, by_key) == ([one], {"k": one})
+
+
+def test_times_in_structs_are_refused_where_spark_cuts_them(session: SparkSession, place: SqlPlace) -> None:
+    session.conf.set("spark.sql.legacy.timeParserPolicy", "LEGACY")
+    for number, at in enumerate(("array(map('k', struct(now() as at)))", "struct(current_date() as day)")):
+        frame = session.sql(f"select {at} as o")
+        if number:
+            write(place, frame, Target("orders", create=True))
+            continue
+        with pytest.raises(BadRows, match="is LEGACY, by which Spark cuts off microseconds of the times in o"):
+            write(place, frame, Target("orders", create=True))
+
+
+AWAY = {
+    "postgres": "host=127.0.0.1 port=1 user=somebody password=secret dbname=x",
+    "mariadb": "mysql://somebody:secret@127.0.0.1:1/x",
+}
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_a_database_that_is_away_from_the_tasks_is_said_without_its_address(
+    spark: SparkSession, place: SqlPlace, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    database, away = place.database, replace(place, address=AWAY[place.kind]).database
+    monkeypatch.setattr(away, "_few", few, raising=False)
+    monkeypatch.setattr(database, "carried_out", away.carried_out)
+    monkeypatch.setattr(database, "task", away.task)
+    ledger = SqlLedger(database, Writer("values", "orders", "a test"), Target("orders", create=True))
+    ledger.claim()
+    with (
+        closing(ledger),
+        pytest.raises(SinkError, match=r"failed while rows were copied \(OperationalError\)") as found,
+    ):
+        ledger.write(spark.range(3), Batch("q", 0, [None], [1]))
+    assert found.value.__suppress_context__
+    assert not {"somebody", "secret"} & set(str(found.value).split())
+    with closing(ledger), pytest.raises(Exception, match="mistake") as other:
+        ledger.write(
+            spark.range(3).selectExpr("if(id = 2, raise_error('mistake'), id) as id"), Batch("q", 0, [None], [1])
+        )
+    assert not isinstance(other.value, SinkError)
 
 
 def _address(place: SqlPlace) -> dict[str, str]:
