@@ -291,7 +291,7 @@ class KafkaLedger:
             if settled:
                 end = admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset
             deadline = time.monotonic() + STEP_SECONDS
-            while consumer.position(place) < end:
+            while (consumer.position(place) or 0) < end:  # None: the broker has not said it yet
                 for record in consumer.poll(timeout_ms=500).get(place, ()):
                     found = record.value if record.key == self._writer.name.encode() else found
                 if time.monotonic() > deadline:
@@ -333,7 +333,7 @@ class KafkaLedger:
                 next_step="See the log of its brokers, and the rights of this user. Where a batch takes longer than a "
                 "minute, set a larger transaction_timeout_ms beside the bootstrap_servers. The query tries again.",
             ) from None
-        except SinkError:
+        except BaseException:
             self._drop()
             raise
 

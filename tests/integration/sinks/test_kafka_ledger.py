@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from airflow_stream_provider.sinks import (
@@ -284,6 +284,44 @@ def test_a_commit_whose_answer_is_lost_is_found(place: Place, monkeypatch: pytes
     assert mine.write(numbers(10, 20), batch(1, 10, 20)) == 10
     assert place.committed() == list(range(20))
     assert len(place.everything()) == (20 if committed else 30)
+
+
+def test_no_error_leaves_an_old_row_beside_a_new_producer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafka.errors import KafkaTimeoutError
+
+    mine = place.ledger()
+    commit, read_row = kafka_ledger._commit, KafkaLedger._read
+
+    def lost(producer: Any) -> None:
+        commit(producer)
+        raise KafkaTimeoutError
+
+    def breaks(self: KafkaLedger, admin: Any, settled: bool = True) -> Any:
+        if settled:
+            raise RuntimeError("the IO thread has ended")
+        return read_row(self, admin, settled)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_ledger, "_commit", lost)
+        patch.setattr(KafkaLedger, "_read", breaks)
+        with pytest.raises(RuntimeError):
+            mine.write(numbers(0, 10), batch(0, 0, 10))
+    assert not is_to_be_written(mine.entry(), mine.id, batch(0, 0, 10))
+    assert mine.write(numbers(10, 20), batch(1, 10, 20)) == 10
+    assert place.committed() == place.everything() == list(range(20))
+
+
+def test_a_place_in_the_ledger_that_is_not_known_yet_is_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.ledger().write(numbers(0, 10), batch(0, 0, 10))
+    position, asked = KafkaConsumer.position, itertools.count()
+
+    def late(self: KafkaConsumer, *what: Any) -> int | None:
+        return None if next(asked) == 0 else position(self, *what)
+
+    monkeypatch.setattr(KafkaConsumer, "position", late)
+    assert place.ledger().entry().offsets == [{"orders": {"0": 10}}]
 
 
 def test_a_producer_that_another_one_fences_without_a_claim_is_made_anew(place: Place) -> None:
