@@ -150,13 +150,19 @@ class KafkaLedger:
         try:
             with self._working():
                 admin = self._open()
-                found = self._read(admin, settled=False)
-                self._check_hold(found)  # a driver that comes late does not fence the one that may write
+                known = self._read(admin, settled=False)
+                self._check_hold(known)  # a driver that comes late does not fence the one that may write
                 group = self._join()
-                if found is not None and not writer.control and not writer.take_over:
-                    self._wait_for_another(admin, found)
+                waits = not writer.control and not writer.take_over
+                if known is not None and waits:
+                    self._wait_for_another(admin, known)
                 found = self._fence(admin)
                 self._check_hold(found)
+                if waits and found is not None and (known is None or known["writer"] != found["writer"]):
+                    raise SinkError(
+                        f"{found['holder']} has claimed the ledger of {writer.name} while this job started.",
+                        next_step="Nothing: the query tries again, and is told whether that job lives.",
+                    )
                 found = found or _row(Entry(writer.stream, writer.query, 0, "", ""))
                 row = {**found, "epoch": found["epoch"] + 1, "writer": self._id, "holder": writer.holder}
                 row |= {"control": writer.control, "hold": writer.hold, "group": group}

@@ -238,6 +238,27 @@ def test_a_second_plain_job_is_refused_while_the_first_lives(place: Place, monke
     assert place.ledger(PLAIN, holder="a fourth one").epoch == 4
 
 
+def test_of_two_plain_jobs_that_start_at_once_one_is_told_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    join, first = KafkaLedger._join, list[Any]()
+
+    def after_the_first(self: KafkaLedger) -> str:
+        if not first:
+            first.append(None)
+            first[:] = [place.ledger(PLAIN)]
+        return join(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaLedger, "_join", after_the_first)
+        with pytest.raises(SinkError, match="a plain job has claimed") as found:
+            place.ledger(PLAIN, holder="a second one")
+    assert not isinstance(found.value, SinkRefused), "the next try says which one lives"
+    monkeypatch.setattr(kafka_ledger, "PATIENCE_SECONDS", 1.0)
+    with pytest.raises(AnotherWriter, match="a plain job on"):
+        place.ledger(PLAIN, holder="a second one")
+    assert first[0].write(numbers(0, 10), batch(0, 0, 10)) == 10
+    assert place.committed() == list(range(10))
+
+
 def test_a_plain_job_counts_as_alive_however_long_it_has_no_batch(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
