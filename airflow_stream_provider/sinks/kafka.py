@@ -64,14 +64,14 @@ class Kafka:
     def __repr__(self) -> str:
         return f"kafka({self.name!r})"
 
-    def producer(self, transactional_id: str) -> Any:
+    def producer(self, transactional_id: str, **settings: Any) -> Any:
         """Return a producer whose every record is part of a transaction.
 
         :raises SinkError: the cluster cannot be reached, or refuses.
         """
-        return self._client("KafkaProducer", _IN_BULK, transactional_id=transactional_id)
+        return self._client("KafkaProducer", _IN_BULK, transactional_id=transactional_id, **settings)
 
-    def consumer(self, *topics: str, **settings: Any) -> Any:
+    def consumer(self, **settings: Any) -> Any:
         """Return a consumer of what is committed.
 
         :raises SinkError: the cluster cannot be reached, or refuses.

@@ -239,10 +239,15 @@ class KafkaLedger:
     def _open(self) -> Any:
         """Make a producer; return an admin client."""
         # First: it says that the cluster is away without leaving threads behind.
-        self._producer = self._cluster.producer(f"{LEDGER}/{self._writer.name}")
+        transactional_id = f"{LEDGER}/{self._writer.name}"
+        self._producer = self._cluster.producer(transactional_id)
         admin = self._admin()
         self._topic = topic_of(admin, self._name)
         check_ledger(admin)
+        if self._producer.config["batch_size"] > self._topic.largest:
+            # Brokers refuse a larger batch of records, and kafka-python cannot split one in a transaction.
+            self._drop()
+            self._producer = self._cluster.producer(transactional_id, batch_size=self._topic.largest)
         return admin
 
     def _admin(self) -> Any:

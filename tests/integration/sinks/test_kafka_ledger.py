@@ -38,7 +38,7 @@ from airflow_stream_provider.sinks.ledger import Target, Writer, is_to_be_writte
 from devstack.certificates import Certificates
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import USERS, KafkaCluster
-from devstack.kafka_writes import create_topics
+from devstack.kafka_writes import alter_topic, create_topics
 from tests.support.kafka_sink import MANAGED, PLAIN, batch, in_hand, numbers, read, values
 
 pytestmark = pytest.mark.system
@@ -450,6 +450,16 @@ def test_what_a_broker_does_not_take_is_refused_and_not_tried_again(place: Place
     assert place.committed() == []
     assert mine.entry().query_id == ""
     assert mine.write(numbers(0, 1), batch(0, 0, 1)) == 1
+
+
+def test_a_topic_of_small_messages_gets_small_batches(place: Place, cluster: KafkaCluster) -> None:
+    with cluster.client() as client:
+        alter_topic(client, place.topic, {"max.message.bytes": "30000"})
+    mine = place.ledger()
+    rows = [Record(None, b"%0500d" % number, None, 0) for number in range(1000)]
+    assert mine.write(rows, batch(0, 0, 1000)) == 1000
+    assert mine._producer.config["batch_size"] == 30000
+    assert place.committed() == place.everything() == list(range(1000))
 
 
 @pytest.mark.parametrize(
