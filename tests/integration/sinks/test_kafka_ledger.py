@@ -33,7 +33,7 @@ from airflow_stream_provider.sinks import (
 )
 from airflow_stream_provider.sinks.kafka import Kafka, kafka
 from airflow_stream_provider.sinks.kafka_ledger import KafkaLedger
-from airflow_stream_provider.sinks.kafka_topic import LEDGER, Record, check_columns
+from airflow_stream_provider.sinks.kafka_topic import LEDGER, Record, check_record_columns
 from airflow_stream_provider.sinks.ledger import Target, Writer, is_to_be_written
 from devstack.certificates import Certificates
 from devstack.drivers import wait_for
@@ -472,7 +472,7 @@ def test_a_topic_of_small_messages_gets_small_batches(place: Place, cluster: Kaf
 )
 def test_columns_that_no_record_has_are_refused(columns: dict[str, Any], says: str) -> None:
     with pytest.raises(BadRows, match=says):
-        check_columns(StructType([StructField(name, kind) for name, kind in columns.items()]))
+        check_record_columns(StructType([StructField(name, kind) for name, kind in columns.items()]))
 
 
 @pytest.mark.parametrize("argument", [{"key": ("id",)}, {"delete": "gone"}, {"create": True}])
