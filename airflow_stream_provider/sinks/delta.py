@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_stream_provider.sinks.given import in_backticks
-from airflow_stream_provider.sinks.lake import LEDGER, Commit, LakeLedger, quoted, session
+from airflow_stream_provider.sinks.lake import LEDGER, Commit, Lake, LakeLedger, quoted, session
 from airflow_stream_provider.sinks.ledger import SinkError, SinkRefused, Target, Writer
 
 # Numbers of an epoch.
@@ -27,22 +26,12 @@ _NEWEST = 20
 _CONF = "spark.databricks.delta."
 # Without it two drivers can both write the same commit: Delta's own store for S3 knows one JVM only.
 _S3_STORE = "spark.delta.logStore.{}.impl"
+_ONE_DRIVER = "S3SingleDriverLogStore"
 
 
-def delta() -> Delta:
+def delta() -> Lake:
     """Name Delta: `table` is then a path with a slash in it, or the name of a table in a catalog of the session."""
-    return Delta()
-
-
-class Delta:
-    """See `delta`."""
-
-    def __repr__(self) -> str:
-        return "delta()"
-
-    def ledger(self, writer: Writer, target: Target) -> DeltaLedger:
-        """Return the ledger of one query, for one writer."""
-        return DeltaLedger(writer, target)
+    return Lake(DeltaLedger)
 
 
 class DeltaLedger(LakeLedger):
@@ -135,12 +124,10 @@ class DeltaLedger(LakeLedger):
                 continue
             newest = newest or found
             if counts:
-                at = found.entry
-                entry = replace(newest.entry, query_id=at.query_id, batch_id=at.batch_id, offsets=at.offsets)
-                return replace(newest, entry=entry)
+                return newest.ending(found.entry)
         if newest is not None and first == 0:
             # It was restored to what it was before the first commit of the query.
-            return replace(newest, entry=replace(newest.entry, query_id="", batch_id=-1, offsets=()))
+            return newest.ending(None)
         raise SinkRefused(
             f"The table {self._target.table} has rows of {self._writer.name}, and Delta's history does not say any "
             "more where they end: its log was cleaned.",

@@ -67,6 +67,26 @@ class Commit:
         control, hold = found.pop("control"), found.pop("hold")
         return Commit(Entry(**found), control, hold, rows)
 
+    def ending(self, at: Entry | None) -> Commit:
+        """Return this claim with the rows of another entry, for a table that was set back; None: it has none."""
+        ends = (at.query_id, at.batch_id, at.offsets) if at else ("", -1, ())
+        entry = replace(self.entry, query_id=ends[0], batch_id=ends[1], offsets=ends[2])
+        return replace(self, entry=entry)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A kind of lake; see `delta` and `iceberg`.
+
+    :param kind: the class of its ledgers.
+    """
+
+    kind: type[LakeLedger]
+
+    def ledger(self, writer: Writer, target: Target) -> LakeLedger:
+        """Return the ledger of one query, for one writer."""
+        return self.kind(writer, target)
+
 
 class LakeLedger:
     """One writer of one query: `claim` comes before `write`. Its kinds say how a commit is found and made."""
