@@ -60,7 +60,7 @@ class DeltaLedger(LakeLedger):
             return False
         else:
             detail = _details(spark, quoted(table))
-            self._check_store(spark, detail["location"])
+        self._check_store(spark, detail["location"])
         if detail["properties"].get("delta.setTransactionRetentionDuration"):
             raise SinkRefused(
                 f"The table {table} forgets transactions (delta.setTransactionRetentionDuration): it would take a "
@@ -71,11 +71,14 @@ class DeltaLedger(LakeLedger):
         return True
 
     def _check_store(self, spark: SparkSession, location: str) -> None:
-        scheme = location.partition(":")[0].lower()
-        if scheme in ("s3", "s3a", "s3n") and not spark.sparkContext.getConf().get(_S3_STORE.format(scheme)):
+        hadoop = _jvm(spark).org.apache.hadoop.fs
+        default = hadoop.FileSystem.getDefaultUri(spark._jsparkSession.sessionState().newHadoopConf())
+        scheme = (hadoop.Path(location).toUri().getScheme() or default.getScheme()).lower()
+        store = spark.sparkContext.getConf().get(_S3_STORE.format(scheme)) or _ONE_DRIVER
+        if scheme in ("s3", "s3a", "s3n") and store.endswith(_ONE_DRIVER):
             raise SinkRefused(
-                f"The table {self._target.table} is in S3, where Delta's own log store lets two drivers write the same "
-                "commit.",
+                f"The table {self._target.table} is in S3, where Delta's default, {_ONE_DRIVER}, lets two drivers "
+                "write the same commit.",
                 next_step=f"Set {_S3_STORE.format(scheme)} to a store for several clusters, such as "
                 "io.delta.storage.S3DynamoDBLogStore.",
             )

@@ -73,9 +73,26 @@ def test_tables_of_delta_that_cannot_fence_are_refused(delta: Lake) -> None:
     )
     with pytest.raises(SinkRefused, match="forgets transactions"):
         delta.ledger()
+
+
+def test_a_store_of_delta_for_one_driver_is_refused(delta: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark, single = delta.spark, "io.delta.storage.S3SingleDriverLogStore"
+    said = "lets two drivers write the same commit"
     delta.table = "s3a://bucket/orders"
-    with pytest.raises(SinkRefused, match="lets two drivers write the same commit"):
+    with pytest.raises(SinkRefused, match=said):
         delta.ledger()
+    with monkeypatch.context() as patch:
+        patch.setattr(spark.sparkContext, "getConf", lambda: {"spark.delta.logStore.s3a.impl": single})
+        with pytest.raises(SinkRefused, match=said):
+            delta.ledger()
+    # A path without a scheme is where the session has its files.
+    delta.table = "/orders"
+    spark.conf.set("fs.defaultFS", "s3a://bucket")
+    try:
+        with pytest.raises(SinkRefused, match=said):
+            delta.ledger()
+    finally:
+        spark.conf.unset("fs.defaultFS")
 
 
 def test_the_entry_outlives_expired_snapshots(iceberg: Lake) -> None:
