@@ -20,6 +20,7 @@ from airflow_stream_provider.sinks.ledger import (
     BadRows,
     Batch,
     Entry,
+    Fenced,
     SinkError,
     SinkRefused,
     Target,
@@ -165,17 +166,24 @@ class LakeLedger:
                     table=self._target.table,
                 )
             return
-        found = self._find()
-        if found and self._writer.control == found.control and self._writer.hold < found.hold:
-            raise fenced(found.entry)
-        before = found.entry if found else self._none()
-        self._add(None, replace(before, epoch=before.epoch + 1, writer=self._id, holder=self._writer.holder))
-        self.epoch = before.epoch + 1
+        while not self.epoch:
+            found = self._find()
+            if found and self._writer.control == found.control and self._writer.hold < found.hold:
+                raise fenced(found.entry)
+            before = found.entry if found else self._unclaimed()
+            try:
+                self._add(None, replace(before, epoch=before.epoch + 1, writer=self._id, holder=self._writer.holder))
+                self.epoch = before.epoch + 1
+            except Fenced:
+                # Another driver was faster. One that held before does not keep this one out: it claims again.
+                found = self._find()
+                if found is None or found.control != self._writer.control:
+                    raise
 
     def entry(self) -> Entry:
         """Return the entry as it is now."""
         if not self.epoch:
-            return self._none()
+            return self._unclaimed()
         found = self._find()
         if found is None:
             raise SinkRefused(
@@ -212,7 +220,7 @@ class LakeLedger:
         with self._checked(frame) as rows:
             rows.write.format("noop").mode("overwrite").save()
 
-    def _none(self) -> Entry:
+    def _unclaimed(self) -> Entry:
         return Entry(self._writer.stream, self._writer.query, 0, self._id, self._writer.holder)
 
     def _add(self, rows: DataFrame | None, entry: Entry) -> int:
