@@ -201,12 +201,11 @@ class LakeLedger:
         if not self.epoch:
             self._create(_without(frame.schema, self._target.delete))
             self.claim()
-            if not is_to_be_written(self.entry(), self._id, batch):
-                return 0
         with self._checked(frame) as rows:
+            # Again: somebody may have claimed the ledger or set the table back while the rows were computed.
             before = self.entry()
-            if before.writer != self._id:
-                raise fenced(before)
+            if not is_to_be_written(before, self._id, batch):
+                return 0
             after = replace(before, query_id=batch.query_id, batch_id=batch.batch_id, offsets=list(batch.ends))
             return self._add(rows, after)
 
@@ -273,7 +272,7 @@ class LakeLedger:
                     raise same_key(target)
                 raise BadRows(
                     f"A row of the batch has no value in key ({', '.join(target.key)}).",
-                    next_step="Keep one row of each key in the script, such as the one with the highest offset.",
+                    next_step="Leave out such rows in the script, or give them a key.",
                     key=target.key,
                 )
             yield rows
