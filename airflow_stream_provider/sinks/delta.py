@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from airflow_stream_provider.sinks.given import in_backticks
-from airflow_stream_provider.sinks.lake import LEDGER, Commit, LakeLedger, quoted, session
+from airflow_stream_provider.sinks.lake import LEDGER, Commit, Lake, LakeLedger, quoted, session
 from airflow_stream_provider.sinks.ledger import SinkError, SinkRefused, Target, Writer
 
 # Numbers of an epoch.
@@ -27,26 +26,12 @@ _NEWEST = 20
 _CONF = "spark.databricks.delta."
 # Without it two drivers can both write the same commit: Delta's own store for S3 knows one JVM only.
 _S3_STORE = "spark.delta.logStore.{}.impl"
+_ONE_DRIVER = "S3SingleDriverLogStore"
 
 
-def delta() -> Delta:
+def delta() -> Lake:
     """Name Delta: `table` is then a path with a slash in it, or the name of a table in a catalog of the session."""
-    return Delta()
-
-
-class Delta:
-    """See `delta`."""
-
-    def __repr__(self) -> str:
-        return "delta()"
-
-    def place(self, target: Target) -> str:
-        """Return where the ledgers of a target are kept: in its own table."""
-        return f"{self!r} {target.table}"
-
-    def ledger(self, writer: Writer, target: Target) -> DeltaLedger:
-        """Return the ledger of one query, for one writer."""
-        return DeltaLedger(writer, target)
+    return Lake(DeltaLedger)
 
 
 class DeltaLedger(LakeLedger):
@@ -75,7 +60,7 @@ class DeltaLedger(LakeLedger):
             return False
         else:
             detail = _details(spark, quoted(table))
-            self._check_store(spark, detail["location"])
+        self._check_store(spark, detail["location"])
         if detail["properties"].get("delta.setTransactionRetentionDuration"):
             raise SinkRefused(
                 f"The table {table} forgets transactions (delta.setTransactionRetentionDuration): it would take a "
@@ -86,11 +71,14 @@ class DeltaLedger(LakeLedger):
         return True
 
     def _check_store(self, spark: SparkSession, location: str) -> None:
-        scheme = location.partition(":")[0].lower()
-        if scheme in ("s3", "s3a", "s3n") and not spark.sparkContext.getConf().get(_S3_STORE.format(scheme)):
+        hadoop = _jvm(spark).org.apache.hadoop.fs
+        default = hadoop.FileSystem.getDefaultUri(spark._jsparkSession.sessionState().newHadoopConf())
+        scheme = (hadoop.Path(location).toUri().getScheme() or default.getScheme()).lower()
+        store = spark.sparkContext.getConf().get(_S3_STORE.format(scheme)) or _ONE_DRIVER
+        if scheme in ("s3", "s3a", "s3n") and store.endswith(_ONE_DRIVER):
             raise SinkRefused(
-                f"The table {self._target.table} is in S3, where Delta's own log store lets two drivers write the same "
-                "commit.",
+                f"The table {self._target.table} is in S3, where Delta's default, {_ONE_DRIVER}, lets two drivers "
+                "write the same commit.",
                 next_step=f"Set {_S3_STORE.format(scheme)} to a store for several clusters, such as "
                 "io.delta.storage.S3DynamoDBLogStore.",
             )
@@ -139,12 +127,10 @@ class DeltaLedger(LakeLedger):
                 continue
             newest = newest or found
             if counts:
-                at = found.entry
-                entry = replace(newest.entry, query_id=at.query_id, batch_id=at.batch_id, offsets=at.offsets)
-                return replace(newest, entry=entry)
+                return newest.ending(found.entry)
         if newest is not None and first == 0:
             # It was restored to what it was before the first commit of the query.
-            return replace(newest, entry=replace(newest.entry, query_id="", batch_id=-1, offsets=()))
+            return newest.ending(None)
         raise SinkRefused(
             f"The table {self._target.table} has rows of {self._writer.name}, and Delta's history does not say any "
             "more where they end: its log was cleaned.",

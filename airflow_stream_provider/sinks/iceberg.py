@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -21,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from airflow_stream_provider.sinks.given import in_backticks
-from airflow_stream_provider.sinks.lake import LEDGER, Commit, LakeLedger, quoted, session
+from airflow_stream_provider.sinks.lake import LEDGER, Commit, Lake, LakeLedger, quoted, session
 from airflow_stream_provider.sinks.ledger import SinkError, SinkRefused, Target, Writer
 
 # A batch is written again so often where commits of others have moved main meanwhile.
@@ -32,24 +31,9 @@ _BRANCH_AGE_MS = 24 * 3600 * 1000
 _APP, _ROWS = f"{LEDGER}.app", f"{LEDGER}.rows"
 
 
-def iceberg() -> Iceberg:
+def iceberg() -> Lake:
     """Name Iceberg: `table` is then the name of a table in a catalog of the session, such as `catalog.db.orders`."""
-    return Iceberg()
-
-
-class Iceberg:
-    """See `iceberg`."""
-
-    def __repr__(self) -> str:
-        return "iceberg()"
-
-    def place(self, target: Target) -> str:
-        """Return where the ledgers of a target are kept: in its own table."""
-        return f"{self!r} {target.table}"
-
-    def ledger(self, writer: Writer, target: Target) -> IcebergLedger:
-        """Return the ledger of one query, for one writer."""
-        return IcebergLedger(writer, target)
+    return Lake(IcebergLedger)
 
 
 class IcebergLedger(LakeLedger):
@@ -65,8 +49,9 @@ class IcebergLedger(LakeLedger):
         # A property of the table that says that there is a ledger, where nothing else does any more.
         self._property = f"stream-ledger.{self._tag}"
         self._there = False
-        # The head of main, and what was found there.
-        self._seen: tuple[int | None, Commit | None] = (None, None)
+        # The snapshots of main and of the tag, and what was found there.
+        self._at: tuple[int | None, int | None] = (None, None)
+        self._seen: Commit | None = None
 
     def claim(self) -> None:
         """Become the one that may write; see `LakeLedger`. The branches of drivers before are dropped."""
@@ -127,36 +112,42 @@ class IcebergLedger(LakeLedger):
 
     def _find(self) -> Commit | None:
         table = self._table()
-        head = _id(table.currentSnapshot())
-        if head is None or head != self._seen[0]:
-            self._seen = (head, self._read(table))
-        return self._seen[1]
+        at = self._places(table)
+        if at[0] is None or at != self._at:
+            self._at, self._seen = at, self._read(table, at[1])
+        return self._seen
 
-    def _read(self, table: Any) -> Commit | None:
-        """Return the newest entry before main's head, so that the ledger follows a roll-back.
+    def _places(self, table: Any) -> tuple[int | None, int | None]:
+        """Return the snapshots of main and of the tag."""
+        tag = table.refs().get(self._tag)
+        return _snapshot_id(table.currentSnapshot()), None if tag is None else int(tag.snapshotId())
+
+    def _read(self, table: Any, tagged: int | None) -> Commit | None:
+        """Return the newest claim, with the rows that are in main: so the ledger follows a roll-back.
 
         :raises SinkRefused: there was one, and it cannot be found any more.
         """
+        kept = None if tagged is None else table.snapshot(tagged)
+        newest = None if kept is None else self._commit_of(kept)
         last: Any = None
-        for last in _ancestors(table):
+        for last in _ancestors(table, table.currentSnapshot()):
             found = self._commit_of(last)
             if found is not None:
-                return found
-        tag = table.refs().get(self._tag)
-        if tag is not None:
-            kept = table.snapshot(tag.snapshotId())
-            commit = self._commit_of(kept)
-            whole = last is not None and last.parentId() is None
-            if commit is not None and whole:
+                # Where main was rolled back to before a claim, that one still fences those before.
+                return newest.ending(found.entry) if newest and newest.entry.epoch > found.entry.epoch else found
+        if newest is not None and last is not None:
+            first = last.parentId() is None
+            if first and any(each.snapshotId() == last.snapshotId() for each in _ancestors(table, kept)):
                 # Main was rolled back to what it was before the first commit of the query.
-                return replace(commit, entry=replace(commit.entry, query_id="", batch_id=-1, offsets=()))
-            if commit is not None and last is not None and kept.timestampMillis() <= last.timestampMillis():
-                return commit
-        elif table.properties().get(self._property) is None:
+                return newest.ending(None)
+            if not first and kept.timestampMillis() <= last.timestampMillis():
+                return newest
+        elif tagged is None and table.properties().get(self._property) is None:
             return None
         raise SinkRefused(
             f"The table {self._target.table} has rows of {self._writer.name}, and its snapshots do not say any more "
-            f"where they end: the tag {self._tag} is gone, or main was rolled back to before it.",
+            f"where they end: the table was replaced, or main was rolled back to before the tag {self._tag}, or that "
+            "is gone.",
             next_step="See in the table where its rows end, and go on from there under another name of the query "
             "(query=…) on a new checkpoint.",
         )
@@ -168,17 +159,17 @@ class IcebergLedger(LakeLedger):
         return Commit.of(summary.get(LEDGER), int(summary.get(_ROWS) or summary.get("added-records") or 0))
 
     def _commit(self, rows: DataFrame | None, commit: Commit) -> None:
-        before = self._seen[1]
+        before = self._seen
         failure: Exception | None = None
         for _ in range(TRIES):
             now = self._find()
             if now != before:
                 return  # another driver was faster, or the last try has succeeded all the same
-            head = self._seen[0]
-            self._start(head)
+            at = self._at
+            self._start(at[0])
             self._write(rows, commit)
             try:
-                if self._publish(head, commit):
+                if self._publish(at, commit):
                     return
             except (PySparkException, Py4JError) as error:
                 failure = error
@@ -190,6 +181,13 @@ class IcebergLedger(LakeLedger):
     def _start(self, head: int | None) -> None:
         """Let the branch begin at main's head."""
         table = self._table()
+        audit = [name for name in ("spark.wap.id", "spark.wap.branch") if session().conf.get(name, None)]
+        if audit and str(table.properties().get("write.wap.enabled")).lower() == "true":
+            raise SinkRefused(
+                f"The session has {audit[0]}, and the table {self._target.table} has write.wap.enabled: Iceberg would "
+                "not write the rows where the sink writes their end.",
+                next_step="Unset one of them.",
+            )
         ref = table.refs().get(self._branch)
         if ref is None:
             manage = table.manageSnapshots()
@@ -218,17 +216,19 @@ class IcebergLedger(LakeLedger):
             append = append.set(name, value)
         append.commit()
 
-    def _publish(self, head: int | None, commit: Commit) -> bool:
-        """Let main and the tag be what the branch is, if main is still there; False: it has moved."""
+    def _publish(self, at: tuple[int | None, int | None], commit: Commit) -> bool:
+        """Let main and the tag be what the branch is, if both are still where they were; False: they have moved."""
         table = self._table()
-        ours = table.refs().get(self._branch).snapshotId()
+        branch = table.refs().get(self._branch)
+        if branch is None:
+            return False  # the claim of another driver has dropped it
+        ours = branch.snapshotId()
         written = self._commit_of(table.snapshot(ours))
         change = table.newTransaction()  # reads the table anew, and fails where that changes before its commit
-        if _id(table.currentSnapshot()) != head or written is None or written.text() != commit.text():
+        if self._places(table) != at or written is None or written.text() != commit.text():
             return False
         manage = change.manageSnapshots().fastForwardBranch("main", self._branch)
-        tagged = table.refs().get(self._tag) is not None
-        manage = manage.replaceTag(self._tag, ours) if tagged else manage.createTag(self._tag, ours)
+        manage = manage.createTag(self._tag, ours) if at[1] is None else manage.replaceTag(self._tag, ours)
         manage.commit()
         if table.properties().get(self._property) is None:
             change.updateProperties().set(self._property, self._app).commit()
@@ -245,14 +245,13 @@ class IcebergLedger(LakeLedger):
             manage.commit()
 
 
-def _ancestors(table: Any) -> Iterator[Any]:
-    """Yield the snapshots of main that are known, the newest first."""
-    each = table.currentSnapshot()
+def _ancestors(table: Any, each: Any) -> Iterator[Any]:
+    """Yield a snapshot and those before it that are known, the newest first."""
     while each is not None:
         yield each
         parent = each.parentId()
         each = None if parent is None else table.snapshot(parent)
 
 
-def _id(snapshot: Any) -> int | None:
+def _snapshot_id(snapshot: Any) -> int | None:
     return None if snapshot is None else int(snapshot.snapshotId())

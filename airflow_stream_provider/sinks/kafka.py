@@ -11,21 +11,21 @@ from pyspark.sql import functions as F
 
 from airflow_stream_provider.sinks.given import address_of
 from airflow_stream_provider.sinks.kafka_ledger import KafkaLedger
-from airflow_stream_provider.sinks.kafka_topic import Record, check_columns
+from airflow_stream_provider.sinks.kafka_topic import Record, check_record_columns
 from airflow_stream_provider.sinks.ledger import SinkError, SinkRefused, Target, Writer
 
 # Larger than kafka-python's own, which are for single records and not for batches.
 _IN_BULK = {"batch_size": 1 << 17, "linger_ms": 20}
 
 
-def kafka(name: str = "", *, servers: str = "") -> Kafka:
+def kafka(name: str, *, servers: str = "") -> Kafka:
     """Name a Kafka cluster whose brokers are of version 3.6 or later.
 
     :param name: where its address and password come from, the first of: the environment variable STREAM_SINK_NAME; the
         file that STREAM_SINK_NAME_FILE names. Either has the bootstrap servers, or kafka-python's settings in JSON.
     :param servers: bootstrap servers instead, as host:port with commas between, where no password is needed.
     """
-    return Kafka(name or "kafka", _settings(name, servers or address_of(name)))
+    return Kafka(name, _settings(name, servers or address_of(name)))
 
 
 def _settings(name: str, text: str) -> dict[str, Any]:
@@ -68,20 +68,20 @@ class Kafka:
         """Return where the ledgers of a target are kept: all of one cluster are in one topic."""
         return f"{self._settings.get('bootstrap_servers')}"
 
-    def producer(self, transactional_id: str) -> Any:
+    def producer(self, transactional_id: str, **settings: Any) -> Any:
         """Return a producer whose every record is part of a transaction.
 
         :raises SinkError: the cluster cannot be reached, or refuses.
         """
-        return self._client("KafkaProducer", _IN_BULK, transactional_id=transactional_id)
+        return self._client("KafkaProducer", _IN_BULK, transactional_id=transactional_id, **settings)
 
-    def consumer(self, *topics: str, **settings: Any) -> Any:
+    def consumer(self, **settings: Any) -> Any:
         """Return a consumer of what is committed.
 
         :raises SinkError: the cluster cannot be reached, or refuses.
         """
         own = {"isolation_level": "read_committed", "enable_auto_commit": False, "allow_auto_create_topics": False}
-        return self._client("KafkaConsumer", {}, *topics, **own, **settings)
+        return self._client("KafkaConsumer", {}, **own, **settings)
 
     def admin(self) -> Any:
         """Return a client that asks for topics and groups.
@@ -90,7 +90,7 @@ class Kafka:
         """
         return self._client("KafkaAdminClient", {})
 
-    def _client(self, kind: str, defaults: Mapping[str, Any], *topics: str, **own: Any) -> Any:
+    def _client(self, kind: str, defaults: Mapping[str, Any], **own: Any) -> Any:
         """Return a client with the settings that clients of its kind have; `own` ones go before those of the user."""
         try:
             import kafka
@@ -110,7 +110,7 @@ class Kafka:
         made = getattr(kafka, kind)
         given = {key: value for key, value in self._settings.items() if key in made.DEFAULT_CONFIG}
         try:
-            return made(*topics, **{**defaults, **given, **own})
+            return made(**{**defaults, **given, **own})
         except (KafkaError, OSError, ValueError) as error:
             # The error's text may name the user and the host.
             raise SinkError(
@@ -137,7 +137,7 @@ class Kafka:
 
         :raises BadRows: they have other columns than a record.
         """
-        check_columns(frame.schema)
+        check_record_columns(frame.schema)
         columns = [F.col(name) if name in frame.columns else F.lit(None) for name in Record._fields]
         columns[:2] = [column.cast("binary") for column in columns[:2]]
         return [Record(*row) for row in frame.select(*columns).collect()]

@@ -150,13 +150,19 @@ class KafkaLedger:
         try:
             with self._working():
                 admin = self._open()
-                found = self._read(admin, settled=False)
-                self._check_hold(found)  # a driver that comes late does not fence the one that may write
+                known = self._read(admin, settled=False)
+                self._check_hold(known)  # a driver that comes late does not fence the one that may write
                 group = self._join()
-                if found is not None and not writer.control and not writer.take_over:
-                    self._wait_for_another(admin, found)
+                waits = not writer.control and not writer.take_over
+                if known is not None and waits:
+                    self._wait_for_another(admin, known)
                 found = self._fence(admin)
                 self._check_hold(found)
+                if waits and found is not None and (known is None or known["writer"] != found["writer"]):
+                    raise SinkError(
+                        f"{found['holder']} has claimed the ledger of {writer.name} while this job started.",
+                        next_step="Nothing: the query tries again, and is told whether that job lives.",
+                    )
                 found = found or _row(Entry(writer.stream, writer.query, 0, "", ""))
                 row = {**found, "epoch": found["epoch"] + 1, "writer": self._id, "holder": writer.holder}
                 row |= {"control": writer.control, "hold": writer.hold, "group": group}
@@ -233,10 +239,15 @@ class KafkaLedger:
     def _open(self) -> Any:
         """Make a producer; return an admin client."""
         # First: it says that the cluster is away without leaving threads behind.
-        self._producer = self._cluster.producer(f"{LEDGER}/{self._writer.name}")
+        transactional_id = f"{LEDGER}/{self._writer.name}"
+        self._producer = self._cluster.producer(transactional_id)
         admin = self._admin()
         self._topic = topic_of(admin, self._name)
         check_ledger(admin)
+        if self._producer.config["batch_size"] > self._topic.largest:
+            # Brokers refuse a larger batch of records, and kafka-python cannot split one in a transaction.
+            self._drop()
+            self._producer = self._cluster.producer(transactional_id, batch_size=self._topic.largest)
         return admin
 
     def _admin(self) -> Any:
@@ -291,7 +302,7 @@ class KafkaLedger:
             if settled:
                 end = admin.list_partition_offsets({place: OffsetSpec.LATEST})[place].offset
             deadline = time.monotonic() + STEP_SECONDS
-            while consumer.position(place) < end:
+            while (consumer.position(place) or 0) < end:  # None: the broker has not said it yet
                 for record in consumer.poll(timeout_ms=500).get(place, ()):
                     found = record.value if record.key == self._writer.name.encode() else found
                 if time.monotonic() > deadline:
@@ -333,7 +344,7 @@ class KafkaLedger:
                 next_step="See the log of its brokers, and the rights of this user. Where a batch takes longer than a "
                 "minute, set a larger transaction_timeout_ms beside the bootstrap_servers. The query tries again.",
             ) from None
-        except SinkError:
+        except BaseException:
             self._drop()
             raise
 

@@ -53,7 +53,7 @@ class Record(NamedTuple):
     partition: int | None = None
 
 
-def check_columns(schema: StructType) -> None:
+def check_record_columns(schema: StructType) -> None:
     """Check that a batch has the columns of a record.
 
     :raises BadRows: it has others.

@@ -20,6 +20,7 @@ from airflow_stream_provider.sinks.ledger import (
     BadRows,
     Batch,
     Entry,
+    Fenced,
     SinkError,
     SinkRefused,
     Target,
@@ -66,6 +67,30 @@ class Commit:
         found = json.loads(text)
         control, hold = found.pop("control"), found.pop("hold")
         return Commit(Entry(**found), control, hold, rows)
+
+    def ending(self, at: Entry | None) -> Commit:
+        """Return this claim with the rows of another entry, for a table that was set back; None: it has none."""
+        ends = (at.query_id, at.batch_id, at.offsets) if at else ("", -1, ())
+        entry = replace(self.entry, query_id=ends[0], batch_id=ends[1], offsets=ends[2])
+        return replace(self, entry=entry)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A kind of lake; see `delta` and `iceberg`.
+
+    :param kind: the class of its ledgers.
+    """
+
+    kind: type[LakeLedger]
+
+    def ledger(self, writer: Writer, target: Target) -> LakeLedger:
+        """Return the ledger of one query, for one writer."""
+        return self.kind(writer, target)
+
+    def place(self, target: Target) -> str:
+        """Return where the ledgers of a target are kept: in its own table."""
+        return f"{self.kind.kind} {target.table}"
 
 
 class LakeLedger:
@@ -145,17 +170,24 @@ class LakeLedger:
                     table=self._target.table,
                 )
             return
-        found = self._find()
-        if found and self._writer.control == found.control and self._writer.hold < found.hold:
-            raise fenced(found.entry)
-        before = found.entry if found else self._none()
-        self._add(None, replace(before, epoch=before.epoch + 1, writer=self._id, holder=self._writer.holder))
-        self.epoch = before.epoch + 1
+        while not self.epoch:
+            found = self._find()
+            if found and self._writer.control == found.control and self._writer.hold < found.hold:
+                raise fenced(found.entry)
+            before = found.entry if found else self._unclaimed()
+            try:
+                self._add(None, replace(before, epoch=before.epoch + 1, writer=self._id, holder=self._writer.holder))
+                self.epoch = before.epoch + 1
+            except Fenced:
+                # Another driver was faster. One that held before does not keep this one out: it claims again.
+                found = self._find()
+                if found is None or found.control != self._writer.control:
+                    raise
 
     def entry(self) -> Entry:
         """Return the entry as it is now."""
         if not self.epoch:
-            return self._none()
+            return self._unclaimed()
         found = self._find()
         if found is None:
             raise SinkRefused(
@@ -173,12 +205,11 @@ class LakeLedger:
         if not self.epoch:
             self._create(_without(frame.schema, self._target.delete))
             self.claim()
-            if not is_to_be_written(self.entry(), self._id, batch):
-                return 0
         with self._checked(frame) as rows:
+            # Again: somebody may have claimed the ledger or set the table back while the rows were computed.
             before = self.entry()
-            if before.writer != self._id:
-                raise fenced(before)
+            if not is_to_be_written(before, self._id, batch):
+                return 0
             after = replace(before, query_id=batch.query_id, batch_id=batch.batch_id, offsets=list(batch.ends))
             return self._add(rows, after)
 
@@ -192,7 +223,7 @@ class LakeLedger:
         with self._checked(frame) as rows:
             rows.write.format("noop").mode("overwrite").save()
 
-    def _none(self) -> Entry:
+    def _unclaimed(self) -> Entry:
         return Entry(self._writer.stream, self._writer.query, 0, self._id, self._writer.holder)
 
     def _add(self, rows: DataFrame | None, entry: Entry) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from airflow_stream_provider.sinks import (
@@ -33,12 +33,12 @@ from airflow_stream_provider.sinks import (
 )
 from airflow_stream_provider.sinks.kafka import Kafka, kafka
 from airflow_stream_provider.sinks.kafka_ledger import KafkaLedger
-from airflow_stream_provider.sinks.kafka_topic import LEDGER, Record, check_columns
+from airflow_stream_provider.sinks.kafka_topic import LEDGER, Record, check_record_columns
 from airflow_stream_provider.sinks.ledger import Target, Writer, is_to_be_written
 from devstack.certificates import Certificates
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import USERS, KafkaCluster
-from devstack.kafka_writes import create_topics
+from devstack.kafka_writes import alter_topic, create_topics
 from tests.support.kafka_sink import MANAGED, PLAIN, batch, in_hand, numbers, read, values
 
 pytestmark = pytest.mark.system
@@ -238,6 +238,27 @@ def test_a_second_plain_job_is_refused_while_the_first_lives(place: Place, monke
     assert place.ledger(PLAIN, holder="a fourth one").epoch == 4
 
 
+def test_of_two_plain_jobs_that_start_at_once_one_is_told_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    join, first = KafkaLedger._join, list[Any]()
+
+    def after_the_first(self: KafkaLedger) -> str:
+        if not first:
+            first.append(None)
+            first[:] = [place.ledger(PLAIN)]
+        return join(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaLedger, "_join", after_the_first)
+        with pytest.raises(SinkError, match="a plain job has claimed") as found:
+            place.ledger(PLAIN, holder="a second one")
+    assert not isinstance(found.value, SinkRefused), "the next try says which one lives"
+    monkeypatch.setattr(kafka_ledger, "PATIENCE_SECONDS", 1.0)
+    with pytest.raises(AnotherWriter, match="a plain job on"):
+        place.ledger(PLAIN, holder="a second one")
+    assert first[0].write(numbers(0, 10), batch(0, 0, 10)) == 10
+    assert place.committed() == list(range(10))
+
+
 def test_a_plain_job_counts_as_alive_however_long_it_has_no_batch(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +305,44 @@ def test_a_commit_whose_answer_is_lost_is_found(place: Place, monkeypatch: pytes
     assert mine.write(numbers(10, 20), batch(1, 10, 20)) == 10
     assert place.committed() == list(range(20))
     assert len(place.everything()) == (20 if committed else 30)
+
+
+def test_no_error_leaves_an_old_row_beside_a_new_producer(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafka.errors import KafkaTimeoutError
+
+    mine = place.ledger()
+    commit, read_row = kafka_ledger._commit, KafkaLedger._read
+
+    def lost(producer: Any) -> None:
+        commit(producer)
+        raise KafkaTimeoutError
+
+    def breaks(self: KafkaLedger, admin: Any, settled: bool = True) -> Any:
+        if settled:
+            raise RuntimeError("the IO thread has ended")
+        return read_row(self, admin, settled)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_ledger, "_commit", lost)
+        patch.setattr(KafkaLedger, "_read", breaks)
+        with pytest.raises(RuntimeError):
+            mine.write(numbers(0, 10), batch(0, 0, 10))
+    assert not is_to_be_written(mine.entry(), mine.id, batch(0, 0, 10))
+    assert mine.write(numbers(10, 20), batch(1, 10, 20)) == 10
+    assert place.committed() == place.everything() == list(range(20))
+
+
+def test_a_place_in_the_ledger_that_is_not_known_yet_is_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.ledger().write(numbers(0, 10), batch(0, 0, 10))
+    position, asked = KafkaConsumer.position, itertools.count()
+
+    def late(self: KafkaConsumer, *what: Any) -> int | None:
+        return None if next(asked) == 0 else position(self, *what)
+
+    monkeypatch.setattr(KafkaConsumer, "position", late)
+    assert place.ledger().entry().offsets == [{"orders": {"0": 10}}]
 
 
 def test_a_producer_that_another_one_fences_without_a_claim_is_made_anew(place: Place) -> None:
@@ -393,6 +452,16 @@ def test_what_a_broker_does_not_take_is_refused_and_not_tried_again(place: Place
     assert mine.write(numbers(0, 1), batch(0, 0, 1)) == 1
 
 
+def test_a_topic_of_small_messages_gets_small_batches(place: Place, cluster: KafkaCluster) -> None:
+    with cluster.client() as client:
+        alter_topic(client, place.topic, {"max.message.bytes": "30000"})
+    mine = place.ledger()
+    rows = [Record(None, b"%0500d" % number, None, 0) for number in range(1000)]
+    assert mine.write(rows, batch(0, 0, 1000)) == 1000
+    assert mine._producer.config["batch_size"] == 30000
+    assert place.committed() == place.everything() == list(range(1000))
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
@@ -403,7 +472,7 @@ def test_what_a_broker_does_not_take_is_refused_and_not_tried_again(place: Place
 )
 def test_columns_that_no_record_has_are_refused(columns: dict[str, Any], says: str) -> None:
     with pytest.raises(BadRows, match=says):
-        check_columns(StructType([StructField(name, kind) for name, kind in columns.items()]))
+        check_record_columns(StructType([StructField(name, kind) for name, kind in columns.items()]))
 
 
 @pytest.mark.parametrize("argument", [{"key": ("id",)}, {"delete": "gone"}, {"create": True}])

@@ -7,12 +7,14 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider.sinks import BadRows, Fenced
 from airflow_stream_provider.sinks.delta import DeltaLedger
+from airflow_stream_provider.sinks.lake import LakeLedger
 from airflow_stream_provider.sinks.ledger import Writer, is_to_be_written
 from tests.support.lakes import MANAGED, Job, Lake, batch, frozen_driver, numbers
 
@@ -55,6 +57,39 @@ def test_a_driver_of_a_later_hold_fences_the_one_before(lake: Lake) -> None:
         lake.ledger()  # a driver that held before, and comes late
     assert new.write(numbers(lake.spark, 20, 21), batch(2, 20, 21)) == 1
     assert lake.rows() == (21, 21)
+
+
+def test_a_driver_of_a_later_hold_is_not_kept_out_by_a_claim_at_the_same_moment(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = lake.unclaimed(LATER), list[LakeLedger]()
+    commit = new._commit
+
+    def after_the_old_one(*what: Any) -> None:
+        if not old:
+            old.append(lake.ledger())
+        commit(*what)
+
+    monkeypatch.setattr(new, "_commit", after_the_old_one)
+    new.claim()
+    assert new.epoch == 2
+    with pytest.raises(Fenced, match=r"two\.b"):
+        old[0].write(numbers(lake.spark, 0, 10), batch(0, 0, 10))
+    assert new.write(numbers(lake.spark, 0, 10), batch(0, 0, 10)) == 10
+    # The other way round, the one that held before is refused.
+    late, newer = lake.unclaimed(LATER), list[LakeLedger]()
+    commit_late = late._commit
+
+    def after_the_new_one(*what: Any) -> None:
+        if not newer:
+            newer.append(lake.ledger(replace(LATER, holder="three.a", hold=6)))
+        commit_late(*what)
+
+    monkeypatch.setattr(late, "_commit", after_the_new_one)
+    with pytest.raises(Fenced, match=r"three\.a"):
+        late.claim()
+    assert newer[0].write(numbers(lake.spark, 10, 20), batch(1, 10, 20)) == 10
+    assert lake.rows() == (20, 20)
 
 
 @pytest.mark.parametrize("key", [(), ("id",)], ids=["append", "merge"])
