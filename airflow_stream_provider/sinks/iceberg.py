@@ -135,7 +135,7 @@ class IcebergLedger(LakeLedger):
             if found is not None:
                 # Where main was rolled back to before a claim, that one still fences those before.
                 return newest.ending(found.entry) if newest and newest.entry.epoch > found.entry.epoch else found
-        if newest is not None and last is not None:
+        if newest is not None and kept is not None and last is not None:
             first = last.parentId() is None
             if first and any(each.snapshotId() == last.snapshotId() for each in _ancestors(table, kept)):
                 # Main was rolled back to what it was before the first commit of the query.

@@ -207,6 +207,8 @@ def is_to_be_written(entry: Entry, writer: str, batch: Batch) -> bool:
     """
     if entry.writer != writer:
         raise fenced(entry)
+    for begins, ends in zip(batch.begins, batch.ends):
+        _check_ends(entry, batch, begins, ends)
     if not entry.query_id:
         return True
     same = (entry.query_id, entry.batch_id) == (batch.query_id, batch.batch_id)
@@ -235,6 +237,22 @@ def fenced(entry: Entry) -> Fenced:
         epoch=entry.epoch,
         holder=entry.holder,
     )
+
+
+def _check_ends(entry: Entry, batch: Batch, begins: Position, ends: Position) -> None:
+    """Refuse a batch that would move the ledger back: `failOnDataLoss` lets Spark plan one on a topic made anew."""
+    if not (is_kafka(begins) and is_kafka(ends)):
+        return
+    for topic, partition, offset in _offsets(ends):
+        start = begins.get(topic, {}).get(partition, 0)
+        if offset < start:
+            raise OtherSource(
+                f"Batch {batch.batch_id} of {entry.name} begins at offset {start} of {topic}, partition {partition}, "
+                f"and ends at {offset}: the topic was made anew, or has lost records.",
+                next_step="Give the query another name and another checkpoint.",
+                topic=topic,
+                partition=partition,
+            )
 
 
 def _check_source(entry: Entry, batch: Batch, known: Position, begins: Position, goes_back: bool) -> None:

@@ -30,7 +30,7 @@ from airflow_stream_provider.planning.retire import retire_all, unneeded
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out_try
-from airflow_stream_provider.planning.steps import Declare, Done, Skip, Step, TaskIdentity, Wait, Want
+from airflow_stream_provider.planning.steps import Declare, Done, Refusal, Skip, Step, TaskIdentity, Wait, Want
 from airflow_stream_provider.planning.stream_health import HeartbeatAges
 from airflow_stream_provider.planning.waits import Condition, Needs, Observations, WaitOutcome
 
@@ -92,6 +92,9 @@ class Deed:
 
     def kill(self, deployment: str) -> None:
         self.killed.add(deployment)
+
+    def refuse(self, refusal: Refusal) -> bool:
+        raise AssertionError("no policy here names a ledger")
 
     def end_job(self, job: str) -> bool:
         assert self.seen.job is not None

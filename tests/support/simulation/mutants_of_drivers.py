@@ -226,7 +226,7 @@ def what_a_driver_has_committed_is_known_by_its_heartbeats_alone(patch: pytest.M
 def a_new_driver_begins_at_the_end_of_the_topic(patch: pytest.MonkeyPatch) -> None:
     plan = Data.plan
 
-    def latest(self: Data, driver: Driver, number: int, now: float) -> Run:
+    def latest(self: Data, driver: Driver, number: int, now: float) -> Run | None:
         if number == len(self.batches) and number and self.batches[-1].runs[-1].driver is not driver:
             begins = self.end_of(self.batches[-1].ends, now)
             self.batches.append(Batch(begins, self.end_of(begins, now + 1.0)))

@@ -67,6 +67,15 @@ def test_a_batch_that_begins_elsewhere_is_refused(
     assert found.value.fields.items() >= fields.items()
 
 
+def test_a_batch_that_would_move_the_ledger_back_is_refused() -> None:
+    """Spark plans it, with `failOnDataLoss` false, where the topic was made anew."""
+    new = Entry("orders", "daily", 1, "me", "driver a")
+    backwards = batch({"orders": {"0": 20, "1": 5}}, {"orders": {"0": 4, "1": 5}})
+    for entry in (ENTRY, new):
+        with pytest.raises(OtherSource, match="partition 0, and ends at 4: the topic was made anew"):
+            is_to_be_written(entry, "me", backwards)
+
+
 def test_a_rewind_moves_the_ledger_back_in_the_batch_behind_it_alone() -> None:
     again = replace(batch({"orders": {"0": 10, "1": 5}}), rewound="orders-7")
     assert is_to_be_written(ENTRY, "me", again)
