@@ -40,3 +40,16 @@ class SqlPlace:
         """Rows, and orders."""
         ((rows, orders),) = self.run(f"select count(*), count(distinct id) from {table}")
         return int(rows), int(orders)
+
+
+class StandInHook:
+    """In place of the hook of an Airflow connection: it runs the same statements."""
+
+    def __init__(self, place: SqlPlace) -> None:
+        self._place = place
+
+    def get_records(self, statement: str, parameters: Any) -> list[Any]:
+        return self._place.run(statement, parameters)
+
+    def run(self, statement: str, parameters: Any) -> None:
+        self._place.run(statement, parameters)

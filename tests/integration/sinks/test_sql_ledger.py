@@ -22,7 +22,7 @@ from airflow_stream_provider.sinks.sql_database import SqlDatabase, run
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 from devstack.drivers import wait_for
 from tests.support.rows_in_hand import Rows, copied
-from tests.support.sql_places import SqlPlace
+from tests.support.sql_places import SqlPlace, StandInHook
 
 SCHEMA = StructType([StructField("id", LongType()), StructField("name", StringType())])
 MANAGED = Writer("orders", "daily", "one.a", control="log", hold=4, lease_seconds=5.0)
@@ -175,16 +175,6 @@ def test_the_staging_table_keeps_no_more_than_one_batch_and_what_a_late_task_has
     mine.write(numbers(40, 50), batch(4, 40, 50))
     assert left() == kept
     assert place.counted() == (50, 50)
-
-
-class StandInHook:
-    """In place of the hook of an Airflow connection: it runs the same statements."""
-
-    def __init__(self, place: SqlPlace) -> None:
-        self._place = place
-
-    def get_records(self, statement: str, parameters: Any) -> list[Any]:
-        return self._place.run(statement, parameters)
 
 
 def test_airflow_reads_the_ledger_by_the_same_statements(place: SqlPlace, monkeypatch: pytest.MonkeyPatch) -> None:
