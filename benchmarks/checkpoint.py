@@ -35,8 +35,9 @@ from pyspark.sql import functions as F
 
 from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
 from benchmarks.results import machine, show_counts, write
+from benchmarks.spark import session
 from benchmarks.storage_requests import Counted, hdfs, s3a
-from devstack.jars import fetch, spark_cloud, spark_s3a
+from devstack.jars import spark_cloud, spark_s3a
 from devstack.spark import bundled_spark
 
 FIRST = 6  # counted batches begin behind it
@@ -130,30 +131,6 @@ class Cost:
     def per_batch(self) -> float:
         """Requests of one batch."""
         return self.requests.total() / self.batches
-
-
-@contextmanager
-def session() -> Iterator[SparkSession]:
-    """Run a Spark that reaches all storages."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    home = bundled_spark()
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": f"{fetch(spark_s3a(home))}/*:{fetch(spark_cloud(home))}/*",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("checkpoints")
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def frame(spark: SparkSession, query: str) -> DataFrame:
@@ -260,7 +237,12 @@ def main() -> int:
     options = parser.parse_args()
     before = machine()
     body: dict[str, Any] = {}
-    with session() as spark:
+    home = bundled_spark()
+    conf = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.sql.shuffle.partitions": "1",
+    }
+    with session("checkpoints", [spark_s3a(home), spark_cloud(home)], conf=conf) as spark:
         for place in options.storages:
             chosen = options.sides or SIDES[place]
             sides = {side: each for side, each in SIDES[place].items() if side == DEFAULT or side in chosen}

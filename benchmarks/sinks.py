@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import statistics
 import sys
@@ -41,7 +40,8 @@ from airflow_stream_provider.sinks.ledger import Batch, Target, Writer, is_to_be
 from airflow_stream_provider.sinks.postgres import postgres
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 from benchmarks.results import machine, show, spread, write
-from devstack.jars import fetch, postgres_jdbc
+from benchmarks.spark import session
+from devstack.jars import postgres_jdbc
 from devstack.postgres import PostgresServer, missing
 from devstack.processes import Processes
 
@@ -125,28 +125,6 @@ def server(folder: Path) -> Iterator[PostgresServer]:
                 key = ", primary key (id)" if side in WITH_KEY else ""
                 connection.execute(f"create table {table} ({COLUMNS}{key})".encode())
         yield running
-
-
-@contextmanager
-def session() -> Iterator[SparkSession]:
-    """Run a Spark on two cores with PostgreSQL's JDBC driver."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": f"{fetch(postgres_jdbc())}/*",
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("sinks")
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 @contextmanager
@@ -291,7 +269,11 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=COUNTED_BATCHES, help="in which statements are counted")
     options = parser.parse_args()
     before = machine()
-    with tempfile.TemporaryDirectory() as folder, server(Path(folder)) as running, session() as spark:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(Path(folder)) as running,
+        session("sinks", [postgres_jdbc()]) as spark,
+    ):
         found = measured(spark, running, options.rows, options.rounds)
         sent = statements(spark, running, options.batches)
     report(found, sent, before)

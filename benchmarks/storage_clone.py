@@ -35,8 +35,9 @@ from airflow_stream_provider.checkpoint.location import files_of, reach
 from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
 from airflow_stream_provider.runtime import places
 from benchmarks.results import machine, show, spread, write
+from benchmarks.spark import session
 from devstack import checkpoint_trees
-from devstack.jars import fetch, spark_s3a
+from devstack.jars import spark_s3a
 from devstack.places import FILE, HDFS, open_storage
 from devstack.spark import bundled_spark
 
@@ -148,27 +149,14 @@ def timed(checkpoint: Checkpoint, make: Callable[[Place], None]) -> tuple[float,
 
 
 @contextmanager
-def session() -> Iterator[SparkSession]:
-    """Run a Spark whose JVM reaches all storages."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master("local[1]").appName("clones")
-    conf = {
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraClassPath": f"{fetch(spark_s3a(bundled_spark()))}/*",
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-        **HDFS_DEFAULTS,  # as every driver has them
-    }
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    reach(places.storage())
-    try:
-        yield spark
-    finally:
-        reach(None)
-        spark.stop()
+def reaching() -> Iterator[SparkSession]:
+    """Run a Spark whose JVM reaches all storages, with what every driver has for HDFS."""
+    with session("clones", [spark_s3a(bundled_spark())], cores=1, conf=HDFS_DEFAULTS) as spark:
+        reach(places.storage())
+        try:
+            yield spark
+        finally:
+            reach(None)
 
 
 def measured(spark: SparkSession, kind: str, rounds: int) -> tuple[dict[str, list[float]], str]:
@@ -199,7 +187,7 @@ def main() -> int:
     before = machine()
     sides: dict[str, Any] = {}
     ways: dict[str, str] = {}
-    with session() as spark:
+    with reaching() as spark:
         for kind in (FILE, HDFS, S3PROXY):
             seconds, ways[kind] = measured(spark, kind, options.rounds)
             sides.update({f"{side}, {kind}": spread(found) for side, found in seconds.items()})
