@@ -140,35 +140,38 @@ def frame(spark: SparkSession, query: str) -> DataFrame:
 
 
 def cost(spark: SparkSession, storage: Counted, settings: Mapping[str, str], query: str, batches: int) -> Cost:
-    """Run a query on a new checkpoint until batch `FIRST` and so many more, and return what those have cost."""
+    """Return what so many batches cost: the difference of two runs, of which one ends so much later.
+
+    Counted within one run, they would be those of a moment before: see `Counted.late`.
+    """
+    short, long = (ran(spark, storage, settings, query, last) for last in (FIRST, FIRST + batches))
+    return Cost(long.requests - short.requests, long.batches - short.batches, long.milliseconds[short.batches :])
+
+
+def ran(spark: SparkSession, storage: Counted, settings: Mapping[str, str], query: str, last: int) -> Cost:
+    """Run a query on a new checkpoint until this batch, and return what the whole run has cost."""
     conf = {key.removeprefix("spark.hadoop."): value for key, value in storage.conf.items()} | dict(settings)
     session = spark.newSession()
     for key, value in {**EVERYWHERE, **conf}.items():
         if key != "spark.driver.extraClassPath":
             session.conf.set(key, value)
     writer = frame(session, query).writeStream.format("noop").outputMode("update")
+    before = storage.count_all()
     running = writer.option("checkpointLocation", f"{storage.url}/{query}-{time.time_ns()}").start()
-
-    def reached(batch: int) -> int:
-        deadline = time.monotonic() + SECONDS
-        while (last := running.lastProgress) is None or last["batchId"] < batch:
+    deadline = time.monotonic() + SECONDS
+    try:
+        while (found := running.lastProgress) is None or found["batchId"] < last:
             if (error := running.exception()) is not None:
                 raise SystemExit(f"{query} with {dict(settings)}: {error}")
             if time.monotonic() > deadline:
-                raise SystemExit(f"{query} with {dict(settings)} has not reached batch {batch}")
+                raise SystemExit(f"{query} with {dict(settings)} has not reached batch {last}")
             storage.count()  # the kernel's queue of events is bounded
             time.sleep(0.02)
-        return int(last["batchId"])
-
-    try:
-        begins = reached(FIRST)
-        before = storage.count()
-        ends = reached(begins + batches)
-        after = storage.count()
-        spent = [each["durationMs"] for each in running.recentProgress if begins < each["batchId"] <= ends]
     finally:
         running.stop()
-    return Cost(after - before, ends - begins, [each["walCommit"] + each["commitOffsets"] for each in spent])
+    spent = [each["durationMs"] for each in running.recentProgress if "walCommit" in each["durationMs"]]
+    milliseconds = [each["walCommit"] + each["commitOffsets"] for each in spent]
+    return Cost(storage.count_all() - before, len(milliseconds), milliseconds)
 
 
 Found = Mapping[str, Mapping[str, Sequence[Cost]]]

@@ -1,6 +1,7 @@
 """The rules of docs/architecture.md in other words than the product's: over the log as written, and over the truth."""
 
 from __future__ import annotations
+from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.fold import fold
@@ -240,12 +241,12 @@ class Oracle(OracleOfWishes):
         driver = self.world.drivers[r["incarnation"]]
         # On a machine that the cluster had lost at that look, a standby may wait on for the log, or its machine may be
         # back since; it reads in the log that it has ended.
-        waits = (driver.lost or _saw_it_lost(r)) and not driver.running
+        waits = (driver.lost or _says(r, "driver") == "lost") and not driver.running
         self.torn.discard(r["incarnation"])
         if r.by == PERSON:
             driver.said_dead = True
             return
-        refused = r["evidence"].get("ledger") and self.world.refuses(driver)
+        refused = _says(r, "ledger") and self.world.refuses(driver)
         expect(refused or ((driver.over or waits) and not driver.writing), "confirmed-kill", r)
         silent = self.world.now - driver.beat_at
         expect(not self.world.data or silent >= driver.policy.lease_seconds, "silent-first", silent)
@@ -295,9 +296,10 @@ class Oracle(OracleOfWishes):
         self.ended.add(r["deployment"])
 
 
-def _saw_it_lost(record: Record) -> bool:
+def _says(record: Record, name: str) -> Any:
+    """What the evidence of a fence says of this."""
     evidence = record.get("evidence")
-    return isinstance(evidence, dict) and evidence.get("driver") == "lost"
+    return evidence.get(name) if isinstance(evidence, dict) else None
 
 
 def _by_watch(record: Record) -> bool:
