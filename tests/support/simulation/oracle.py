@@ -1,6 +1,7 @@
 """The rules of docs/architecture.md in other words than the product's: over the log as written, and over the truth."""
 
 from __future__ import annotations
+
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import Damaged
