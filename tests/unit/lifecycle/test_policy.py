@@ -23,6 +23,7 @@ OF_ALL = Policy(
     no_way_back=True,
     adopts=True,
     loss_seconds=6.5,
+    ledger="orders_db",
 )
 
 
