@@ -140,7 +140,7 @@ def frame(spark: SparkSession, query: str) -> DataFrame:
 
 
 def cost(spark: SparkSession, storage: Counted, settings: Mapping[str, str], query: str, batches: int) -> Cost:
-    """Return what so many batches cost: the difference of two runs, of which one ends so much later.
+    """Return what so many batches cost: the cost of a long run less that of a short one.
 
     Counted within one run, they would be those of a moment before: see `Counted.late`.
     """

@@ -77,7 +77,7 @@ def hdfs(folder: Path) -> Iterator[Counted]:
     with contextlib.closing(Processes(folder / "logs")) as processes:
         running = Hdfs(folder / "hdfs", processes)
         running.start()
-        # A NameNode's counters are those of its last look, of which it takes one in ten seconds.
+        # A NameNode publishes its counters every ten seconds.
         yield Counted(running.url, {}, partial(namenode_calls, running), 11.0)
 
 

@@ -146,7 +146,7 @@ class Data:
         return tuple(max(begin, int(now) * 10) for begin in begins)
 
     def commit(self, run: Run) -> bool:
-        """End a batch; return False where another driver has done so, of which the ledger refuses one."""
+        """End a batch; return False where another driver has ended it and the ledger refuses one of the two."""
         batch, refused = self.batches[run.batch], run.driver.world.refuses(run.driver)
         commits = run.driver.incarnation == self.holder or (refused and run.wrote)
         expect(commits, "holder-commits", f"{run.driver.incarnation}, not {self.holder}")
