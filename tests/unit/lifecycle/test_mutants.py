@@ -180,7 +180,8 @@ def test_a_driver_that_is_appointed_before_the_job_is_gone_is_found(monkeypatch:
     without_rule(monkeypatch, Kind.REQUESTED, "job-gone-first")
     everywhere(monkeypatch, job.job_first, lambda state: "")
     streams = StreamsAdopting()
-    streams.begin(idle=True, how="not yet")
-    streams.deploy(0)
-    with pytest.raises(AssertionError, match="after-the-job"):
-        streams.hand_over(1)
+    with streams.within:
+        streams.begin(idle=True, how="not yet")
+        streams.deploy(0)
+        with pytest.raises(AssertionError, match="after-the-job"):
+            streams.hand_over(1)
