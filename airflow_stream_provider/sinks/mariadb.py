@@ -16,7 +16,6 @@ from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
     LOCK_SECONDS,
-    MARK,
     SqlDatabase,
     Task,
     listed,
@@ -218,8 +217,8 @@ class MariaDB(SqlDatabase):
             parts.append(f"constraint {rule} check ({quoted(name)} is not null{gone})")
         run(
             connection,
-            f"create table {quoted(staging)} ({MARK} char(36) character set ascii, {ATTEMPT} bigint, _row bigint, "
-            f"{', '.join(parts)}, primary key ({MARK}, {ATTEMPT}, _row)) engine=InnoDB",
+            f"create table {quoted(staging)} ({ATTEMPT} bigint, _row bigint, {', '.join(parts)}, "
+            f"primary key ({ATTEMPT}, _row)) engine=InnoDB",
         )
 
     def texts(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -227,25 +226,25 @@ class MariaDB(SqlDatabase):
         types = {field.name: field.dataType for field in frame.schema.fields}
         return frame.selectExpr(*[_text(name, types[name]) for name in columns])
 
-    def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
+    def task(self, schema: StructType, columns: Sequence[str], staging: str) -> Task:
         """Return what a task does with its rows of texts."""
         kinds = {field.name: kind_of(field.dataType) for field in schema.fields}
         places = ", ".join(_READ.get(kinds[name], "%s") for name in columns)
         arguments, chunk, by_rows, quotes, not_taken = self._arguments, _CHUNK, _BY_ROWS, _QUOTED, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
+            from secrets import randbits
+
             import pymysql
-            from pyspark import TaskContext
 
             rows = iter(rows)
             first = next(rows, None)
-            context = TaskContext.get()
-            if first is None or context is None:
+            if first is None:
                 return
-            attempt, written, connection = context.taskAttemptId(), 1, None
+            number, written, connection = randbits(63), 1, None
 
             def line(row: Any) -> str:
-                return str(cursor.mogrify(f"('{mark}', {attempt}, {written}, {places})", tuple(row)))
+                return str(cursor.mogrify(f"({number}, {written}, {places})", tuple(row)))
 
             def insert(lines: Iterable[str]) -> None:
                 statement = f"insert into {staging} values {', '.join(lines)}".encode()
@@ -276,12 +275,12 @@ class MariaDB(SqlDatabase):
                 if error.args[0] not in by_rows:
                     raise RuntimeError(f"{not_taken} ({type(error).__name__}).") from None
                 # To try again changes nothing. The words are said without the value that they quote.
-                yield attempt, 0, quotes.sub("", error.args[1])
+                yield number, 0, quotes.sub("", error.args[1])
                 return
             finally:
                 if connection is not None:
                     connection.close()
-            yield attempt, written, ""
+            yield number, written, ""
 
         return copy
 

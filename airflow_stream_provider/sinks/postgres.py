@@ -14,7 +14,6 @@ from airflow_stream_provider.sinks.ledger import Target, Writer
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
     LOCK_SECONDS,
-    MARK,
     SqlDatabase,
     Task,
     listed,
@@ -24,8 +23,8 @@ from airflow_stream_provider.sinks.sql_database import (
 )
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 
-# Bytes that a task hands over at once.
-_CHUNK = 1 << 16
+# Lines that a task hands over at once: its Python spends little time on each of them.
+_LINES = 100
 # The driver itself copies a batch of so few rows with so few characters each: Python's part of a task costs more than
 # they do, and each task a session.
 FEW_ROWS, FEW_CHARACTERS = 10_000, 4096
@@ -188,8 +187,8 @@ class Postgres(SqlDatabase):
             real.append(f"null::boolean as {quoted(target.delete)}")
         run(
             connection,
-            f"create unlogged table {quoted(staging)} as select null::uuid as {MARK}, null::bigint as {ATTEMPT}, "
-            f"{', '.join(real)} from {quoted_table(target.table)} with no data",
+            f"create unlogged table {quoted(staging)} as select null::bigint as {ATTEMPT}, {', '.join(real)} "
+            f"from {quoted_table(target.table)} with no data",
         )
 
     def texts(self, frame: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -197,7 +196,7 @@ class Postgres(SqlDatabase):
         types = {field.name: field.dataType for field in frame.schema.fields}
         # One text for all of it: a column built call by call asks the JVM hundreds of times, in every batch.
         each = ", ".join(f"coalesce({_text(name, types[name])}, concat(char(92), 'N'))" for name in columns)
-        return frame.selectExpr(f"concat_ws(char(9), {each}) line")
+        return frame.selectExpr(f"concat(concat_ws(char(9), {each}), char(10)) line")
 
     def carried_out(self, frame: DataFrame, columns: Sequence[str], task: Task) -> list[tuple[int, int, str]]:
         """Run a task for each partition, or here where the rows are few, and return what they return."""
@@ -208,43 +207,38 @@ class Postgres(SqlDatabase):
         self._few = few is not None or (not self._few and sum(rows for _, rows, _ in tasks) <= FEW_ROWS)
         return tasks
 
-    def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
+    def task(self, schema: StructType, columns: Sequence[str], staging: str) -> Task:
         """Return what a task does with its lines."""
-        dsn, chunk, not_taken = self._reaching(), _CHUNK, NOT_TAKEN
+        dsn, at_once, not_taken = self._reaching(), _LINES, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
+            from itertools import islice
+            from secrets import randbits
+
             import psycopg
-            from pyspark import TaskContext
 
             rows = iter(rows)
-            first = next(rows, None)
-            context = TaskContext.get()
-            if first is None:
+            lines = list(islice(rows, at_once))
+            if not lines:
                 return
-            # The driver's own copy is no attempt of Spark's.
-            attempt, written, size = -1 if context is None else context.taskAttemptId(), 0, 0
-            head, lines = f"{mark}\t{attempt}\t", [f"{mark}\t{attempt}\t{first}\n"]
+            number, written = randbits(63), 0
+            head = f"{number}\t"
             try:
                 with (
                     psycopg.connect(dsn, application_name="stream sink: task") as connection,
                     connection.cursor().copy(f"copy {staging} from stdin") as to,
                 ):
-                    written = 1
-                    for line in rows:
-                        lines.append(f"{head}{line}\n")
-                        size += len(line)
-                        written += 1
-                        if size > chunk:
-                            to.write("".join(lines))
-                            lines, size = [], 0
-                    to.write("".join(lines))
+                    while lines:
+                        to.write(head + head.join(lines))
+                        written += len(lines)
+                        lines = list(islice(rows, at_once))
             except psycopg.DataError as error:
                 # To try again changes nothing. The first sentence alone: the next one quotes the row.
-                yield attempt, 0, error.diag.message_primary or type(error).__name__
+                yield number, 0, error.diag.message_primary or type(error).__name__
                 return
             except psycopg.Error as error:
                 raise RuntimeError(f"{not_taken} ({type(error).__name__}).") from None
-            yield attempt, written, ""
+            yield number, written, ""
 
         return copy
 

@@ -26,9 +26,9 @@ from airflow_stream_provider.sinks.ledger import BadRows, SinkError, Target
 
 # A session waits so long for a lock.
 LOCK_SECONDS = 5
-# Columns of a staging table besides those of the rows: which try of the batch, and which attempt of a task.
-MARK, ATTEMPT = "_mark", "_attempt"
-# A task returns its attempt, its rows, and why the database does not take one of them.
+# The column of a staging table besides those of the rows: a number that each attempt of a task draws for its rows.
+ATTEMPT = "_attempt"
+# A task returns its number, how many rows it has copied, and why the database does not take one of them.
 Task = Callable[[Iterable[Any]], Iterator[tuple[int, int, str]]]
 
 
@@ -105,8 +105,8 @@ class SqlDatabase(ABC):
                 "tries again.",
             ) from None
 
-    def copy(self, frame: DataFrame, columns: Sequence[str], staging: str, mark: str) -> list[tuple[int, int]]:
-        """Let the executors copy a frame into a staging table; return attempt and rows of each task that counts.
+    def copy(self, frame: DataFrame, columns: Sequence[str], staging: str) -> list[tuple[int, int]]:
+        """Let the executors copy a frame into a staging table; return number and rows of each task that counts.
 
         A task that is tried again, or a speculative copy of it, leaves rows that are never merged.
 
@@ -115,14 +115,14 @@ class SqlDatabase(ABC):
         """
         check_times(frame)
         with task_errors(self.name):
-            tasks = self.carried_out(frame, columns, self.task(frame.schema, columns, staging, mark))
+            tasks = self.carried_out(frame, columns, self.task(frame.schema, columns, staging))
         refused = next((said for _, _, said in tasks if said), "")
         if refused:
             raise BadRows(
                 f"The database {self.name} does not take a row: {refused:.300}.",
                 next_step="Correct or leave out such rows in the script, or change the table.",
             )
-        return [(attempt, rows) for attempt, rows, _ in tasks]
+        return [(number, rows) for number, rows, _ in tasks]
 
     def carried_out(self, frame: DataFrame, columns: Sequence[str], task: Task) -> list[tuple[int, int, str]]:
         """Run a task for each partition, and return what they return."""
@@ -157,7 +157,7 @@ class SqlDatabase(ABC):
         """Return the rows of a frame as the texts that `task` takes."""
 
     @abstractmethod
-    def task(self, schema: StructType, columns: Sequence[str], staging: str, mark: str) -> Task:
+    def task(self, schema: StructType, columns: Sequence[str], staging: str) -> Task:
         """Return what a task does with its rows. Executors may not have this package, so it uses nothing of it."""
 
     @abstractmethod

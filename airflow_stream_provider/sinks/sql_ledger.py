@@ -28,7 +28,6 @@ from airflow_stream_provider.sinks.ledger import (
 )
 from airflow_stream_provider.sinks.sql_database import (
     ATTEMPT,
-    MARK,
     SqlDatabase,
     check_keys,
     check_table,
@@ -99,11 +98,10 @@ class SqlLedger:
         """
         with self._working():
             self._prepare(frame.schema)
-        mark = str(uuid.uuid4())
-        tasks = self._database.copy(frame, self._columns, quoted(self._staging), mark)
+        tasks = self._database.copy(frame, self._columns, quoted(self._staging))
         try:
             with self._working(), self._transaction():
-                return self._merge(batch, mark, tasks)
+                return self._merge(batch, tasks)
         except SinkRefused:
             raise
         except SinkError:
@@ -118,7 +116,7 @@ class SqlLedger:
 
         :raises SinkRefused: they do not fit.
         """
-        staging, mark = f"{_REHEARSAL}{time.time():.0f}_{uuid.uuid4().hex[:16]}", str(uuid.uuid4())
+        staging = f"{_REHEARSAL}{time.time():.0f}_{uuid.uuid4().hex[:16]}"
         target, tables = self._target, [staging]
         with self._working():
             if target.create and not self._is_there(target.table):
@@ -128,9 +126,9 @@ class SqlLedger:
             with self._working():
                 self._columns = check_table(self._database, self._connection, target, frame.schema)
                 self._database.make_staging(self._connection, target, self._columns, staging)
-            tasks = self._database.copy(frame, self._columns, quoted(staging), mark)
+            tasks = self._database.copy(frame, self._columns, quoted(staging))
             with self._working():
-                check_keys(self._connection, target, quoted(staging), _chosen(mark, tasks))
+                check_keys(self._connection, target, quoted(staging), _chosen(tasks))
         finally:
             for table in tables:
                 # Where the session has ended, the table is left: what the rehearsal found is said instead.
@@ -266,7 +264,7 @@ class SqlLedger:
 
     # -- the transaction ---------------------------------------------------------------------------------------------
 
-    def _merge(self, batch: Batch, mark: str, tasks: Sequence[tuple[int, int]]) -> int:
+    def _merge(self, batch: Batch, tasks: Sequence[tuple[int, int]]) -> int:
         writer, rows = self._writer, sum(rows for _, rows in tasks)
         # First: it locks the row, so that no driver claims it before the end of this transaction. And what was read
         # without a lock may have been a replica's, or that of a server that was the first.
@@ -277,7 +275,7 @@ class SqlLedger:
             f"written_at = current_timestamp(6) where {_OURS}",
             (batch.query_id, batch.batch_id, json.dumps(batch.ends), rows, *self._names),
         )
-        staging, ours = quoted(self._staging), _chosen(mark, tasks)
+        staging, ours = quoted(self._staging), _chosen(tasks)
         found = self._one(f"select count(*) from {staging} where {ours}")
         if found[0] != rows:
             raise SinkError(
@@ -395,6 +393,6 @@ class SqlLedger:
             ) from None
 
 
-def _chosen(mark: str, tasks: Sequence[tuple[int, int]]) -> str:
+def _chosen(tasks: Sequence[tuple[int, int]]) -> str:
     """Return the condition for the rows of these tasks in a staging table."""
-    return f"{MARK} = '{mark}' and {ATTEMPT} in ({', '.join(str(attempt) for attempt, _ in tasks) or 'null'})"
+    return f"{ATTEMPT} in ({', '.join(str(number) for number, _ in tasks) or 'null'})"

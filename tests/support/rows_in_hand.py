@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
-import pyspark
-import pytest
 from pyspark.sql.types import StructType
 
 from airflow_stream_provider.sinks.ledger import BadRows
@@ -29,20 +26,16 @@ class Rows:
     again: int = 0
 
 
-def copied(database: SqlDatabase, frame: Any, columns: Sequence[str], staging: str, mark: str) -> list[tuple[int, int]]:
+def copied(database: SqlDatabase, frame: Any, columns: Sequence[str], staging: str) -> list[tuple[int, int]]:
     """In place of `SqlDatabase.copy`: the real function of a task, in this process."""
-    task = database.task(frame.schema, columns, staging, mark)
-    found = []
-    for attempt in range(frame.again + 1):
-        with pytest.MonkeyPatch.context() as patch:
-            context = SimpleNamespace(taskAttemptId=lambda attempt=attempt: attempt)
-            patch.setattr(pyspark.TaskContext, "get", lambda context=context: context)
-            found = list(task(_texts(database, line) for line in frame.lines))
+    task = database.task(frame.schema, columns, staging)
+    for _ in range(frame.again + 1):
+        found = list(task(_texts(database, line) for line in frame.lines))
     for _, _, said in found:
         if said:
             raise BadRows(f"The database {database.name} does not take a row: {said}.", next_step="-")
-    return [(attempt, rows) for attempt, rows, _ in found]
+    return [(number, rows) for number, rows, _ in found]
 
 
 def _texts(database: SqlDatabase, line: str) -> Any:
-    return line if isinstance(database, Postgres) else tuple(None if t == "\\N" else t for t in line.split("\t"))
+    return f"{line}\n" if isinstance(database, Postgres) else tuple(None if t == "\\N" else t for t in line.split("\t"))
