@@ -164,7 +164,7 @@ class CassandraLedger:
             if row.writer == self._id:  # by a request whose answer came late
                 epoch = row.epoch
                 break
-            if writer.control and row.control == writer.control and row.hold > writer.hold:
+            if writer.held_before(row.control, row.hold):
                 raise fenced(self._entry_of(row))
             if not writer.control and not writer.take_over:
                 self._watch(row)

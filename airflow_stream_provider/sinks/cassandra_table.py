@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from airflow_stream_provider.sinks.given import (
     check_columns,
     check_creatable,
+    check_fit,
     in_backticks,
     kind_of,
     same_key,
@@ -91,13 +92,14 @@ def check_table(
             place,
         )
     }
-    wrong = _differences(columns, rows)
-    if wrong:
-        raise BadRows(
-            f"The batch does not fit the table {target.table}: {'; '.join(wrong)}.",
-            next_step="Change the table, or select and cast the columns in the script.",
-            table=target.table,
-        )
+    static = [name for name in rows if name in columns and columns[name].kind == "static"]
+    check_fit(
+        target,
+        {name: kind_of(field.dataType) for name, field in rows.items()},
+        {name: (row.type, False) for name, row in columns.items()},
+        lambda kind: HOLDS.get(kind, set()),
+        [f"{name} is static in the table, so rows of several keys would replace each other's" for name in static],
+    )
     primary = [name for name, row in columns.items() if row.kind in ("partition_key", "clustering")]
     if set(primary) != set(target.key):
         raise BadRows(
@@ -107,19 +109,6 @@ def check_table(
             table=target.table,
         )
     return {name: columns[name].type for name in rows}
-
-
-def _differences(columns: Mapping[str, Any], rows: Mapping[str, StructField]) -> list[str]:
-    wrong = []
-    for name, field in rows.items():
-        kind = kind_of(field.dataType)
-        if name not in columns:
-            wrong.append(f"the table has no column {name}")
-        elif columns[name].kind == "static":
-            wrong.append(f"{name} is static in the table, so rows of several keys would replace each other's")
-        elif columns[name].type not in HOLDS.get(kind, ()):
-            wrong.append(f"{name} is {kind} in the batch and {columns[name].type} in the table")
-    return wrong
 
 
 def _creation(session: Any, place: tuple[str, str], target: Target, rows: Mapping[str, StructField]) -> str:

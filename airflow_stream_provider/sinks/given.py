@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,38 @@ def check_columns(target: Target, schema: StructType) -> None:
         raise BadRows(
             f"The column {target.delete!r} marks what is deleted: it must be a boolean, and the sink needs a key.",
             next_step="Make it a boolean, true of a row that removes its key, and name the key.",
+        )
+
+
+def check_fit(
+    target: Target,
+    rows: Mapping[str, str],
+    table: Mapping[str, tuple[str, bool]],
+    holds: Callable[[str], Set[str] | None],
+    wrong: Sequence[str] = (),
+) -> None:
+    """Check that the columns of a batch fit those of its table.
+
+    :param rows: types of the batch's columns.
+    :param table: types of the table's columns, and whether each row must have it.
+    :param holds: returns the types that hold all values of a batch's type; None: the column decides.
+    :param wrong: what is wrong besides.
+    :raises BadRows: they do not fit.
+    """
+    found = list(wrong)
+    for name, kind in rows.items():
+        allowed = holds(kind)
+        if name not in table:
+            found.append(f"the table has no column {name}")
+        elif allowed is not None and table[name][0] not in allowed:
+            found.append(f"{name} is {kind} in the batch and {table[name][0]} in the table")
+    absent = (name for name, (_, needed) in table.items() if needed and name not in rows)
+    found += [f"{name} may not be null, and the batch does not have it" for name in absent]
+    if found:
+        raise BadRows(
+            f"The batch does not fit the table {target.table}: {'; '.join(found)}.",
+            next_step="Change the table, or select and cast the columns in the script.",
+            table=target.table,
         )
 
 

@@ -174,9 +174,7 @@ class KafkaLedger:
 
     def _check_hold(self, found: Row | None) -> None:
         """Refuse a driver that held before the one that has claimed the ledger."""
-        if found is None or not self._writer.control or found["control"] != self._writer.control:
-            return
-        if found["hold"] > self._writer.hold:
+        if found is not None and self._writer.held_before(found["control"], found["hold"]):
             raise fenced(_entry(found))
 
     def _come_back(self) -> Row:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from airflow_stream_provider.sinks.given import check_columns, in_backticks, no_key, same_key
+from airflow_stream_provider.sinks.given import check_columns, check_fit, in_backticks, no_key, same_key
 from airflow_stream_provider.sinks.ledger import (
     BadRows,
     Batch,
@@ -172,7 +172,7 @@ class LakeLedger:
             return
         while not self.epoch:
             found = self._find()
-            if found and self._writer.control == found.control and self._writer.hold < found.hold:
+            if found and self._writer.held_before(found.control, found.hold):
                 raise fenced(found.entry)
             before = found.entry if found else self._unclaimed()
             try:
@@ -325,23 +325,9 @@ def check_types(target: Target, given: StructType, wanted: StructType) -> None:
 
     :raises BadRows: they do not.
     """
-    rows = {field.name: field for field in _without(given, target.delete).fields}
-    table = {field.name: field for field in wanted.fields}
-    wrong = []
-    for name, field in rows.items():
-        kind = field.dataType.simpleString()
-        if name not in table:
-            wrong.append(f"the table has no column {name}")
-        elif (there := table[name].dataType.simpleString()) not in {kind, *_WIDER.get(kind, ())}:
-            wrong.append(f"{name} is {kind} in the batch and {there} in the table")
-    needed = (name for name, field in table.items() if not field.nullable and name not in rows)
-    wrong += [f"{name} may not be null, and the batch does not have it" for name in needed]
-    if wrong:
-        raise BadRows(
-            f"The batch does not fit the table {target.table}: {'; '.join(wrong)}.",
-            next_step="Change the table, or select and cast the columns in the script.",
-            table=target.table,
-        )
+    rows = {field.name: field.dataType.simpleString() for field in _without(given, target.delete).fields}
+    table = {field.name: (field.dataType.simpleString(), not field.nullable) for field in wanted.fields}
+    check_fit(target, rows, table, lambda kind: {kind, *_WIDER.get(kind, ())})
 
 
 def _without(schema: StructType, name: str) -> StructType:

@@ -134,6 +134,10 @@ class Writer:
         """Stream and query."""
         return f"{self.stream}/{self.query}"
 
+    def held_before(self, control: str, hold: int) -> bool:
+        """Whether it held the stream before the driver that has claimed the ledger by this control log and epoch."""
+        return bool(self.control) and control == self.control and hold > self.hold
+
 
 @dataclass(frozen=True)
 class Target:

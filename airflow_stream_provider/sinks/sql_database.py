@@ -16,6 +16,7 @@ from pyspark.sql.types import StructField, StructType
 from airflow_stream_provider.sinks.given import (
     check_columns,
     check_creatable,
+    check_fit,
     check_times,
     kind_of,
     no_key,
@@ -200,13 +201,14 @@ def check_table(database: SqlDatabase, connection: Any, target: Target, schema: 
     found = run(connection, database.table, named).fetchone()
     if found is None:
         _create(database, connection, target, rows)
-    wrong = [found[0]] if found and found[0] else _differences(database, connection, target, rows)
-    if wrong:
-        raise BadRows(
-            f"The batch does not fit the table {target.table}: {'; '.join(wrong)}.",
-            next_step="Change the table, or select and cast the columns in the script.",
-            table=target.table,
-        )
+    columns = run(connection, database.columns, named).fetchall()
+    check_fit(
+        target,
+        {name: kind_of(field.dataType) for name, field in rows.items()},
+        {name: (kind, needed) for name, kind, needed in columns},
+        database.holds.get,
+        [found[0]] if found and found[0] else [],
+    )
     if target.key and not _is_unique(database, connection, target):
         raise BadRows(
             f"The table {target.table} has no unique index on ({', '.join(target.key)}).",
@@ -214,22 +216,6 @@ def check_table(database: SqlDatabase, connection: Any, target: Target, schema: 
             table=target.table,
         )
     return [*rows, *([target.delete] if target.delete else [])]
-
-
-def _differences(database: SqlDatabase, connection: Any, target: Target, rows: Mapping[str, StructField]) -> list[str]:
-    found = {
-        column: (kind, needed)
-        for column, kind, needed in run(connection, database.columns, database.named(target.table)).fetchall()
-    }
-    wrong = []
-    for column, field in rows.items():
-        kind = kind_of(field.dataType)
-        if column not in found:
-            wrong.append(f"the table has no column {column}")
-        elif found[column][0] not in database.holds.get(kind, found[column][0]):
-            wrong.append(f"{column} is {kind} in the batch and {found[column][0]} in the table")
-    absent = (column for column, (_, needed) in found.items() if needed and column not in rows)
-    return wrong + [f"{column} may not be null, and the batch does not have it" for column in absent]
 
 
 def _create(database: SqlDatabase, connection: Any, target: Target, rows: Mapping[str, StructField]) -> None:

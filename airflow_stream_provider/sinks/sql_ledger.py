@@ -176,7 +176,7 @@ class SqlLedger:
         if found is None:
             return None
         epoch, control, hold = found
-        if control == self._writer.control and hold > self._writer.hold:
+        if self._writer.held_before(control, hold):
             raise fenced(self._entry())
         return int(epoch)
 
