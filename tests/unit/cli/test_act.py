@@ -14,7 +14,7 @@ from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.control import ControlLog, FilesRoot, open_log
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning import request
+from airflow_stream_provider.planning import request, retire
 from tests.support.commands import Here
 from tests.support.control_root import new_log, published
 from tests.support.played_drivers import PlayedDrivers
@@ -48,7 +48,8 @@ def test_a_stop_ends_every_driver_and_says_who_asked_and_why(here: Here) -> None
     assert len(here.log.records()) == len(RUNNING) + 4
 
 
-def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(here: Here) -> None:
+def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retire, "GRACE_SECONDS", 1.0)
     write(here.log, *DOWN)
     here.cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
     assert here.call("stop") == Exit.UNKNOWN
