@@ -233,7 +233,7 @@ class MariaDB(SqlDatabase):
         arguments, chunk, by_rows, quotes, not_taken = self._arguments, _CHUNK, _BY_ROWS, _QUOTED, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
-            from secrets import randbits
+            from os import urandom
 
             import pymysql
 
@@ -241,7 +241,8 @@ class MariaDB(SqlDatabase):
             first = next(rows, None)
             if first is None:
                 return
-            number, written, connection = randbits(63), 1, None
+            # Not by `secrets`: a job may have a module of that name.
+            number, written, connection = int.from_bytes(urandom(8), "big") >> 1, 1, None
 
             def line(row: Any) -> str:
                 return str(cursor.mogrify(f"({number}, {written}, {places})", tuple(row)))

@@ -23,8 +23,8 @@ from airflow_stream_provider.sinks.sql_database import (
 )
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 
-# Lines that a task hands over at once: its Python spends little time on each of them.
-_LINES = 100
+# Characters that a task hands over at once.
+_CHUNK = 1 << 16
 # The driver itself copies a batch of so few rows with so few characters each: Python's part of a task costs more than
 # they do, and each task a session.
 FEW_ROWS, FEW_CHARACTERS = 10_000, 4096
@@ -209,29 +209,34 @@ class Postgres(SqlDatabase):
 
     def task(self, schema: StructType, columns: Sequence[str], staging: str) -> Task:
         """Return what a task does with its lines."""
-        dsn, at_once, not_taken = self._reaching(), _LINES, NOT_TAKEN
+        dsn, chunk, not_taken = self._reaching(), _CHUNK, NOT_TAKEN
 
         def copy(rows: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
-            from itertools import islice
-            from secrets import randbits
+            from os import urandom
 
             import psycopg
 
             rows = iter(rows)
-            lines = list(islice(rows, at_once))
-            if not lines:
+            first = next(rows, None)
+            if first is None:
                 return
-            number, written = randbits(63), 0
+            # Not by `secrets`: a job may have a module of that name.
+            number, written, lines, size = int.from_bytes(urandom(8), "big") >> 1, 0, [first], len(first)
             head = f"{number}\t"
             try:
                 with (
                     psycopg.connect(dsn, application_name="stream sink: task") as connection,
                     connection.cursor().copy(f"copy {staging} from stdin") as to,
                 ):
-                    while lines:
-                        to.write(head + head.join(lines))
-                        written += len(lines)
-                        lines = list(islice(rows, at_once))
+                    for line in rows:
+                        if size > chunk:
+                            to.write(head + head.join(lines))
+                            written += len(lines)
+                            lines, size = [], 0
+                        lines.append(line)
+                        size += len(line)
+                    to.write(head + head.join(lines))
+                    written += len(lines)
             except psycopg.DataError as error:
                 # To try again changes nothing. The first sentence alone: the next one quotes the row.
                 yield number, 0, error.diag.message_primary or type(error).__name__
@@ -261,7 +266,7 @@ class Postgres(SqlDatabase):
 
 def _few(lines: DataFrame) -> list[str] | None:
     """Return all lines; None: they are more than few, or long. That they are is found by reading few of them."""
-    found = lines.selectExpr(f"if(length(line) > {FEW_CHARACTERS}, null, line)").take(FEW_ROWS + 1)
+    found = lines.selectExpr(f"if(length(line) - 1 > {FEW_CHARACTERS}, null, line)").take(FEW_ROWS + 1)
     if len(found) > FEW_ROWS or any(line is None for (line,) in found):
         return None
     return [line for (line,) in found]
