@@ -2,8 +2,8 @@
 
 Topics have one partition with five records, led by broker 1; the user may not describe `secret`. All groups have
 committed the end of `t`; what their members read is in `assigned`. The groups whose name begins with
-`hung` have broker 2 as their coordinator, all others broker 1. Broker 2 accepts connections, perhaps shakes hands, and
-answers nothing else.
+`hung` have broker 2 as their coordinator, all others broker 1. Broker 2 may hang: it accepts connections, perhaps
+shakes hands, and answers nothing else.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ KNOWN: dict[type[Any], tuple[int, int]] = {
 }
 END = 5
 DENIED = 29
+FIRST_BYTE, HAND_SHAKE = "from the first byte", "after the hand-shake"
 
 
 def wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,13 +60,13 @@ def end(*sockets: socket.socket) -> None:
 class WireKafka:
     """Starts at once; `servers` is for the connection.
 
-    `shakes_hands`: whether broker 2 answers the first request of a connection, like one that hangs later.
+    `hangs`: whether broker 2 does, and from when on: FIRST_BYTE or HAND_SHAKE.
     """
 
     known = KNOWN
 
     def __init__(self) -> None:
-        self.shakes_hands = False
+        self.hangs = ""
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         self._ports = [listener.getsockname()[1] for listener in self._listeners]
         self._clients: list[socket.socket] = []
@@ -101,7 +102,8 @@ class WireKafka:
                 data = stream.read(struct.unpack(">i", size)[0])
                 key, version = struct.unpack(">hh", data[:4])
                 kind = next(each for each in self.known if key == each.API_KEY)
-                if number == 1 or (self.shakes_hands and kind is ApiVersionsRequest):
+                answers = {"": True, HAND_SHAKE: kind is ApiVersionsRequest}.get(self.hangs, False)
+                if number == 1 or answers:
                     client.sendall(self._response(kind, version, data))
                 else:
                     self.unanswered.append(kind)

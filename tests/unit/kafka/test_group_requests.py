@@ -14,7 +14,7 @@ from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.reader import LagReader
 from airflow_stream_provider.lag.report import LagReport, PartitionState, QueryLag
 from airflow_stream_provider.lag.targets import LagTarget
-from tests.support.wire_kafka import WireKafka, wait_for_it
+from tests.support.wire_kafka import FIRST_BYTE, HAND_SHAKE, WireKafka, wait_for_it
 
 PATIENCE = 10.0  # a busy machine must get the answers of the others through meanwhile
 
@@ -55,11 +55,6 @@ def test_members_that_read_nothing_else_change_nothing(
     assert (found.complete, found.records, found.problem) == (True, 0, "")
 
 
-@pytest.fixture(params=[False, True], ids=["from the first byte", "after the hand-shake"])
-def shakes_hands(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
-
-
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WireKafka]:
     wait_for_it(monkeypatch)
@@ -77,10 +72,11 @@ def client(kafka: WireKafka) -> Iterator[KafkaClient]:
         yield opened
 
 
+@pytest.mark.parametrize("since", [FIRST_BYTE, HAND_SHAKE])
 def test_a_coordinator_that_hangs_is_named_and_does_not_hide_the_other_groups(
-    client: KafkaClient, kafka: WireKafka, shakes_hands: bool
+    client: KafkaClient, kafka: WireKafka, since: str
 ) -> None:
-    kafka.shakes_hands = shakes_hands
+    kafka.hangs = since
     targets = [LagTarget("kafka", group=group) for group in ("hung-1", "hung-2", "well")]
     began = time.monotonic()
     found = LagReader(client, FilesRoot).read(dict.fromkeys(targets, Moments()))
