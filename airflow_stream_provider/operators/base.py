@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step, TaskIdentity, Want
     from airflow_stream_provider.planning.verbs import Answer
-    from airflow_stream_provider.planning.waits import Needs, WaitOutcome
+    from airflow_stream_provider.planning.waits import Condition, Needs, WaitOutcome
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
+# So long (seconds) a try itself waits for what is mostly met soon: to defer and come back takes Airflow about as long.
+HERE_SECONDS = 5.0
 # The last events of an alias among which a stream's is looked for: a folder's revivals have one for all streams.
 EVENTS = 100
 
@@ -216,11 +218,13 @@ class StreamOperator(BaseOperator):
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
         from airflow_stream_provider.planning.step_loop import carry_out_try
-        from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, TaskIdentity
+        from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, TaskIdentity, Wait
         from airflow_stream_provider.triggers.stream import StreamTrigger
 
-        identity = TaskIdentity.of(context)
+        identity, here = TaskIdentity.of(context), min(deadline, time.time() + HERE_SECONDS)
         step, snapshot = carry_out_try(self, self.hook, identity, outcome, self.log)
+        while isinstance(step, Wait) and (met := self._met_soon(step.condition, here)) is not None:
+            step, snapshot = carry_out_try(self, self.hook, identity, met, self.log)
         self._leave_links(context, identity, snapshot)
         if isinstance(step, Done):
             result = self.result(snapshot, step.result)
@@ -236,6 +240,19 @@ class StreamOperator(BaseOperator):
             self.log.warning("%s", self.of_mute_driver(step.log_of, identity))
         trigger = StreamTrigger(self.hook.address, step.condition.to_json(), deadline)
         return self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
+
+    def _met_soon(self, condition: Condition, until: float) -> WaitOutcome | None:
+        """Return how a wait has ended that is mostly over soon; None: a trigger waits for it."""
+        memory, last = condition.new_memory(), None
+        while condition.soon and time.time() < until:
+            try:
+                last = self.hook.observe(condition.needs(last, memory))
+            except StreamError:  # the trigger says so, and tries again
+                return None
+            if (outcome := condition.check(last, memory)) is not None:
+                return outcome
+            time.sleep(condition.pace)
+        return None
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
         from airflow_stream_provider.planning.steps import TaskIdentity

@@ -88,6 +88,7 @@ class RequestOver(Condition):
     lease: float
 
     pace: ClassVar[float] = 0.5
+    soon: ClassVar[bool] = True
     # Heartbeats come every second: a driver whose last one is at most this old may be about to act.
     MOVING: ClassVar[float] = 5.0
 
@@ -157,6 +158,7 @@ class FirstCommits(Condition):
     until: float
 
     pace: ClassVar[float] = 0.5
+    soon: ClassVar[bool] = True
 
     WAITS_FOR: ClassVar[str] = "the first batch of {incarnation}"
 

@@ -27,6 +27,8 @@ class SignsOfLife(Condition):
     lease: float
 
     SUBJECT: ClassVar[str] = "signs of life"
+    pace: ClassVar[float] = 0.5
+    soon: ClassVar[bool] = True
 
     @property
     @override
@@ -147,6 +149,7 @@ class DriversGone(Condition):
     deployment: str
     grace_until: float
 
+    soon: ClassVar[bool] = True
     WAITS_FOR: ClassVar[str] = "the driver of {deployment} to exit"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
@@ -173,6 +176,7 @@ class JobGone(Condition):
     job: str
 
     pace: ClassVar[float] = 0.5
+    soon: ClassVar[bool] = True
     # After so many seconds it is ended once more, or the wait is given up when the cluster cannot tell.
     PATIENCE: ClassVar[float] = 60.0
     WAITS_FOR: ClassVar[str] = "the cluster to confirm that {job} is gone"

@@ -266,9 +266,10 @@ class Needs:
 
 
 class Condition(WaitCondition[Snapshot, Observations]):
-    """Base of the conditions on a stream. `pace`: seconds between two looks."""
+    """Base of the conditions on a stream. `pace`: seconds between two looks; `soon`: mostly it is met in seconds."""
 
     pace: ClassVar[float] = 2.0
+    soon: ClassVar[bool] = False
 
     def new_memory(self) -> Observations:
         """Return observations without any look."""

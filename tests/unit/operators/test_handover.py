@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.operators import base
 from airflow_stream_provider.operators.base import with_gaps
 from airflow_stream_provider.operators.stream import (
     FenceOperator,
@@ -22,6 +23,7 @@ from airflow_stream_provider.planning.outcome import went
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
+from tests.support.played_drivers import PlayedDrivers
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW,
@@ -68,6 +70,14 @@ def test_a_hand_over_wishes_and_asks_once_however_often_it_is_tried(spec: Stream
     assert deferred.value.timeout is not None
     assert deferred.value.timeout.total_seconds() > left + 60.0, "the trigger ends the wait, unless none runs"
     assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "RequestOver"
+
+
+def test_what_comes_soon_needs_no_trigger(spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "HERE_SECONDS", 60.0)
+    write(log, *BOTH)
+    with PlayedDrivers(spec.control):
+        result = run(hand_over(spec))
+    assert (result["holder"], result["previous"]) == (NEW_DEPLOYMENT, OLD_DEPLOYMENT)
 
 
 def test_a_resumed_task_returns_what_the_log_says(spec: StreamSpec, log: ControlLog) -> None:
