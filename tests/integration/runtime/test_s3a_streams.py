@@ -31,6 +31,7 @@ from tests.support.s3_rights import EVERYTHING, READ, check_rights, with_rights
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
 COUNTS = Path(__file__).with_name("scripts") / "counts.py"
 RELEASES = f"s3a://{BUCKET}/releases"
+FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 pytestmark = pytest.mark.system  # they take some minutes
 
 
@@ -96,9 +97,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_a_stream_is_handed_over_and_back(running: Running) -> None:
+    """Between releases with Spark's two file managers."""
     stream, orders = running.stream, running.orders
     one = str(stream.state.holder)
-    stream.spark_conf = running.conf_of("all")
+    stream.spark_conf = {**running.conf_of("all"), SETTING: FILE_SYSTEM}
     second = stream.deploy("orders-2", APP, str(orders.root), "1", f"{running.checkpoints}//")
     hand_over_and_back(stream, orders, one, "orders-2")
     assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 2
