@@ -1,4 +1,4 @@
-"""Base of the stream operators: state a wish once, take steps until it is so, defer while waiting.
+"""Base of the stream operators: state a wish once, take steps until it is so, defer while that takes longer.
 
 The modules of an operator's plan are imported inside functions: the DAG processor, which parses all streams' DAGs again
 and again, needs none of them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
-# So long (seconds) a try itself waits for what is mostly met soon: to defer and come back takes Airflow about as long.
-HERE_SECONDS = 5.0
+# For so long (seconds) a task waits in the worker for what mostly comes soon, each time that it goes on: to defer and
+# come back takes Airflow about as long. And the pause between two looks there.
+HERE_SECONDS, HERE_PACE = 5.0, 0.5
 # The last events of an alias among which a stream's is looked for: a folder's revivals have one for all streams.
 EVENTS = 100
 
@@ -242,16 +243,26 @@ class StreamOperator(BaseOperator):
         return self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
 
     def _met_soon(self, condition: Condition, until: float) -> WaitOutcome | None:
-        """Return how a wait has ended that is mostly over soon; None: a trigger waits for it."""
+        """Return how a wait has ended that was over soon, and well; None: a trigger waits for it.
+
+        Bad news, such as a silence, is for the trigger to find: it takes longer, and a look may have hung here.
+        """
+        from airflow_stream_provider.control.bounded import NoAnswer, call
+        from airflow_stream_provider.planning.waits import Ended
+
         memory, last = condition.new_memory(), None
-        while condition.soon and time.time() < until:
+        until = min(until, time.time() + condition.soon)
+        while (left := until - time.time()) > 0:
             try:
-                last = self.hook.observe(condition.needs(last, memory))
-            except StreamError:  # the trigger says so, and tries again
+                last = call(partial(self.hook.observe, condition.needs(last, memory)), left, "the stream")
+            except StreamError as error:
+                if isinstance(error, NoAnswer):
+                    del self.hook  # the look that hangs goes on with it
                 return None
-            if (outcome := condition.check(last, memory)) is not None:
-                return outcome
-            time.sleep(condition.pace)
+            outcome = condition.check(last, memory)
+            if outcome is not None:
+                return outcome if outcome.ended is Ended.REACHED and all(outcome.evidence.values()) else None
+            time.sleep(HERE_PACE)
         return None
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:

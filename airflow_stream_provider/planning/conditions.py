@@ -88,7 +88,7 @@ class RequestOver(Condition):
     lease: float
 
     pace: ClassVar[float] = 0.5
-    soon: ClassVar[bool] = True
+    soon: ClassVar[float] = 5.0
     # Heartbeats come every second: a driver whose last one is at most this old may be about to act.
     MOVING: ClassVar[float] = 5.0
 
@@ -158,7 +158,7 @@ class FirstCommits(Condition):
     until: float
 
     pace: ClassVar[float] = 0.5
-    soon: ClassVar[bool] = True
+    soon: ClassVar[float] = 5.0
 
     WAITS_FOR: ClassVar[str] = "the first batch of {incarnation}"
 

@@ -27,8 +27,8 @@ class SignsOfLife(Condition):
     lease: float
 
     SUBJECT: ClassVar[str] = "signs of life"
-    pace: ClassVar[float] = 0.5
-    soon: ClassVar[bool] = True
+    # Living drivers beat every second.
+    soon: ClassVar[float] = 2.5
 
     @property
     @override
@@ -149,7 +149,7 @@ class DriversGone(Condition):
     deployment: str
     grace_until: float
 
-    soon: ClassVar[bool] = True
+    soon: ClassVar[float] = 5.0
     WAITS_FOR: ClassVar[str] = "the driver of {deployment} to exit"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
@@ -176,7 +176,7 @@ class JobGone(Condition):
     job: str
 
     pace: ClassVar[float] = 0.5
-    soon: ClassVar[bool] = True
+    soon: ClassVar[float] = 5.0
     # After so many seconds it is ended once more, or the wait is given up when the cluster cannot tell.
     PATIENCE: ClassVar[float] = 60.0
     WAITS_FOR: ClassVar[str] = "the cluster to confirm that {job} is gone"

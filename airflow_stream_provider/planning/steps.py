@@ -95,7 +95,7 @@ class Want:
 
 @dataclass(frozen=True)
 class Wait:
-    """Defer the task until the condition is met.
+    """Wait until the condition is met.
 
     `log_of`: deployment whose driver has been silent for long, and whose log may say why; empty: none.
     """

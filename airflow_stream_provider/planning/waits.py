@@ -266,10 +266,10 @@ class Needs:
 
 
 class Condition(WaitCondition[Snapshot, Observations]):
-    """Base of the conditions on a stream. `pace`: seconds between two looks; `soon`: mostly it is met in seconds."""
+    """Base of the conditions on a stream. `pace`: seconds between looks; `soon`: until it is mostly met, or 0."""
 
     pace: ClassVar[float] = 2.0
-    soon: ClassVar[bool] = False
+    soon: ClassVar[float] = 0.0
 
     def new_memory(self) -> Observations:
         """Return observations without any look."""

@@ -88,7 +88,7 @@ ROWS = (
     Row(task="submit", waits="deferred", **_READY),
     Row(task="judge", **_READY),
     Row(task="approve", stream={"more": "  approval: true\n"}, waits="deferred", **_READY),
-    Row(task="hand_over", waits="deferred", verb="upgrade", conf={"version": "2"}, lost=_DRIVERS),
+    Row(task="hand_over", verb="upgrade", conf={"version": "2"}, lost=_DRIVERS),
     # The new release is found to be at fault when it dies: it is taken back, and may be tried again.
     Row(
         task="soak",
@@ -103,8 +103,8 @@ ROWS = (
     Row(task="roll_back", stream={"behaviour": "die-running"}, waits="deferred", **_BAD),
     _operate("look", "roll-back", "0", stream={"releases": 2}),
     _operate("confirm", "roll-back", "0", stream={"releases": 2}, waits="awaiting_input"),
-    _operate("stop", "stop", "", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
-    _operate("roll-back", "roll-back", "0", stream={"releases": 2}, waits="deferred"),
+    _operate("stop", "stop", "", nobody=_STANDBY, ended=_HOLDER),
+    _operate("roll-back", "roll-back", "0", stream={"releases": 2}),
     _operate("abort", "abort", stream={"standby": True}),
     _operate("fence", "fence", waits="deferred", nobody=_STANDBY, ended=_HOLDER, cuts=True),
     _operate(
@@ -112,13 +112,12 @@ ROWS = (
         "promote",
         "s",
         stream={"standby": True},
-        waits="deferred",
         lost=_DRIVERS,
         cure=("upgrade", {"version": "s"}),
     ),
     _operate("start", "start", stream={"releases": 0}, waits="deferred", nobody=_HOLDER),
     _operate("restart", "restart", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
-    _operate("retire", "retire", "", waits="deferred", nobody=_STANDBY, ended=_HOLDER),
+    _operate("retire", "retire", "", nobody=_STANDBY, ended=_HOLDER),
     # What it starts goes on by itself.
     _operate("upgrade", "upgrade", "2", stream={"wanted": "2"}, nobody=_STANDBY),
     _operate("stand_by", "adopt", waits="deferred", **_ADOPTED),

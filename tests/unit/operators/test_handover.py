@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.operators import base
 from airflow_stream_provider.operators.base import with_gaps
@@ -19,8 +21,10 @@ from airflow_stream_provider.operators.stream import (
     PromoteOperator,
     RollBackOperator,
 )
+from airflow_stream_provider.planning.conditions import FirstCommits, RequestOver
 from airflow_stream_provider.planning.outcome import went
-from airflow_stream_provider.planning.waits import Ended, WaitOutcome
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.waits import Ended, Needs, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
@@ -72,12 +76,51 @@ def test_a_hand_over_wishes_and_asks_once_however_often_it_is_tried(spec: Stream
     assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "RequestOver"
 
 
-def test_what_comes_soon_needs_no_trigger(spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks wait in the worker."""
     monkeypatch.setattr(base, "HERE_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_what_comes_soon_needs_no_trigger(spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for condition in (RequestOver, FirstCommits):
+        monkeypatch.setattr(condition, "soon", 60.0)
     write(log, *BOTH)
     with PlayedDrivers(spec.control):
         result = run(hand_over(spec))
     assert (result["holder"], result["previous"]) == (NEW_DEPLOYMENT, OLD_DEPLOYMENT)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("found", ["nothing yet", "a silence", "a dead driver", "an error", "no answer"])
+def test_what_does_not_come_soon_and_well_is_left_to_a_trigger(
+    spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch, found: str
+) -> None:
+    monkeypatch.setattr(RequestOver, "soon", 0.2 if found in ("nothing yet", "no answer") else 60.0)
+    write(log, *BOTH)
+    task, over = hand_over(spec), threading.Event()
+    observe = task.hook.observe
+
+    def look(*needs: Needs) -> Snapshot:
+        if threading.current_thread() is not threading.main_thread():
+            if found == "an error":
+                raise ControlUnavailable("The folder does not answer.", next_step="-")
+            if found == "no answer":
+                over.wait(60)
+        return observe(*needs)
+
+    monkeypatch.setattr(task.hook, "observe", look)
+    bad = {
+        "a silence": WaitOutcome(Ended.SILENT, OLD),
+        "a dead driver": WaitOutcome(Ended.REACHED, "signs of life", evidence={OLD: True, NEW: False}),
+    }
+    if found in bad:
+        monkeypatch.setattr(RequestOver, "check", lambda *_: bad[found])
+    hook = task.hook
+    assert waits(task)["condition"] == "RequestOver"
+    over.set()
+    assert (task.hook is hook) == (found != "no answer"), "a look that hangs goes on with it"
 
 
 def test_a_resumed_task_returns_what_the_log_says(spec: StreamSpec, log: ControlLog) -> None:
