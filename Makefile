@@ -95,8 +95,8 @@ test-integration: $(CLASSES) ## tests of real parts, a hand-over and two faults 
 
 # As those of `make test-integration`; each worker has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
-test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (45 min)
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 --no-loadscope-reorder -m system tests/unit tests/integration tests/system
+test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (more than two hours)
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system tests/unit tests/integration tests/system
 
 # Whoever is killed; side by side in one Airflow at a time.
 .PHONY: test-chaos
