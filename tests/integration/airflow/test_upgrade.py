@@ -213,7 +213,7 @@ def test_stop_and_start(world: World) -> None:
     assert world.by_hand("start", version="2").state == "success"
     other = world.by_hand("start", version="3")
     assert other.state == "failed"
-    assert "Upgrade the stream to it, or stop it first" in other.log
+    assert "Upgrade the stream to it, with the strategy `restart`" in other.log
 
     cleared = world.by_hand("stop", again=at_stop)
     assert cleared.state == "failed"
