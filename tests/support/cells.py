@@ -100,7 +100,7 @@ ROWS = (
     ),
     Row(task="retire", **_UPGRADE),
     Row(task="report", **_UPGRADE),
-    Row(task="roll_back", stream={"behaviour": "die-running"}, waits="deferred", **_BAD),
+    Row(task="roll_back", stream={"behaviour": "die-running"}, **_BAD),
     _operate("look", "roll-back", "0", stream={"releases": 2}),
     _operate("confirm", "roll-back", "0", stream={"releases": 2}, waits="awaiting_input"),
     _operate("stop", "stop", "", nobody=_STANDBY, ended=_HOLDER),
