@@ -147,6 +147,9 @@ class Agent:
         self._renew(sent)
         try:
             self._act(state)
+            # Its machine may have slept since it read the log: what an act was refused for ends it in this turn.
+            if self._lost(self._control.state):
+                self._acts.halt(self._control.state)
         except ControlUnavailable as error:
             self._unreachable(error)
             return

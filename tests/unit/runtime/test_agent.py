@@ -19,6 +19,7 @@ from tests.support.story import (
     fenced,
     record,
     released,
+    requested,
     write,
 )
 
@@ -62,6 +63,26 @@ def test_a_paused_holder_that_was_fenced_halts() -> None:
     driver.did.clear()
     driver.turn()
     assert driver.did == ["halt"]
+
+
+def test_a_driver_that_was_fenced_while_its_machine_slept_in_its_turn_halts_in_that_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by seed 214058: it read that it is to release, and slept until the request was over and it was fenced."""
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    write(driver.log, requested("r", None, expires=0.0))
+    driver.did.clear()
+    beat = driver.store.put_heartbeat
+
+    def sleeps(incarnation: str, data: bytes) -> None:
+        beat(incarnation, data)
+        monkeypatch.undo()
+        write(ControlLog(driver.store, "orders"), fenced(OLD))
+
+    monkeypatch.setattr(driver.store, "put_heartbeat", sleeps)
+    driver.turn()
+    assert driver.did == ["fenced", "halt"]
 
 
 def test_a_driver_that_reads_that_it_was_fenced_halts_though_it_can_write_no_heartbeat() -> None:
