@@ -147,7 +147,7 @@ class Agent:
         self._renew(sent)
         try:
             self._act(state)
-            # Its machine may have slept since it read the log: what an act was refused for ends it in this turn.
+            # By what the turn has read last: its machine may have slept before an act, and the act was refused then.
             if self._lost(self._control.state):
                 self._acts.halt(self._control.state)
         except ControlUnavailable as error:
@@ -229,10 +229,7 @@ class Agent:
             return
         acts.background.work = None
         if self._failure is not None:
-            # It does nothing more for the stream than to end; the next turn sees to that.
-            if self._lost(state):
-                acts.halt(state)
-            return
+            return  # it does nothing more for the stream than to end; the next turn sees to that
         # Read again after the work is seen to be over: it may have written `released` since this turn began.
         state = self._control.state
         if state.open_request is None:

@@ -102,8 +102,8 @@ class WireKafka:
                 data = stream.read(struct.unpack(">i", size)[0])
                 key, version = struct.unpack(">hh", data[:4])
                 kind = next(each for each in self.known if key == each.API_KEY)
-                answers = {"": True, HAND_SHAKE: kind is ApiVersionsRequest}.get(self.hangs, False)
-                if number == 1 or answers:
+                shakes_hands = self.hangs == HAND_SHAKE and kind is ApiVersionsRequest
+                if number == 1 or not self.hangs or shakes_hands:
                     client.sendall(self._response(kind, version, data))
                 else:
                     self.unanswered.append(kind)
