@@ -141,16 +141,48 @@ def read_status(spec: StreamSpec) -> StreamStatus:
 
     :raises Exception: an unexpected error, whose text was not searched for secrets.
     """
-    try:
-        root = control_root(spec.control)
-        log = ControlLog(root.store(spec.name), spec.name)
-        state, last = log.refresh(), last_sample(root.samples(spec.name))
-        Newest(log).check({})
-        since, event = _since(log, state), next(reversed(life(log.history(_TAIL), log.state)), None)
-    except StreamError as error:
-        return StreamStatus(spec.name, problem=str(error))
-    beats, unreadable = _last_heartbeat(log, state.last_holder)
-    found = Snapshot(spec.name, time.time(), state, heartbeats=beats)
+    return StatusReader(spec).read()
+
+
+class StatusReader:
+    """Reads the status of one stream again and again; of its log, each time what is new.
+
+    `log` is that as it was read last; None: it cannot be read now.
+    """
+
+    def __init__(self, spec: StreamSpec) -> None:
+        self.spec = spec
+        self.log: ControlLog | None = None
+        self._newest: Newest | None = None
+
+    def read(self) -> StreamStatus:
+        """Return the status now; see `read_status`."""
+        log, newest, self.log = self.log, self._newest, None
+        try:
+            root = control_root(self.spec.control)
+            if log is None or newest is None:
+                log = ControlLog(root.store(self.spec.name), self.spec.name)
+                newest = self._newest = Newest(log)
+            state, last = log.refresh(), last_sample(root.samples(self.spec.name))
+            beats, unreadable = _last_heartbeat(log, state.last_holder)
+            newest.check(beats)
+            since, event = _since(log, state), next(reversed(life(log.history(_TAIL), log.state)), None)
+        except StreamError as error:
+            return StreamStatus(self.spec.name, problem=str(error))
+        self.log = log
+        found = Snapshot(self.spec.name, time.time(), log.state, heartbeats=beats)
+        return _status(self.spec, found, last, unreadable, since, event)
+
+
+def _status(
+    spec: StreamSpec,
+    found: Snapshot,
+    last: LagSample | None,
+    unreadable: str,
+    since: float | None,
+    event: LifeEvent | None,
+) -> StreamStatus:
+    state = found.state
     sign = SignOfLife(state.phase.value) if unreadable else sign_of_life(found, last)
     held = state.holding_deployment
     version = held.release.version if held else ""

@@ -209,9 +209,9 @@ def _verdicts(sample: LagSample) -> str:
     return ", ".join(sorted(word for word in words if word)) or "?"
 
 
-_BAD = (What.FAILED, What.REFUSED, What.FENCED, What.ILLEGAL)
-_ODD = (What.ABORTED, What.TAKEN_BACK, What.RELEASED, What.FENCING, What.ROLLED_BACK, What.UNKNOWN)
-_EVENT_COLOURS = {**dict.fromkeys(_BAD, "red"), **dict.fromkeys(_ODD, "yellow")}
+BAD_EVENTS = (What.FAILED, What.REFUSED, What.FENCED, What.ILLEGAL)
+ODD_EVENTS = (What.ABORTED, What.TAKEN_BACK, What.RELEASED, What.FENCING, What.ROLLED_BACK, What.UNKNOWN)
+_EVENT_COLOURS = {**dict.fromkeys(BAD_EVENTS, "red"), **dict.fromkeys(ODD_EVENTS, "yellow")}
 
 
 def life_table(stream: str, events: Sequence[LifeEvent]) -> RenderableType:

@@ -317,6 +317,9 @@ def sample_of(
     watched = {*counters, *([snapshot.state.holder] if snapshot.state.holder else [])}
     since = {name: silent_since(before, name, snapshot.counter(name)) for name in sorted(watched)}
     moved = {name: moved_after(before, name, counter) for name, counter in counters.items()}
+    beat = snapshot.holder_heartbeat
+    running = beat.queries if beat else ()
+    sizes = [query.state_bytes for query in running if query.state_bytes is not None]
     return LagSample(
         at=snapshot.at,
         phase=sign.phase,
@@ -334,6 +337,8 @@ def sample_of(
         counters=counters,
         since={name: snapshot.at if at is None else at for name, at in since.items()},
         moved={name: at for name, at in moved.items() if at is not None},
+        longest_batch_seconds=max((q.batch_seconds for q in running if q.batch_seconds is not None), default=None),
+        all_state_bytes=sum(sizes) if sizes else None,
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from airflow_stream_provider.control.store import Samples
 from airflow_stream_provider.lag.limits import Health
@@ -55,6 +57,8 @@ class LagSample(Stored):
     :param illegal: records of the control log that break a rule, in all.
     :param illegal_at: the last look that found more of them than the one before; None: none did.
     :param ill: queries that are ill, with their states.
+    :param longest_batch_seconds: of the last batches of the holder's queries, the longest; None = unknown.
+    :param all_state_bytes: memory of the state of all its queries; None = unknown.
     :param earlier: queries that have lost records, as they were measured last, where this look could not measure.
     """
 
@@ -73,6 +77,8 @@ class LagSample(Stored):
     illegal_at: float | None = None
     earlier: Mapping[str, QuerySample] = field(default_factory=dict)
     ill: Mapping[str, str] = field(default_factory=dict)
+    longest_batch_seconds: float | None = None
+    all_state_bytes: int | None = None
 
     @property
     def good(self) -> bool:
@@ -144,7 +150,16 @@ def read(kept: Samples) -> list[LagSample]:
 
     :raises ControlUnavailable: the control log cannot be read now.
     """
-    return list({sample.at: sample for sample in reversed(list(_newest(kept)))}.values())
+    return since(kept, -math.inf)
+
+
+def since(kept: Samples, at: float) -> list[LagSample]:
+    """Return the samples from after a moment (seconds since 1970), oldest first; older ones are not read.
+
+    :raises ControlUnavailable: the control log cannot be read now.
+    """
+    found = [*takewhile(lambda each: each.at > at, _newest(kept))]
+    return list({each.at: each for each in reversed(found)}.values())
 
 
 def append(kept: Samples, sample: LagSample) -> None:

@@ -1,44 +1,70 @@
-"""The page as a FastAPI application. Airflow does not authenticate its users: each route asks for the user itself."""
+"""The page's server: plain pages, and the API of the page in Airflow's UI. All of it only reads.
+
+Airflow does not authenticate its users here: each route asks for the user itself. The page acts through Airflow's own
+API, with its rights.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated, Any
 
 from airflow.api_fastapi.core_api.security import GetUserDep, get_user
-from fastapi import Depends, FastAPI
-from fastapi.responses import HTMLResponse, Response
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from airflow_stream_provider.cli.status import StreamStatus, read_status
-from airflow_stream_provider.control.bounded import ManyPlaces, NoAnswer
-from airflow_stream_provider.hooks.control import control_root
-from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.plugin.looks import Visible, answer, look_at_life, visible_streams
+from airflow_stream_provider.planning.operation import ABOUT_FIELDS, Operation
+from airflow_stream_provider.plugin import BUNDLE
+from airflow_stream_provider.plugin.board import Board
+from airflow_stream_provider.plugin.looks import (
+    FORM,
+    Visible,
+    answer,
+    details,
+    gaps_of,
+    look_at_life,
+    may_trigger,
+    series_of,
+    visible_streams,
+)
+from airflow_stream_provider.plugin.shapes import to_json
 from airflow_stream_provider.plugin.templates import STYLE, render
-from airflow_stream_provider.spec.fields import TopicAddress
-from airflow_stream_provider.spec.stream import StreamSpec
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 # Seconds that are waited for the state of a stream, its life, and the answer, for which Kafka is asked.
 STATUS_SECONDS = 5.0
 LIFE_SECONDS = 10.0
 ANSWER_SECONDS = 20.0
 
+_SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 _HEADERS = {
+    **_SAFE,
     # No script, no frame, nothing from elsewhere: whatever a reason or a name holds, it is text.
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
 }
+
+
+# The same for what the API reads; the forecast asks Kafka, and the gaps read checkpoints.
+DETAIL_SECONDS, FORECAST_SECONDS, GAPS_SECONDS = 5.0, 20.0, 10.0
+# An answer about one stream is for all who ask within so many seconds.
+SAME_SECONDS, SAME_GAPS = 1.0, 20.0
+MOST_SECONDS = 400 * 86_400.0
+
+# By operation, the fields of the form that it takes besides the reason.
+_ASKS: Mapping[Operation, tuple[str, ...]] = {
+    Operation.FENCE: ("confirmed_by",),
+    Operation.REDEPLOY: ("release",),
+    Operation.REWIND: ("to", "query"),
+    Operation.ADOPT: ("job", "confirmed_by"),
+}
+_BY_YAML = (
+    "The YAML of the stream decides, which the API server does not read. The run says first what will happen, and asks "
+    "for a yes."
+)
 
 
 def _visible(user: GetUserDep) -> list[Visible]:
@@ -49,21 +75,138 @@ def _asked_for(user: GetUserDep, dag_id: str) -> Visible | None:
     return next((each for each in visible_streams(user, dag_id) if each.form == dag_id), None)
 
 
+def _board(request: Request) -> Board:
+    board: Board = request.app.state.board
+    return board
+
+
 VisibleDep = Annotated[list[Visible], Depends(_visible)]
+# None: there is no such stream, or this user may not see it.
 AskedForDep = Annotated[Visible | None, Depends(_asked_for)]
+BoardDep = Annotated[Board, Depends(_board)]
+
+router = APIRouter(prefix="/api")
+
+
+@router.get("/streams")
+async def streams(board: BoardDep, visible: VisibleDep, since: str = "") -> Response:
+    """List the streams whose line has changed."""
+    return _json(await board.rows(visible, since))
+
+
+@router.get("/stream")
+async def stream(board: BoardDep, shown: AskedForDep, user: GetUserDep) -> Response:
+    """Say all that is known of one stream now."""
+    if shown is None:
+        return _missing()
+    found, rows, may = await asyncio.gather(
+        board.known(shown, "details", details, DETAIL_SECONDS, SAME_SECONDS),
+        board.rows([shown], ""),
+        asyncio.to_thread(may_trigger, user, shown.form),
+    )
+    said: dict[str, Any] = {"problem": found} if isinstance(found, str) else {"problem": "", **found}
+    said["events"] = _with_gaps(board, shown, said.get("events", []))
+    dags = {"operate": shown.form, "upgrade": shown.upgrade, "watch": list(shown.watches)}
+    return _json({"at": rows["at"], "row": rows["streams"][0], **said, "dags": dags, "verbs": _verbs() if may else []})
+
+
+@router.get("/series")
+async def series(board: BoardDep, shown: AskedForDep, seconds: float = 3600.0) -> Response:
+    """Say what the time line of a stream draws; `seconds` 0: all that is kept."""
+    if shown is None:
+        return _missing()
+    length = min(max(0.0, seconds), MOST_SECONDS) if seconds == seconds else 0.0
+    read = partial(_series, length)
+    found = await board.known(shown, f"series:{length}", read, DETAIL_SECONDS, SAME_SECONDS)
+    if isinstance(found, str):
+        return _json({"problem": found}, 503)
+    return _json({**found, "marks": _with_gaps(board, shown, found["marks"])})
+
+
+@router.get("/forecast")
+async def forecast(board: BoardDep, shown: AskedForDep, verb: str) -> Response:
+    """Say what an operation will do, as the form and the command do."""
+    if shown is None or verb not in set(Operation):
+        return _missing()
+    operation = Operation(verb)
+    if operation.brings_up:
+        return _json({"problem": _BY_YAML})
+    read = partial(answer, operation=operation)
+    found = await board.known(shown, f"answer:{verb}", read, FORECAST_SECONDS)
+    if isinstance(found, str):
+        return _json({"problem": found})
+    tone = {"Yes.": "good", "No.": "bad"}.get(found.word, "rest")
+    return _json({"word": found.word, "lines": found.lines, "tone": tone})
+
+
+@router.get("/story")
+async def story(board: BoardDep, user: GetUserDep, dag_id: str, run_id: str = "") -> Response:
+    """Say what a run of a stream's DAG did; without a run, what has happened to the stream."""
+    form = f"{dag_id.rpartition('__')[0]}{FORM}"
+    seen = await asyncio.to_thread(visible_streams, user, form)
+    if not seen:
+        return _json({"stream": None, "events": [], "began": None, "ended": None})
+    found = await board.known(seen[0], "details", details, DETAIL_SECONDS, SAME_SECONDS)
+    events = [] if isinstance(found, str) else found["events"][::-1]
+    if run_id:
+        events = _of_run(events, dag_id, run_id)
+    times = [each["at"] for each in events if each["at"] is not None]
+    began, ended = (times[0], times[-1]) if times else (None, None)
+    return _json({"stream": form, "events": events, "began": began, "ended": ended})
+
+
+def _series(seconds: float, spec: Any) -> dict[str, Any]:
+    return series_of(spec, seconds)
+
+
+def _verbs() -> list[dict[str, Any]]:
+    return [
+        {
+            "verb": each.value,
+            "about": each.description,
+            "asks": [{"name": name, "about": ABOUT_FIELDS[name]} for name in _ASKS.get(each, ())],
+        }
+        for each in Operation
+    ]
+
+
+def _with_gaps(board: Board, shown: Visible, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events with the gaps that are known; the board reads checkpoints for them in the background."""
+    gaps = board.latest(shown, "gaps", gaps_of, GAPS_SECONDS, SAME_GAPS) or {}
+    return [{**each, "gap": gaps.get(each["seq"], each["gap"])} for each in events]
+
+
+def _of_run(events: list[dict[str, Any]], dag_id: str, run_id: str) -> list[dict[str, Any]]:
+    """Return the events from the first that a run has written, to the last before another author wishes something."""
+    # As `who` writes it: the task in one line, the run in the next.
+    mine = [each["by"].startswith(f"{dag_id}/") and each["by"].endswith(f"\n{run_id}") for each in events]
+    if True not in mine:
+        return []
+    first, last = mine.index(True), len(mine) - 1 - mine[::-1].index(True)
+    after = next((at for at in range(last + 1, len(events)) if events[at]["what"] == "wanted"), len(events))
+    return events[first:after]
+
+
+def _json(found: Any, code: int = 200) -> Response:
+    return Response(to_json(found), code, _SAFE, "application/json")
+
+
+def _missing() -> Response:
+    return _json({"problem": "There is no such stream, or you may not read its DAG."}, 404)
 
 
 def make_app() -> FastAPI:
     """Return the application: a list of streams, a page for each one, and the style of both. All of it is read only."""
     # A redirect would be sent to every client, logged in or not, and to the host that it names.
     app = FastAPI(title="Streams", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    reads = ManyPlaces(_hangs)
+    board = app.state.board = Board()
+    app.include_router(router)
 
     @app.get("/")
     async def streams(visible: VisibleDep) -> HTMLResponse:
         """List the streams."""
-        await _reopen(reads, visible)
-        found = await asyncio.gather(*(_status(reads, each) for each in visible))
+        await board.reopen(each.stream.spec for each in visible if each.stream.spec is not None)
+        found = await asyncio.gather(*(_status(board, each) for each in visible))
         return _html("list", now=time.time(), streams=list(zip(visible, found, strict=True)))
 
     @app.get("/stream")
@@ -72,11 +215,11 @@ def make_app() -> FastAPI:
         if shown is None:
             # Also where there is one that this user may not see.
             return _html("missing", 404)
-        await _reopen(reads, [shown])
+        await board.reopen([shown.stream.spec] if shown.stream.spec is not None else [])
         status, life, back = await asyncio.gather(
-            _status(reads, shown),
-            _known(reads, shown, "life", look_at_life, LIFE_SECONDS),
-            _known(reads, shown, "answer", answer, ANSWER_SECONDS),
+            _status(board, shown),
+            board.known(shown, "life", look_at_life, LIFE_SECONDS),
+            board.known(shown, "answer", answer, ANSWER_SECONDS),
         )
         return _html("stream", now=time.time(), shown=shown, status=status, life=life, answer=back)
 
@@ -85,48 +228,18 @@ def make_app() -> FastAPI:
         """Return the style of the pages."""
         return Response(STYLE, media_type="text/css", headers=_HEADERS)
 
+    @app.get("/page.js", dependencies=[Depends(get_user)])
+    async def bundle() -> Response:
+        """Return the script of the page in Airflow's UI."""
+        # By its date a browser asks whether it is still the same.
+        return FileResponse(BUNDLE, media_type="text/javascript", headers={**_SAFE, "Cache-Control": "no-cache"})
+
     return app
 
 
-async def _reopen(reads: ManyPlaces, visible: Iterable[Visible]) -> None:
-    """Have the connections of control logs in Kafka read: this process lives for long, and they may have changed."""
-    specs = [each.stream.spec for each in visible if each.stream.spec is not None]
-    urls = {spec.control for spec in specs if TopicAddress.parse(spec.control) is not None}
-    calls = (reads.call(url, url, partial(control_root, url, fresh=True), STATUS_SECONDS) for url in urls)
-    # The read of a stream says what is wrong.
-    await asyncio.gather(*calls, return_exceptions=True)
-
-
-async def _status(reads: ManyPlaces, shown: Visible) -> StreamStatus:
-    found = await _known(reads, shown, "status", read_status, STATUS_SECONDS)
+async def _status(board: Board, shown: Visible) -> StreamStatus:
+    found = await board.known(shown, "status", read_status, STATUS_SECONDS)
     return StreamStatus(shown.stream.name, problem=found) if isinstance(found, str) else found
-
-
-async def _known(
-    reads: ManyPlaces, shown: Visible, what: str, read: Callable[[StreamSpec], T], seconds: float
-) -> T | str:
-    """Return what is read of a stream, or a sentence on why it is not known."""
-    spec = shown.stream.spec
-    if spec is None:
-        return "It cannot be looked at: it is not known where its control log is."
-    try:
-        # Reads that wait for Kafka or a checkpoint do not keep others from reading control logs.
-        place = spec.control, what
-        return await reads.call(place, (shown.form, place), partial(read, spec), seconds)
-    except StreamError as error:
-        return str(error)
-    except Exception as error:  # what lies in a control folder may break this in ways not thought of
-        log.exception("The page cannot read the %s of %s.", what, shown.form)
-        # Its text is for the log: it was not searched for secrets.
-        return f"It cannot be read ({type(error).__name__}); the API server's log says more."
-
-
-def _hangs(seconds: float) -> NoAnswer:
-    return NoAnswer(
-        f"It did not answer the API server within {seconds:.0f} s.",
-        next_step="Load the page again: of many streams, some may only have had no turn. If that stays so, look at the "
-        "mount, or at Kafka, from the API server; `airflow streams` asks from where it is run.",
-    )
 
 
 def _html(name: str, code: int = 200, **values: object) -> HTMLResponse:

@@ -7,10 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_stream_provider.plugin import BUNDLE
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 PREFIX = "/streams"
+_MENU = {"destination": "nav", "category": "browse"}
+
+
+def _react_apps() -> list[dict[str, str]]:
+    """Return the page and the tabs; none where their script was not built (`make page`).
+
+    The script sets a component for each name.
+    """
+    if not BUNDLE.is_file():
+        return []
+    script = f"{PREFIX[1:]}/page.js"
+    page = {"name": "Streams", "bundle_url": script, "url_route": "streams", **_MENU}
+    tabs = {"dag": "stream-dag", "dag_run": "stream-run", "task": "stream-task"}
+    return [
+        page,
+        *(
+            {"name": "Stream", "bundle_url": script, "destination": where, "url_route": route}
+            for where, route in tabs.items()
+        ),
+    ]
 
 
 class LazyApp:
@@ -40,8 +62,11 @@ class PagePlugin(AirflowPlugin):
 
     name = "airflow_stream_provider_page"
     fastapi_apps = [{"app": LazyApp(), "url_prefix": PREFIX, "name": "Streams"}]  # noqa: RUF012 - Airflow's own form
-    # A page of its own and no `url_route`: in Airflow's frames no link leads out into its UI. Relative to the base of
-    # the UI, which may be below a path.
-    external_views = [  # noqa: RUF012
-        {"name": "Streams", "href": f"{PREFIX[1:]}/", "destination": "nav", "category": "browse"}
-    ]
+    # All of these are relative to the base of the UI, which may be below a path.
+    react_apps = _react_apps()
+    # Without the script, the plain pages: no `url_route`, as in Airflow's frames no link leads out into its UI.
+    external_views = (
+        []
+        if react_apps
+        else [{"name": "Streams", "href": f"{PREFIX[1:]}/", "destination": "nav", "category": "browse"}]
+    )

@@ -5,8 +5,10 @@ Each may hang, and runs in a thread (`control/bounded.py`).
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.hooks.look_ahead import look_ahead
@@ -15,10 +17,12 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.texts import duration, plain
 from airflow_stream_provider.links.stream import web_address
-from airflow_stream_provider.monitoring.life import LifeEvent, life
+from airflow_stream_provider.monitoring import samples
+from airflow_stream_provider.monitoring.life import LifeEvent, life, with_gaps
 from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.plugin import shapes
 from airflow_stream_provider.spec.shown import Shown, read_shown
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -67,12 +71,13 @@ class Life:
     ui: str = ""
 
 
-def answer(spec: StreamSpec) -> Answer:
-    """Return whether it can be rolled back now, and what is read again.
+def answer(spec: StreamSpec, operation: Operation = Operation.ROLL_BACK) -> Answer:
+    """Return whether something can be done now, and what is read again after it.
 
+    :param operation: one in which the YAML has no say: the API server has no YAML.
     :raises StreamError: what has to be asked does not answer.
     """
-    found = look_ahead(StreamHook.of(spec), Operation.ROLL_BACK)
+    found = look_ahead(StreamHook.of(spec), operation)
     return Answer(_word(found), tuple(plain(line) for line in found.lines))
 
 
@@ -115,7 +120,57 @@ def _others(found: Snapshot) -> list[Driver]:
     return others
 
 
-FORM, WATCH = "__operate", "__watch"
+def details(spec: StreamSpec) -> dict[str, Any]:
+    """Return what the page says of one stream, but for its line in the list.
+
+    :raises StreamError: the control log cannot be read now.
+    """
+    hook = StreamHook.of(spec)
+    if not hook.exists():
+        return {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
+    found = hook.observe(history=False)
+    beat = found.holder_heartbeat
+    return {
+        "drivers": shapes.drivers(found),
+        "queries": shapes.queries(beat),
+        "events": shapes.events(reversed(life(hook.control_log.history(RECORDS), found.state))),
+        "now": shapes.now(found),
+        "releases": shapes.releases(found.state),
+    }
+
+
+def gaps_of(spec: StreamSpec) -> dict[int, float]:
+    """Return the longest gap of a query by the number of the record that changed the holder, as far as it is known.
+
+    :raises StreamError: the control log cannot be read now.
+    """
+    hook = StreamHook.of(spec)
+    if not hook.exists():
+        return {}
+    found = hook.observe(history=False)
+    records = hook.control_log.history(RECORDS)
+    told = with_gaps(replace(found, records=records), life(records, found.state))
+    return {each.seq: max(each.gap_seconds.values()) for each in told if each.gap_seconds}
+
+
+def series_of(spec: StreamSpec, seconds: float) -> dict[str, Any]:
+    """Return the time line of a stream.
+
+    :param seconds: its length; 0: all that is kept.
+    :raises StreamError: the control log cannot be read now.
+    """
+    now = time.time()
+    hook = StreamHook.of(spec)
+    if not hook.exists():
+        return shapes.series((), (), 0.0, now)
+    since = now - seconds if seconds else 0.0
+    state = hook.control_log.refresh()
+    # All that is kept of it: a band may have begun before the line does.
+    events = life(hook.control_log.history(), state)
+    return shapes.series(samples.since(hook.samples, since or -math.inf), events, since, now)
+
+
+FORM, WATCH, LOOK = "__operate", "__watch", "look"
 
 
 @dataclass(frozen=True)
@@ -136,11 +191,31 @@ class Visible:
         return f"{self.form.removesuffix(FORM)}__upgrade"
 
 
+# By user and form: what he may see, for so many seconds. A page asks every two seconds, and there may be many pages.
+SEEN_SECONDS = 5.0
+_seen: dict[tuple[str, str | None], tuple[float, list[Visible]]] = {}
+# Serialized forms by id, with the hash by which each is known to be the same: it is some 25 kB in the database.
+_forms: dict[str, tuple[str, Mapping[str, Any]]] = {}
+
+
 def visible_streams(user: BaseUser, form: str | None = None) -> list[Visible]:
     """Return the streams whose form this user may read, by its id. Blocks: it reads Airflow's database.
 
+    A right that is taken away ends some seconds later.
+
     :param form: id of the one that is wanted; default: all.
     """
+    key, now = (user.get_id(), form), time.monotonic()
+    until, found = _seen.get(key, (0.0, []))
+    if now >= until:
+        found = _visible_now(user, form)
+        for old in [each for each, (end, _) in list(_seen.items()) if end < now]:
+            _seen.pop(old, None)
+        _seen[key] = (now + SEEN_SECONDS, found)
+    return found
+
+
+def _visible_now(user: BaseUser, form: str | None) -> list[Visible]:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.models.dag import DagModel
     from airflow.models.serialized_dag import SerializedDagModel
@@ -155,8 +230,29 @@ def visible_streams(user: BaseUser, form: str | None = None) -> list[Visible]:
         allowed = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session)
         files = {dag: (bundle, file) for dag, bundle, file in session.execute(rows) if dag in allowed}
         forms = [dag for dag in files if dag.endswith(FORM) and form in (None, dag)]
-        found = SerializedDagModel.get_latest_serialized_dags(dag_ids=forms, session=session) if forms else []
-        return visible_of({each.dag_id: each.data or {} for each in found}, files)
+        stored = select(SerializedDagModel.dag_id, SerializedDagModel.dag_hash).order_by(SerializedDagModel.created_at)
+        hashes = dict(session.execute(stored.where(SerializedDagModel.dag_id.in_(forms))).tuples()) if forms else {}
+        new = [dag for dag, hash in hashes.items() if _forms.get(dag, ("",))[0] != hash]
+        for each in SerializedDagModel.get_latest_serialized_dags(dag_ids=new, session=session) if new else ():
+            _forms[each.dag_id] = (each.dag_hash, _looks_of(each.data or {}))
+    return visible_of({dag: _forms[dag][1] for dag in hashes if dag in _forms}, files)
+
+
+def _looks_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a serialized form with the task alone that says what is shown."""
+    tasks = data.get("dag", {}).get("tasks", ())
+    return {"dag": {"tasks": [task for task in tasks if _fields(task).get("task_id") == LOOK]}}
+
+
+def may_trigger(user: BaseUser, form: str) -> bool:
+    """Return whether this user may trigger the form of a stream."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+
+    details = DagDetails(id=form)
+    return get_auth_manager().is_authorized_dag(
+        method="POST", access_entity=DagAccessEntity.RUN, details=details, user=user
+    )
 
 
 def visible_of(forms: Mapping[str, Mapping[str, Any]], files: Mapping[str, object]) -> list[Visible]:
@@ -175,6 +271,10 @@ def visible_of(forms: Mapping[str, Mapping[str, Any]], files: Mapping[str, objec
 
 
 def _shown(tasks: Iterable[Mapping[str, Any]]) -> Shown | None:
-    fields = (task.get("__var", task) for task in tasks)
-    text = next((each.get("doc_json") for each in fields if each.get("task_id") == "look"), None)
+    text = next((_fields(task).get("doc_json") for task in tasks if _fields(task).get("task_id") == LOOK), None)
     return read_shown(text) if isinstance(text, str) else None
+
+
+def _fields(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = task.get("__var", task)
+    return found

@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.cli.status import Code, StreamStatus
+from airflow_stream_provider.cli.status import StreamStatus
 from airflow_stream_provider.cli.tables import gap, who, why
 from airflow_stream_provider.lifecycle.rewind import at
-from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.lifecycle.texts import count, duration, plain
-from airflow_stream_provider.monitoring.health import phase_words
+from airflow_stream_provider.plugin.shapes import tone, words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -23,18 +22,10 @@ th, td { text-align: left; vertical-align: top; padding: .35em .8em .35em 0; bor
 td { overflow-wrap: anywhere; }
 .lines { white-space: pre-line; }
 .answer { border-left: .3em solid #888; padding-left: 1em; }
-.rests { color: #777; }
-.code0 { color: #1a7f37; } .code1, .code3 { color: #9a6700; } .code2 { color: #cf222e; font-weight: bold; }
+.rest { color: #777; }
+.good { color: #1a7f37; } .warn, .unknown { color: #9a6700; } .bad { color: #cf222e; font-weight: bold; }
 .small { color: #777; font-size: 90%; }
 """
-
-# Words for readers who have not read the concepts.
-_WORDS = {
-    StreamPhase.EMPTY.value: "never deployed",
-    StreamPhase.DOWN.value: "down: nobody runs it",
-    StreamPhase.FAILED.value: "failed: nobody runs it",
-    StreamPhase.FINISHED.value: "finished by itself",
-}
 
 _BASE = """\
 <!doctype html>
@@ -75,7 +66,7 @@ _LIST = """\
 {% else %}-{% endif %}</td>
 </tr>
 {% for problem in (shown.stream.problem, status.problem) if problem %}
-<tr><td></td><td colspan="6" class="code3">{{ problem }}</td></tr>
+<tr><td></td><td colspan="6" class="unknown">{{ problem }}</td></tr>
 {% endfor %}
 {% endfor %}
 </table>
@@ -91,7 +82,7 @@ _STREAM = """\
 {% block body %}
 <p><a href="./">All streams</a></p>
 <h1>{{ shown.stream.name }}: <span class="{{ status | colour }}">{{ status | state }}</span></h1>
-{% for problem in (shown.stream.problem, status.problem) if problem %}<p class="code3">{{ problem }}</p>{% endfor %}
+{% for problem in (shown.stream.problem, status.problem) if problem %}<p class="unknown">{{ problem }}</p>{% endfor %}
 
 <h2>Can I roll back now, and what is read again?</h2>
 <div class="answer">
@@ -140,7 +131,7 @@ Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }
 
 <h2>What has happened</h2>
 {% if life is string %}
-<p class="code3">{{ life }}</p>
+<p class="unknown">{{ life }}</p>
 {% else %}
 <table>
 <tr><th>at</th><th>what</th><th>release</th><th>driver</th><th>who</th><th>why</th><th>gap</th></tr>
@@ -182,7 +173,7 @@ def _environment() -> Environment:
         finalize=lambda value: plain(value) if isinstance(value, str) else value,
     )
     found.filters.update(
-        at=_at, colour=_colour, count=count, duration=duration, gap=gap, holder=_holder, state=_state, who=who, why=why
+        at=_at, colour=tone, count=count, duration=duration, gap=gap, holder=_holder, state=words, who=who, why=why
     )
     return found
 
@@ -194,16 +185,3 @@ def _at(seconds: float | None) -> str:
 
 def _holder(status: StreamStatus) -> str:
     return status.holder or ("nobody" if status.phase else "not known")
-
-
-def _state(status: StreamStatus) -> str:
-    words = _WORDS.get(status.phase) or phase_words(status.phase, status.silent_seconds).replace("_", " ")
-    if status.phase == StreamPhase.RUNNING and status.silent_seconds is not None:
-        words += f", last sign of life {duration(status.silent_seconds)} ago"
-    return words or "unknown"
-
-
-def _colour(status: StreamStatus) -> str:
-    # Green is for what runs.
-    at_rest = status.code is Code.WELL and status.phase != StreamPhase.RUNNING
-    return "rests" if at_rest else f"code{status.code.value}"

@@ -27,10 +27,11 @@ from tests.support.stored_forms import FORMAT_1, FORMS, WHAT_TO_DO, check_meanin
 DOCS = (Path(__file__).parents[3] / "docs" / "compatibility.md").read_text()
 # By form, names of fields that were added later: readers of format 1 are right without them. Also names of what has a
 # number of its own that has grown: `orders/state.jsonl` in `control_folder`, `index` in `control_topic`.
-# A driver does not go by it, and a wait that does not know it is longer.
+# A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have.
+_SAMPLES = frozenset({"longest_batch_seconds", "all_state_bytes"})
 ADDED: Mapping[str, frozenset[str]] = {
-    "control_folder": frozenset({"ledger"}),
-    "control_topic": frozenset({"ledger"}),
+    "control_folder": frozenset({"ledger"}) | _SAMPLES,
+    "control_topic": frozenset({"ledger"}) | _SAMPLES,
     "triggers": frozenset({"ledger"}),
 }
 # So many seeds that nothing is missing which plans and acts write.

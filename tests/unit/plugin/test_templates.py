@@ -52,15 +52,15 @@ class Tags(HTMLParser):
 @pytest.mark.parametrize(
     ("status", "words", "colour"),
     [
-        (StreamStatus("s", "empty", code=Code.WELL), "never deployed", "rests"),
-        (StreamStatus("s", "stopped", code=Code.WELL), "stopped", "rests"),
-        (StreamStatus("s", "down", code=Code.BAD), "down: nobody runs it", "code2"),
+        (StreamStatus("s", "empty", code=Code.WELL), "never deployed", "rest"),
+        (StreamStatus("s", "stopped", code=Code.WELL), "stopped", "rest"),
+        (StreamStatus("s", "down", code=Code.BAD), "down: nobody runs it", "bad"),
         (
             StreamStatus("s", "running", code=Code.WARN, silent_seconds=40.0),
             "running, last sign of life 40 s ago",
-            "code1",
+            "warn",
         ),
-        (StreamStatus("s", "running", code=Code.WELL), "running", "code0"),
+        (StreamStatus("s", "running", code=Code.WELL), "running", "good"),
     ],
 )
 def test_a_state_is_said_in_words_and_green_is_what_runs(status: StreamStatus, words: str, colour: str) -> None:

@@ -1,0 +1,269 @@
+"""One reader of the streams for all open pages; it reads on only while a page is open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import secrets
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, TypeVar, cast
+
+from airflow_stream_provider.cli.status import StatusReader
+from airflow_stream_provider.control.bounded import ManyPlaces, NoAnswer
+from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.monitoring import samples
+from airflow_stream_provider.monitoring.life import LifeEvent, life
+from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.plugin import shapes
+from airflow_stream_provider.plugin.looks import Visible
+from airflow_stream_provider.spec.fields import TopicAddress
+from airflow_stream_provider.spec.stream import StreamSpec
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+# Seconds between two readings of all streams that are looked at; of many, reading takes at most so much of the time.
+EVERY_SECONDS, BUSY = 2.0, 0.25
+# A stream is read on for so long after somebody asked for it last.
+LOOKED_SECONDS = 20.0
+# Seconds that the first one to look waits for the streams, and after which a read of some of them is given up.
+FIRST_SECONDS, READ_SECONDS = 5.0, 15.0
+# Streams of one control root that one call reads: a thread for each would cost more than the reads.
+AT_ONCE = 50
+# The curve in the list, and the records in which the last change of holder is looked for.
+CURVE_SECONDS, RECORDS = 3_600.0, 100
+# Connections to a Kafka with control logs are read again after so long: this process lives for long.
+REOPEN_SECONDS = 30.0
+IT_FAILED = "It cannot be read ({}); the API server's log says more."
+
+
+class _Line:
+    """One stream's line in the list. Only one thread at a time reads it."""
+
+    def __init__(self, spec: StreamSpec) -> None:
+        self.spec = spec
+        self.said = shapes.unread(spec.name)
+        self.version = 0
+        self.asked = 0.0
+        self.reading = False
+        self._reader = StatusReader(spec)
+        self._samples: list[LagSample] = []
+        self._change: tuple[int, LifeEvent | None] = (0, None)
+
+    def read(self) -> dict[str, Any]:
+        """Return the line as it is now."""
+        at = time.time()
+        status = self._reader.read()
+        known = self._samples[-1].at if self._samples else at - CURVE_SECONDS
+        if status.sample is not None and status.sample.at > known:
+            self._samples += samples.since(control_root(self.spec.control).samples(self.spec.name), known)
+        self._samples = [each for each in self._samples if each.at > at - CURVE_SECONDS]
+        return {**shapes.row(status, self._samples, self._changed(), at), "read_at": at}
+
+    def _changed(self) -> LifeEvent | None:
+        """Return the last change of holder, as it was found when the log had its last record."""
+        found = self._reader.log
+        if found is not None and self._change[0] != found.state.seq:
+            events = life(found.history(RECORDS), found.state)
+            last = next((each for each in reversed(events) if each.what in shapes.CHANGES), None)
+            self._change = (found.state.seq, last or self._change[1])
+        return self._change[1]
+
+
+class Board:
+    """The lines of all streams that somebody looks at, and shared answers about single ones.
+
+    It lives in one event loop. Everything that may hang runs in threads (`control/bounded.py`).
+    """
+
+    def __init__(self) -> None:
+        self.reads = ManyPlaces(_hangs)
+        self.version = 0
+        # An API server may have several processes, each with a board of its own.
+        self._id = secrets.token_hex(4)
+        self._lines: dict[str, _Line] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._reopened: dict[str, float] = {}
+        # By what was asked, with the time until which an answer is for others, too, or is not asked for again.
+        self._answers: dict[Hashable, tuple[float, Any]] = {}
+        self._latest: dict[Hashable, tuple[float, Any]] = {}
+        self._renewing: set[asyncio.Task[None]] = set()
+
+    async def rows(self, visible: Sequence[Visible], since: str) -> dict[str, Any]:
+        """Return the lines of these streams that changed after a version; the first time, wait some seconds for them.
+
+        :param since: the version of an earlier answer. That of another process, and anything else, is none.
+        """
+        board, _, number = since.partition(".")
+        after = int(number) if board == self._id and number.isdecimal() else 0
+        lines = {each.form: self._line(each) for each in visible if each.stream.spec is not None}
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._go_on())
+        new = [line for line in lines.values() if not line.version]
+        until = time.monotonic() + FIRST_SECONDS
+        while any(not line.version for line in new) and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        said = [
+            {"id": each.form, **self._said(each)}
+            for each in visible
+            if each.form not in lines or not lines[each.form].version or lines[each.form].version > after
+        ]
+        version = f"{self._id}.{self.version}"
+        return {"version": version, "at": time.time(), "all": [each.form for each in visible], "streams": said}
+
+    def _line(self, shown: Visible) -> _Line:
+        spec = shown.stream.spec
+        assert spec is not None
+        line = self._lines.get(shown.form)
+        if line is None or line.spec != spec:
+            line = self._lines[shown.form] = _Line(spec)
+        line.asked = time.monotonic()
+        return line
+
+    def _said(self, shown: Visible) -> dict[str, Any]:
+        if shown.stream.spec is None:
+            return shapes.unread(shown.stream.name, shown.stream.problem)
+        found = self._lines[shown.form].said
+        both = f"{shown.stream.problem} {found['problem']}".strip()
+        return {**found, "problem": both}
+
+    async def _go_on(self) -> None:
+        """Read the lines again and again, until no page has asked for them for a while."""
+        while True:
+            began = time.monotonic()
+            self._lines = {id: each for id, each in self._lines.items() if each.asked > began - LOOKED_SECONDS}
+            if not self._lines:
+                return
+            await self.reopen([each.spec for each in self._lines.values()], REOPEN_SECONDS)
+            due = sorted(
+                (each for each in self._lines.values() if not each.reading), key=lambda each: each.spec.control
+            )
+            parts = [
+                chunk
+                for _, some in groupby(due, key=lambda each: each.spec.control)
+                for chunk in _chunks(list(some), AT_ONCE)
+            ]
+            # A read that hangs keeps its own streams from being read, and no others.
+            tasks = [asyncio.create_task(self._read(part)) for part in parts]
+            if tasks:
+                await asyncio.wait(tasks, timeout=EVERY_SECONDS)
+            spent = time.monotonic() - began
+            await asyncio.sleep(max(EVERY_SECONDS - spent, spent * (1 - BUSY) / BUSY if spent < EVERY_SECONDS else 0.5))
+
+    async def _read(self, lines: list[_Line]) -> None:
+        for line in lines:
+            line.reading = True
+        place = lines[0].spec.control
+        try:
+            key = place, "lines", lines[0].spec.name
+            found = await self.reads.call(place, key, partial(_read_all, lines), READ_SECONDS)
+        except NoAnswer as error:
+            found = [str(error)] * len(lines)
+        finally:
+            for line in lines:
+                line.reading = False
+        for line, said in zip(lines, found, strict=True):
+            if isinstance(said, str):
+                # The last picture stays, and says what it is.
+                said = {**line.said, "tone": "unknown", "problem": said}
+            changed = {**line.said, "read_at": None} != {**said, "read_at": None}
+            line.said = said
+            if changed or not line.version:
+                self.version += 1
+                line.version = self.version
+
+    async def reopen(self, specs: Iterable[StreamSpec], kept: float = 0.0) -> None:
+        """Have the connections of control logs in Kafka read again, as they may have changed.
+
+        :param kept: but not those that were read so many seconds ago.
+        """
+        now = time.monotonic()
+        urls = {spec.control for spec in specs if TopicAddress.parse(spec.control) is not None}
+        due = [url for url in urls if now - self._reopened.get(url, -math.inf) >= kept]
+        calls = (self.reads.call(url, url, partial(control_root, url, fresh=True), FIRST_SECONDS) for url in due)
+        # The read of a stream says what is wrong.
+        await asyncio.gather(*calls, return_exceptions=True)
+        self._reopened.update(dict.fromkeys(due, now))
+
+    def latest(
+        self, shown: Visible, what: str, read: Callable[[StreamSpec], T], seconds: float, same: float
+    ) -> T | None:
+        """Return what was read of a stream last; None: nothing yet. It is read again in the background.
+
+        :param same: seconds after which it is read again; see `known` for the others.
+        """
+        key, now = (shown.form, what), time.monotonic()
+        until, kept = self._latest.get(key, (0.0, None))
+        if now >= until:
+            self._latest[key] = (now + same, kept)
+
+            async def renew() -> None:
+                found = await self.known(shown, what, read, seconds)
+                if not isinstance(found, str):
+                    self._latest[key] = (time.monotonic() + same, found)
+
+            task = asyncio.create_task(renew())
+            self._renewing.add(task)
+            task.add_done_callback(self._renewing.discard)
+        return cast("T | None", kept)
+
+    async def known(
+        self, shown: Visible, what: Hashable, read: Callable[[StreamSpec], T], seconds: float, same: float = 0.0
+    ) -> T | str:
+        """Return what is read of a stream, or a sentence on why it is not known.
+
+        :param what: is read; those who ask for the same meanwhile get the same answer.
+        :param same: also those who ask within so many seconds after it.
+        """
+        spec = shown.stream.spec
+        if spec is None:
+            return "It cannot be looked at: it is not known where its control log is."
+        # Reads that wait for Kafka or a checkpoint do not keep others from reading control logs.
+        place, key = (spec.control, str(what).partition(":")[0]), (shown.form, spec.control, what)
+        until, kept = self._answers.get(key, (0.0, None))
+        if same and time.monotonic() < until:
+            return cast(T, kept)
+        try:
+            found = await self.reads.call(place, key, partial(read, spec), seconds)
+        except StreamError as error:
+            return str(error)
+        except Exception as error:  # what lies in a control folder may break this in ways not thought of
+            log.exception("The page cannot read the %s of %s.", what, shown.form)
+            # Its text is for the log: it was not searched for secrets.
+            return IT_FAILED.format(type(error).__name__)
+        if same:
+            now = time.monotonic()
+            self._answers = {k: each for k, each in self._answers.items() if each[0] > now}
+            self._answers[key] = (now + same, found)
+        return found
+
+
+def _read_all(lines: Iterable[_Line]) -> list[dict[str, Any] | str]:
+    found: list[dict[str, Any] | str] = []
+    for line in lines:
+        try:
+            found.append(line.read())
+        except StreamError as error:
+            found.append(str(error))
+        except Exception as error:
+            log.exception("The page cannot read %s.", line.spec.name)
+            found.append(IT_FAILED.format(type(error).__name__))
+    return found
+
+
+def _chunks(found: list[_Line], size: int) -> list[list[_Line]]:
+    return [found[at : at + size] for at in range(0, len(found), size)]
+
+
+def _hangs(seconds: float) -> NoAnswer:
+    return NoAnswer(
+        f"It did not answer the API server within {seconds:.0f} s.",
+        next_step="Load the page again: of many streams, some may only have had no turn. If that stays so, look at the "
+        "mount, or at Kafka, from the API server; `airflow streams` asks from where it is run.",
+    )

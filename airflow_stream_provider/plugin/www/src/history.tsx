@@ -1,0 +1,51 @@
+/** What has happened, as sentences. */
+import { duration, sentence, stamp } from "./texts";
+import { Dot, When } from "./tones";
+import type { LifeEvent } from "./types";
+
+/** One event: what, which release, who, how long the queries were down, and why. */
+export function Event({ event }: { event: LifeEvent }) {
+  const by = event.by.split(/\s*\n\s*/).filter((each) => each);
+  return (
+    <div>
+      <b>{sentence(event.words)}</b>
+      {event.version && `, release ${event.version}`}
+      {by.length > 0 && `, by ${by.join(", ")}`}
+      {event.gap !== null && (
+        <span title="From the last commit of the old holder to the first of the new one">
+          , gap {duration(event.gap)}
+        </span>
+      )}
+      {event.free_seconds !== null && `, nobody held it for ${duration(event.free_seconds)}`}
+      {"."}
+      {event.reason && <div className="sp-reason sp-lines">{event.reason}</div>}
+      {event.driver && <div className="sp-small sp-mono">{event.driver}</div>}
+    </div>
+  );
+}
+
+export function History({ events, now }: { events: LifeEvent[]; now: number }) {
+  return (
+    <section className="sp-card" aria-labelledby="sp-history">
+      <div className="sp-card-head">
+        <h2 id="sp-history">History</h2>
+        <span className="sp-small">the newest first</span>
+      </div>
+      {events.length === 0 ? (
+        <p className="sp-mute">Nothing has happened yet.</p>
+      ) : (
+        <ol className="sp-events">
+          {events.map((each) => (
+            <li key={each.seq}>
+              <span className="sp-small sp-at">
+                <When at={each.at}>{stamp(each.at, now)}</When>
+              </span>
+              <Dot tone={each.tone} />
+              <Event event={each} />
+            </li>
+          ))}
+        </ol>
+      )}
+    </section>
+  );
+}
