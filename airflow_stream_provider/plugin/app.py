@@ -17,7 +17,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from airflow_stream_provider.cli.status import StreamStatus, read_status
-from airflow_stream_provider.planning.operation import ABOUT_FIELDS, Operation
+from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.plugin import BUNDLE
 from airflow_stream_provider.plugin.board import Board
 from airflow_stream_provider.plugin.looks import (
@@ -119,7 +119,7 @@ async def series(board: BoardDep, shown: AskedForDep, seconds: float = 3600.0) -
     read = partial(_series, length)
     found = await board.known(shown, f"series:{length}", read, DETAIL_SECONDS, SAME_SECONDS)
     if isinstance(found, str):
-        return _json({"problem": found}, 503)
+        return _json({"detail": found}, 503)
     return _json({**found, "marks": _with_gaps(board, shown, found["marks"])})
 
 
@@ -164,7 +164,7 @@ def _verbs() -> list[dict[str, Any]]:
         {
             "verb": each.value,
             "about": each.description,
-            "asks": [{"name": name, "about": ABOUT_FIELDS[name]} for name in _ASKS.get(each, ())],
+            "asks": _ASKS.get(each, ()),
         }
         for each in Operation
     ]
@@ -192,7 +192,7 @@ def _json(found: Any, code: int = 200) -> Response:
 
 
 def _missing() -> Response:
-    return _json({"problem": "There is no such stream, or you may not read its DAG."}, 404)
+    return _json({"detail": "There is no such stream, or you may not read its DAG."}, 404)
 
 
 def make_app() -> FastAPI:

@@ -17,7 +17,7 @@ _MENU = {"destination": "nav", "category": "browse"}
 
 
 def _react_apps() -> list[dict[str, str]]:
-    """Return the page and the tabs; none where their script was not built (`make page`).
+    """Return the page and the tabs; none where their script was not built (`npm ci && npm run build` in `www`).
 
     The script sets a component for each name.
     """

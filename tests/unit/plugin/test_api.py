@@ -115,7 +115,7 @@ def test_the_forecast_is_that_of_the_form_and_what_the_yaml_decides_is_left_to_t
 def test_what_a_user_may_not_see_is_not_there(client: TestClient, what: str) -> None:
     found = client.get(f"/api/{what}", params={"dag_id": "other__operate", "verb": "stop"})
     assert found.status_code == 404
-    assert found.json()["problem"].startswith("There is no such stream")
+    assert found.json()["detail"].startswith("There is no such stream")
 
 
 def test_a_dag_of_no_stream_has_no_story(

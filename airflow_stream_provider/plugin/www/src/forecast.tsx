@@ -43,7 +43,7 @@ export function useForecast(id: string, verb: string, fields: Record<string, str
       const [id, verb, asked] = JSON.parse(question) as [string, string, [string, string][]];
       let found: Forecast;
       try {
-        found = await read<Forecast>("forecast", { ...Object.fromEntries(asked), id, verb }, end.signal);
+        found = await read<Forecast>("forecast", { ...Object.fromEntries(asked), dag_id: id, verb }, end.signal);
       } catch (error) {
         found = { problem: error instanceof Refused ? error.message : String(error) };
       }

@@ -59,12 +59,10 @@ const COLUMNS: { key: string; label: string; title?: string; order: Order; width
 
 /** Reads the rows that have changed, and keeps the others. */
 function useStreams() {
-  const kept = useRef({ version: 0, list: [] as Row[], rows: new Map<string, Row>() });
+  const kept = useRef({ version: "", list: [] as Row[], rows: new Map<string, Row>() });
   const load = useCallback(async (signal: AbortSignal) => {
     let answer = await read<StreamsAnswer>("streams", { since: kept.current.version }, signal);
-    // Another API server, or one that has started again, counts anew.
-    if (answer.version < kept.current.version || answer.all.some((id) => !known(id)))
-      answer = await read<StreamsAnswer>("streams", { since: 0 }, signal);
+    if (answer.all.some((id) => !known(id))) answer = await read<StreamsAnswer>("streams", { since: "" }, signal);
     const before = kept.current;
     if (answer.streams.length === 0 && answer.all.length === before.list.length) return before.list;
     const changed = new Map(answer.streams.map((each) => [each.id, each]));

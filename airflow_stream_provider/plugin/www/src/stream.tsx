@@ -20,7 +20,7 @@ import type { Row, StreamAnswer } from "./types";
 const EVERY = 2;
 
 export function StreamPage({ id }: { id: string }) {
-  const load = useCallback((signal: AbortSignal) => read<StreamAnswer>("stream", { id }, signal), [id]);
+  const load = useCallback((signal: AbortSignal) => read<StreamAnswer>("stream", { dag_id: id }, signal), [id]);
   const { data, error, staleSince, again } = usePolled(load, EVERY);
   const now = useNow(1);
   const row = data?.row;

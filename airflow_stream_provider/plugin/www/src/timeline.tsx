@@ -30,7 +30,7 @@ export function Timeline({ id }: { id: string }) {
   const [seconds, setSeconds] = useState(3600);
   const [unit, setUnit] = useState<"seconds" | "records">("seconds");
   const load = useCallback(
-    (signal: AbortSignal) => read<SeriesAnswer>("series", { id, seconds }, signal),
+    (signal: AbortSignal) => read<SeriesAnswer>("series", { dag_id: id, seconds }, signal),
     [id, seconds],
   );
   // A week does not look different after seconds.

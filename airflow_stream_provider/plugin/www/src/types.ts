@@ -37,7 +37,8 @@ export interface Row {
 }
 
 export interface StreamsAnswer {
-  version: number;
+  /** Is sent back as it is; another process of the API server takes it for none, and sends all rows. */
+  version: string;
   at: number;
   all: string[];
   streams: Row[];
