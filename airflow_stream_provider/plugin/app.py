@@ -7,6 +7,7 @@ API, with its rights.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -31,7 +32,6 @@ from airflow_stream_provider.plugin.looks import (
     series_of,
     visible_streams,
 )
-from airflow_stream_provider.plugin.shapes import to_json
 from airflow_stream_provider.plugin.templates import STYLE, render
 
 # Seconds that are waited for the state of a stream, its life, and the answer, for which Kafka is asked.
@@ -61,6 +61,7 @@ _ASKS: Mapping[Operation, tuple[str, ...]] = {
     Operation.REWIND: ("to", "query"),
     Operation.ADOPT: ("job", "confirmed_by"),
 }
+_VERBS = [{"verb": each.value, "about": each.description, "asks": _ASKS.get(each, ())} for each in Operation]
 _BY_YAML = (
     "The YAML of the stream decides, which the API server does not read. The run says first what will happen, and asks "
     "for a yes."
@@ -107,7 +108,7 @@ async def stream(board: BoardDep, shown: AskedForDep, user: GetUserDep) -> Respo
     said: dict[str, Any] = {"problem": found} if isinstance(found, str) else {"problem": "", **found}
     said["events"] = _with_gaps(board, shown, said.get("events", []))
     dags = {"operate": shown.form, "upgrade": shown.upgrade, "watch": list(shown.watches)}
-    return _json({"at": rows["at"], "row": rows["streams"][0], **said, "dags": dags, "verbs": _verbs() if may else []})
+    return _json({"at": rows["at"], "row": rows["streams"][0], **said, "dags": dags, "verbs": _VERBS if may else []})
 
 
 @router.get("/series")
@@ -116,7 +117,7 @@ async def series(board: BoardDep, shown: AskedForDep, seconds: float = 3600.0) -
     if shown is None:
         return _missing()
     length = min(max(0.0, seconds), MOST_SECONDS) if seconds == seconds else 0.0
-    read = partial(_series, length)
+    read = partial(series_of, seconds=length)
     found = await board.known(shown, f"series:{length}", read, DETAIL_SECONDS, SAME_SECONDS)
     if isinstance(found, str):
         return _json({"detail": found}, 503)
@@ -143,31 +144,16 @@ async def forecast(board: BoardDep, shown: AskedForDep, verb: str) -> Response:
 async def story(board: BoardDep, user: GetUserDep, dag_id: str, run_id: str = "") -> Response:
     """Say what a run of a stream's DAG did; without a run, what has happened to the stream."""
     form = f"{dag_id.rpartition('__')[0]}{FORM}"
-    seen = await asyncio.to_thread(visible_streams, user, form)
-    if not seen:
+    shown = await asyncio.to_thread(_asked_for, user, form)
+    if shown is None:
         return _json({"stream": None, "events": [], "began": None, "ended": None})
-    found = await board.known(seen[0], "details", details, DETAIL_SECONDS, SAME_SECONDS)
+    found = await board.known(shown, "details", details, DETAIL_SECONDS, SAME_SECONDS)
     events = [] if isinstance(found, str) else found["events"][::-1]
     if run_id:
         events = _of_run(events, dag_id, run_id)
     times = [each["at"] for each in events if each["at"] is not None]
     began, ended = (times[0], times[-1]) if times else (None, None)
     return _json({"stream": form, "events": events, "began": began, "ended": ended})
-
-
-def _series(seconds: float, spec: Any) -> dict[str, Any]:
-    return series_of(spec, seconds)
-
-
-def _verbs() -> list[dict[str, Any]]:
-    return [
-        {
-            "verb": each.value,
-            "about": each.description,
-            "asks": _ASKS.get(each, ()),
-        }
-        for each in Operation
-    ]
 
 
 def _with_gaps(board: Board, shown: Visible, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -188,7 +174,8 @@ def _of_run(events: list[dict[str, Any]], dag_id: str, run_id: str) -> list[dict
 
 
 def _json(found: Any, code: int = 200) -> Response:
-    return Response(to_json(found), code, _SAFE, "application/json")
+    text = json.dumps(found, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Response(text, code, _SAFE, "application/json")
 
 
 def _missing() -> Response:

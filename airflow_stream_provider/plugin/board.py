@@ -20,7 +20,7 @@ from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.life import LifeEvent, life
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.plugin import shapes
-from airflow_stream_provider.plugin.looks import Visible
+from airflow_stream_provider.plugin.looks import RECORDS, Visible
 from airflow_stream_provider.spec.fields import TopicAddress
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -36,11 +36,10 @@ LOOKED_SECONDS = 20.0
 FIRST_SECONDS, READ_SECONDS = 5.0, 15.0
 # Streams of one control root that one call reads: a thread for each would cost more than the reads.
 AT_ONCE = 50
-# The curve in the list, and the records in which the last change of holder is looked for.
-CURVE_SECONDS, RECORDS = 3_600.0, 100
+# The curve in the list.
+CURVE_SECONDS = 3_600.0
 # Connections to a Kafka with control logs are read again after so long: this process lives for long.
 REOPEN_SECONDS = 30.0
-IT_FAILED = "It cannot be read ({}); the API server's log says more."
 
 
 class _Line:
@@ -231,12 +230,8 @@ class Board:
             return cast(T, kept)
         try:
             found = await self.reads.call(place, key, partial(read, spec), seconds)
-        except StreamError as error:
-            return str(error)
-        except Exception as error:  # what lies in a control folder may break this in ways not thought of
-            log.exception("The page cannot read the %s of %s.", what, shown.form)
-            # Its text is for the log: it was not searched for secrets.
-            return IT_FAILED.format(type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - a control folder may break this in ways not thought of
+            return _why(error, f"the {what} of {shown.form}")
         if same:
             now = time.monotonic()
             self._answers = {k: each for k, each in self._answers.items() if each[0] > now}
@@ -249,12 +244,17 @@ def _read_all(lines: Iterable[_Line]) -> list[dict[str, Any] | str]:
     for line in lines:
         try:
             found.append(line.read())
-        except StreamError as error:
-            found.append(str(error))
-        except Exception as error:
-            log.exception("The page cannot read %s.", line.spec.name)
-            found.append(IT_FAILED.format(type(error).__name__))
+        except Exception as error:  # noqa: BLE001 - as in `Board.known`; it hides no other stream
+            found.append(_why(error, line.spec.name))
     return found
+
+
+def _why(error: Exception, what: str) -> str:
+    """Return why something cannot be read. An unexpected error's text may hold secrets: it is for the log alone."""
+    if isinstance(error, StreamError):
+        return str(error)
+    log.error("The page cannot read %s.", what, exc_info=error)
+    return f"It cannot be read ({type(error).__name__}); the API server's log says more."
 
 
 def _chunks(found: list[_Line], size: int) -> list[list[_Line]]:

@@ -65,8 +65,4 @@ class PagePlugin(AirflowPlugin):
     # All of these are relative to the base of the UI, which may be below a path.
     react_apps = _react_apps()
     # Without the script, the plain pages: no `url_route`, as in Airflow's frames no link leads out into its UI.
-    external_views = (
-        []
-        if react_apps
-        else [{"name": "Streams", "href": f"{PREFIX[1:]}/", "destination": "nav", "category": "browse"}]
-    )
+    external_views = [] if react_apps else [{"name": "Streams", "href": f"{PREFIX[1:]}/", **_MENU}]

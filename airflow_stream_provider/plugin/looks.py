@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.texts import duration, plain
 from airflow_stream_provider.links.stream import web_address
 from airflow_stream_provider.monitoring import samples
@@ -103,7 +102,7 @@ def look_at_life(spec: StreamSpec) -> Life:
 def _says(beat: Heartbeat | None, now: float, does: str) -> str:
     """Return what a driver does, by the log or else by its own word, and how old its last sign of life is."""
     if beat is None:
-        return does or "has been asked for, and has not reported yet"
+        return does or shapes.NOT_REPORTED
     said = f"{does or beat.phase}, last sign of life {duration(max(0.0, now - beat.at))} ago"
     return f"{said}: {plain(beat.message)}" if beat.message else said
 
@@ -112,8 +111,7 @@ def _others(found: Snapshot) -> list[Driver]:
     others = []
     for name in found.live_deployments():
         driver = found.candidate(name)
-        beats = [beat for each, beat in found.heartbeats.items() if deployment_of(each) == name]
-        beat = max(beats, key=lambda each: each.at, default=None)
+        beat = found.heartbeats.get(shapes.newest_driver(found, name))
         says = _says(beat, found.at, "stands by" if driver is not None else "")
         version = found.state.deployments[name].release.version
         others.append(Driver(driver.id if driver is not None else name, version, says))
@@ -129,12 +127,12 @@ def details(spec: StreamSpec) -> dict[str, Any]:
     if not hook.exists():
         return {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
     found = hook.observe(history=False)
-    beat = found.holder_heartbeat
+    drivers = shapes.drivers(found)
     return {
-        "drivers": shapes.drivers(found),
-        "queries": shapes.queries(beat),
+        "drivers": drivers,
+        "queries": shapes.queries(found.holder_heartbeat),
         "events": shapes.events(reversed(life(hook.control_log.history(RECORDS), found.state))),
-        "now": shapes.now(found),
+        "now": shapes.now(found.state, drivers),
         "releases": shapes.releases(found.state),
     }
 

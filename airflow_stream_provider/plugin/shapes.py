@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -41,6 +40,7 @@ _STAGES = (RequestStage.REQUESTED, RequestStage.READY, RequestStage.RELEASED)
 _ENDS = (What.STOPPED, What.RELEASED, What.FAILED, What.FINISHED, What.FENCED)
 # A sign of life is newer than this where it is not shown how old it is: else every row would change every second.
 SIGN_SECONDS = 10.0
+NOT_REPORTED = "has been asked for, and has not reported yet"
 # Points of a curve: more than a screen has room for.
 POINTS = 1_000
 
@@ -175,9 +175,8 @@ def _drivers(found: Snapshot) -> Iterator[dict[str, Any]]:
     names = [found.holding, *found.live_deployments()]
     for deployment in filter(None, names):
         holds, standby = found.holds(deployment), found.candidate(deployment)
-        beats = {name: beat for name, beat in found.heartbeats.items() if deployment_of(name) == deployment}
-        known = state.holder if holds else standby.id if standby else max(beats, key=lambda n: beats[n].at, default="")
-        beat = beats.get(known or "")
+        known = state.holder if holds else standby.id if standby else newest_driver(found, deployment)
+        beat = found.heartbeats.get(known or "")
         yield {
             "id": known or deployment,
             "version": state.deployments[deployment].release.version,
@@ -189,16 +188,25 @@ def _drivers(found: Snapshot) -> Iterator[dict[str, Any]]:
         }
 
 
+def newest_driver(found: Snapshot, deployment: str) -> str:
+    """Return the driver of a deployment that has given the last sign of life; empty: none has given any."""
+    beats = {name: beat for name, beat in found.heartbeats.items() if deployment_of(name) == deployment}
+    return max(beats, key=lambda name: beats[name].at, default="")
+
+
 def _says(beat: Heartbeat | None) -> str:
     if beat is None:
-        return "has been asked for, and has not reported yet"
+        return NOT_REPORTED
     return f"{beat.phase}: {beat.message}" if beat.message else beat.phase
 
 
-def now(found: Snapshot) -> list[dict[str, Any]]:
-    """Return what goes on, step by step: from the wish that is not so yet to the stage of the open request."""
-    state, request = found.state, found.state.open_request
-    coming = [each for each in drivers(found) if each["role"] != "holder"]
+def now(state: StreamState, up: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what goes on, step by step: from the wish that is not so yet to the stage of the open request.
+
+    :param up: the drivers, see `drivers`.
+    """
+    request = state.open_request
+    coming = [each for each in up if each["role"] != "holder"]
     wish = state.candidate or state.wish
     if wish is None or (request is None and not any(each["role"] == "coming up" for each in coming)):
         return []
@@ -316,8 +324,3 @@ def _incidents(samples: Sequence[LagSample]) -> list[dict[str, Any]]:
 def _shown(found: T) -> T:
     """Return it without characters that steer a terminal or turn the direction of a text."""
     return cast(T, plain_within(found))
-
-
-def to_json(found: Any) -> bytes:
-    """Return an answer as JSON."""
-    return json.dumps(found, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

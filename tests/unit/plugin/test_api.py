@@ -38,12 +38,17 @@ def shown(tmp_path: Path, log: ControlLog) -> list[Visible]:
 
 
 @pytest.fixture
-def client(monkeypatch: pytest.MonkeyPatch, shown: list[Visible]) -> Iterator[TestClient]:
+def user() -> SimpleNamespace:
+    return SimpleNamespace(name="anna")
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch, shown: list[Visible], user: SimpleNamespace) -> Iterator[TestClient]:
     monkeypatch.setattr(page, "visible_streams", lambda user, form=None: shown)
     monkeypatch.setattr(page, "may_trigger", lambda user, form: user.name == "anna")
     monkeypatch.setattr(board, "EVERY_SECONDS", 0.05)
     app = page.make_app()
-    app.dependency_overrides[get_user] = lambda: SimpleNamespace(name="anna")
+    app.dependency_overrides[get_user] = lambda: user
     with TestClient(app) as found:
         yield found
 
@@ -87,9 +92,11 @@ def test_a_stream_is_told_with_its_drivers_and_what_goes_on(client: TestClient, 
     assert {each["verb"] for each in found["verbs"]} == set(Operation)
 
 
-def test_who_may_not_trigger_the_form_is_offered_nothing(client: TestClient, log: ControlLog) -> None:
+def test_who_may_not_trigger_the_form_is_offered_nothing(
+    client: TestClient, log: ControlLog, user: SimpleNamespace
+) -> None:
     write(log, *RUNNING)
-    client.app.dependency_overrides[get_user] = lambda: SimpleNamespace(name="bert")  # type: ignore[attr-defined]
+    user.name = "bert"
     assert asked(client, "stream", dag_id="orders__operate")["verbs"] == []
 
 
