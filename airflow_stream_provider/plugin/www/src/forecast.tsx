@@ -65,7 +65,7 @@ export function Answer({ foreseen, waits }: { foreseen: Foreseen; waits: string 
       ) : found.problem ? (
         <>
           <p className="sp-word">
-            <Dot tone="unknown" /> That is not known.
+            <Dot tone="unknown" /> It is not known here.
           </p>
           <p className="sp-lines">{found.problem}</p>
         </>

@@ -1,16 +1,36 @@
 /** What has happened, as sentences. */
+import { Link } from "react-router-dom";
+
 import { duration, sentence, stamp } from "./texts";
 import { Dot, When } from "./tones";
 import type { LifeEvent } from "./types";
 
+/** Who wished it. A task is shown in Airflow. */
+function Author({ by }: { by: string }) {
+  const [, dag, task, run] = /^([\w.-]+)\/([\w.-]+)\n(.+)$/.exec(by) ?? [];
+  if (!dag || !run) return <>{by.replace(/\s*\n\s*/g, ", ")}</>;
+  const to = `/dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`;
+  return (
+    <>
+      task {task} of{" "}
+      <Link to={to} title={run}>
+        {dag}
+      </Link>
+    </>
+  );
+}
+
 /** One event: what, which release, who, how long the queries were down, and why. */
 export function Event({ event }: { event: LifeEvent }) {
-  const by = event.by.split(/\s*\n\s*/).filter((each) => each);
   return (
     <div>
       <b>{sentence(event.words)}</b>
       {event.version && `, release ${event.version}`}
-      {by.length > 0 && `, by ${by.join(", ")}`}
+      {event.by && (
+        <>
+          , by <Author by={event.by} />
+        </>
+      )}
       {event.gap !== null && (
         <span title="From the last commit of the old holder to the first of the new one">
           , gap {duration(event.gap)}
@@ -38,7 +58,7 @@ export function History({ events, now }: { events: LifeEvent[]; now: number }) {
           {events.map((each) => (
             <li key={each.seq}>
               <span className="sp-small sp-at">
-                <When at={each.at}>{stamp(each.at, now)}</When>
+                <When at={each.at}>{each.at === null ? "-" : stamp(each.at, now)}</When>
               </span>
               <Dot tone={each.tone} />
               <Event event={each} />

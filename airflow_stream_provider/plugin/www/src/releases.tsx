@@ -47,13 +47,17 @@ function options(all: string[]): string[] {
 function lines(left: Release, right: Release | undefined): Line[] {
   const list = (name: string, of: (release: Release) => string[]) =>
     aligned(of(left), right ? of(right) : []).map(([a, b]) => ({ name, left: a, right: b }));
-  const keys = [...new Set([...Object.keys(left.conf), ...Object.keys(right?.conf ?? {})])].sort();
+  const settings = (name: string, of: (release: Release) => Record<string, string>) =>
+    [...new Set([...Object.keys(of(left)), ...Object.keys(right ? of(right) : {})])]
+      .sort()
+      .map((key) => ({ name: name + key, left: of(left)[key], right: right && of(right)[key] }));
   return [
     { name: "Application", left: left.application, right: right?.application },
     ...list("Argument", (each) => options(each.arguments)),
     ...list("Python file", (each) => each.py_files),
-    ...list("File", (each) => each.files),
-    ...keys.map((key) => ({ name: key, left: left.conf[key], right: right?.conf[key] })),
+    { name: "Storage", left: left.storage, right: right?.storage },
+    ...settings("Environment ", (each) => each.environment),
+    ...settings("", (each) => each.conf),
   ];
 }
 

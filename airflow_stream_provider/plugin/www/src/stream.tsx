@@ -129,7 +129,11 @@ function Facts({ row, sign, now }: { row: Row; sign: number | null; now: number 
       <Fact
         term="Last change of holder"
         title={moment(row.upgrade?.at ?? null)}
-        more={row.upgrade ? `${ago(row.upgrade.at, now)}${row.upgrade.by && ` by ${row.upgrade.by}`}` : ""}
+        more={
+          row.upgrade
+            ? `${ago(row.upgrade.at, now)}${row.upgrade.by && ` by ${row.upgrade.by.replace("\n", ", ")}`}`
+            : ""
+        }
       >
         {row.upgrade ? (row.upgrade.gap === null ? row.upgrade.words : `gap ${duration(row.upgrade.gap)}`) : "none yet"}
       </Fact>

@@ -190,7 +190,7 @@ ${tones}
 .sp select, .sp-dialog select, .sp-dialog input, .sp-dialog textarea { padding: 5px 8px; border: 1px solid ${colour("border-emphasized")};
   border-radius: 6px; background: ${colour("bg")}; color: inherit; max-width: 100%; }
 .sp option { background: ${colour("bg")}; }
-.sp-differs > td { background: ${colour("orange-subtle")}; padding-inline-start: 8px !important; }
+.sp-differs > td { background: color-mix(in srgb, var(--sp-warn) 14%, transparent); padding-inline-start: 8px !important; }
 .sp-not { color: ${colour("orange-fg")}; font-weight: 700; margin-inline-end: 6px; }
 .sp-check { display: inline-flex; gap: 6px; align-items: center; font-size: 13px; cursor: pointer; }
 

@@ -43,12 +43,14 @@ export function Story({ dagId, runId }: { dagId: string; runId: string | undefin
         ) : (
           <ol className="sp-events sp-story">
             {events.map((each, i) => {
-              const before = events[i - 1];
+              const before = events[i - 1]?.at ?? null;
               return (
                 <li key={each.seq}>
                   <span className="sp-small sp-at">
-                    <When at={each.at}>{stamp(each.at, now)}</When>
-                    {before && <span className="sp-later">{duration(Math.max(0, each.at - before.at))} later</span>}
+                    <When at={each.at}>{each.at === null ? "-" : stamp(each.at, now)}</When>
+                    {each.at !== null && before !== null && (
+                      <span className="sp-later">{duration(Math.max(0, each.at - before))} later</span>
+                    )}
                   </span>
                   <Dot tone={each.tone} />
                   <Event event={each} />

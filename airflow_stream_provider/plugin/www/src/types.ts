@@ -30,7 +30,7 @@ export interface Row {
   spark: [number, number | null, number | null][];
   queries: Query[];
   incidents: Incident[];
-  upgrade: { at: number; words: string; version: string; gap: number | null; by: string } | null;
+  upgrade: { at: number | null; words: string; version: string; gap: number | null; by: string } | null;
   wanted: string;
   problem: string;
   read_at: number | null;
@@ -83,12 +83,14 @@ export interface QueryDetail extends Query {
 
 export interface LifeEvent {
   seq: number;
-  at: number;
+  /** By its author's clock; null: of a record that broke a rule. */
+  at: number | null;
   what: string;
   words: string;
   tone: Tone;
   version: string;
   driver: string;
+  /** A task and a command have two lines. */
   by: string;
   reason: string;
   gap: number | null;
@@ -110,7 +112,8 @@ export interface Release {
   arguments: string[];
   conf: Record<string, string>;
   py_files: string[];
-  files: string[];
+  environment: Record<string, string>;
+  storage: string;
   holds: boolean;
   stands_by: boolean;
 }
