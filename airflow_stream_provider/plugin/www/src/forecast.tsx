@@ -2,6 +2,7 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 
 import { Refused, read } from "./api";
+import { Card } from "./card";
 import { Waits } from "./states";
 import { clock, moment } from "./texts";
 import { Dot } from "./tones";
@@ -96,11 +97,8 @@ export function Answer({ foreseen, waits }: { foreseen: Foreseen; waits: string 
 export function RollBack({ id }: { id: string }) {
   const foreseen = useForecast(id, "roll-back", {});
   return (
-    <section className="sp-card" aria-labelledby="sp-back">
-      <div className="sp-card-head">
-        <h2 id="sp-back">Can I roll back now?</h2>
-      </div>
+    <Card id="sp-back" title="Can I roll back now?">
       <Answer foreseen={foreseen} waits="Asking what a roll-back would do…" />
-    </section>
+    </Card>
   );
 }

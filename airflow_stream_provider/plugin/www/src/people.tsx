@@ -1,4 +1,5 @@
 /** Who is there, and what they do now. */
+import { Card } from "./card";
 import { ago, clock, moment } from "./texts";
 import { Away, When } from "./tones";
 import type { Driver, Step } from "./types";
@@ -6,10 +7,7 @@ import type { Driver, Step } from "./types";
 export function Now({ steps }: { steps: Step[] }) {
   if (steps.length === 0) return null;
   return (
-    <section className="sp-card" aria-labelledby="sp-now">
-      <div className="sp-card-head">
-        <h2 id="sp-now">What goes on now</h2>
-      </div>
+    <Card id="sp-now" title="What goes on now">
       <ol className="sp-steps" aria-live="polite">
         {steps.map((each, i) => (
           <li key={i} className={each.done ? "sp-done" : "sp-open"}>
@@ -29,21 +27,17 @@ export function Now({ steps }: { steps: Step[] }) {
           </li>
         ))}
       </ol>
-    </section>
+    </Card>
   );
 }
 
 export function Drivers({ drivers, now }: { drivers: Driver[]; now: number }) {
   return (
-    <section className="sp-card" aria-labelledby="sp-drivers">
-      <div className="sp-card-head">
-        <h2
-          id="sp-drivers"
-          title="A driver is a Spark driver process. One holds the stream; a standby is up and has rehearsed."
-        >
-          Drivers
-        </h2>
-      </div>
+    <Card
+      id="sp-drivers"
+      title="Drivers"
+      hint="A driver is a Spark driver process. One holds the stream; a standby is up and has rehearsed."
+    >
       {drivers.length === 0 ? (
         <p className="sp-mute">No driver of this stream is up.</p>
       ) : (
@@ -79,6 +73,6 @@ export function Drivers({ drivers, now }: { drivers: Driver[]; now: number }) {
           </tbody>
         </table>
       )}
-    </section>
+    </Card>
   );
 }

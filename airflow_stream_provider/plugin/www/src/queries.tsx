@@ -1,4 +1,5 @@
 /** The streaming queries: state, batches, offsets, and what was wrong last. */
+import { Card } from "./card";
 import { ago, bytes, count, duration, many, moment, whole } from "./texts";
 import { State } from "./tones";
 import type { Batch, QueryDetail } from "./types";
@@ -41,10 +42,7 @@ function Strip({ batches }: { batches: Batch[] }) {
 
 export function Queries({ queries, now }: { queries: QueryDetail[]; now: number }) {
   return (
-    <section className="sp-card" aria-labelledby="sp-queries">
-      <div className="sp-card-head">
-        <h2 id="sp-queries">Queries</h2>
-      </div>
+    <Card id="sp-queries" title="Queries">
       {queries.length === 0 ? (
         <p className="sp-mute">No query has reported.</p>
       ) : (
@@ -70,7 +68,7 @@ export function Queries({ queries, now }: { queries: QueryDetail[]; now: number 
           </tbody>
         </table>
       )}
-    </section>
+    </Card>
   );
 }
 

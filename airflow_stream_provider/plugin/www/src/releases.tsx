@@ -1,6 +1,7 @@
 /** The releases: what each runs, and two of them side by side. */
 import { useMemo, useState } from "react";
 
+import { Card } from "./card";
 import { moment, stamp } from "./texts";
 import { When } from "./tones";
 import type { Release } from "./types";
@@ -76,18 +77,19 @@ export function Releases({ releases, now }: { releases: Release[]; now: number }
   const shown = right && !all ? differ : rows;
 
   return (
-    <section className="sp-card" aria-labelledby="sp-releases">
-      <div className="sp-card-head">
-        <h2 id="sp-releases" title="An immutable description of what to run, with a hash over all of it">
-          Releases
-        </h2>
-        {right && (
+    <Card
+      id="sp-releases"
+      title="Releases"
+      hint="An immutable description of what to run, with a hash over all of it"
+      beside={
+        right && (
           <label className="sp-check">
             <input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} />
             also what is the same
           </label>
-        )}
-      </div>
+        )
+      }
+    >
       {left === undefined ? (
         <p className="sp-mute">No release was deployed yet.</p>
       ) : (
@@ -146,7 +148,7 @@ export function Releases({ releases, now }: { releases: Release[]; now: number }
           </tbody>
         </table>
       )}
-    </section>
+    </Card>
   );
 }
 

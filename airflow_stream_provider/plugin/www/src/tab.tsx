@@ -7,7 +7,6 @@ import { Event } from "./history";
 import { useNow, usePolled } from "./poll";
 import { Failure, NotReached, Waits } from "./states";
 import { clock, duration, stamp } from "./texts";
-import { Dot, When } from "./tones";
 import type { StoryAnswer } from "./types";
 
 const EVERY = 5;
@@ -45,16 +44,15 @@ export function Story({ dagId, runId }: { dagId: string; runId: string | undefin
             {events.map((each, i) => {
               const before = events[i - 1]?.at ?? null;
               return (
-                <li key={each.seq}>
-                  <span className="sp-small sp-at">
-                    <When at={each.at}>{each.at === null ? "-" : stamp(each.at, now)}</When>
-                    {each.at !== null && before !== null && (
-                      <span className="sp-later">{duration(Math.max(0, each.at - before))} later</span>
-                    )}
-                  </span>
-                  <Dot tone={each.tone} />
-                  <Event event={each} />
-                </li>
+                <Event
+                  key={each.seq}
+                  event={each}
+                  now={now}
+                  later={
+                    each.at !== null &&
+                    before !== null && <span className="sp-later">{duration(Math.max(0, each.at - before))} later</span>
+                  }
+                />
               );
             })}
           </ol>

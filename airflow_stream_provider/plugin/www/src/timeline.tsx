@@ -2,6 +2,7 @@
 import { useCallback, useState } from "react";
 
 import { read } from "./api";
+import { Card } from "./card";
 import { Chart, type Panel } from "./chart";
 import { usePolled } from "./poll";
 import { Waits } from "./states";
@@ -40,9 +41,10 @@ export function Timeline({ id }: { id: string }) {
   );
 
   return (
-    <section className="sp-card" aria-labelledby="sp-timeline">
-      <div className="sp-card-head">
-        <h2 id="sp-timeline">Timeline</h2>
+    <Card
+      id="sp-timeline"
+      title="Timeline"
+      beside={
         <div className="sp-switches">
           <Switch
             label="Unit of lag"
@@ -55,7 +57,8 @@ export function Timeline({ id }: { id: string }) {
           />
           <Switch label="Range" value={seconds} set={setSeconds} options={RANGES} />
         </div>
-      </div>
+      }
+    >
       {data ? (
         <>
           <Chart data={data} panels={panels} />
@@ -68,7 +71,7 @@ export function Timeline({ id }: { id: string }) {
           <Waits>Reading the timeline…</Waits>
         </div>
       )}
-    </section>
+    </Card>
   );
 }
 
