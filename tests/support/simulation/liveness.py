@@ -76,7 +76,9 @@ class Liveness:
         unsubmitted = any(not d.submission and not d.ended for d in state.deployments.values())
         wished = [each for each in (state.wish, state.candidate) if each is not None]
         worked_on = any(each.seq > max(state.held_from, state.held_to) for each in wished)
-        beats = {name: self.oracle.beat(name) for name in state.incarnations}
+        # What the holder has proven since must not hide the pauses that came before it.
+        old = [i for i in state.incarnations if state.deployments[deployment_of(i)].declared_at < since]
+        beats = {name: self.oracle.beat(name) for name in old}
         snapshot = Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats)
         families = {each.family for each in wished} | {state.deployments[each.deployment].family for each in state.held}
         return unsubmitted or worked_on or any(pause(snapshot, name)[1] > 0.0 for name in families)
