@@ -27,7 +27,8 @@ class OracleOfWishes:
         self.wish: Record | None = None
         self.candidate: Record | None = None
         self.before: dict[str, str] = {}
-        # Families that nobody has approved, of those that a person is to.
+        # Families that a person is to approve, and those of which the last wish has nobody's approval.
+        self.asks: set[str] = set()
         self.unapproved: set[str] = set()
         # Families that follow a job without a stream, and the deployment for which it was ended, until somebody holds.
         self.adopting: set[str] = set()
@@ -103,9 +104,11 @@ class OracleOfWishes:
         if r.get("adopts"):
             self.adopting.add(r["wish"])
         if r.get("approval"):
-            self.unapproved.add(r["wish"])
-        if r.get("approved"):
+            self.asks.add(r["wish"])
+        if r.get("approved") or family_of(r) in self.ran:
             self.unapproved.discard(family_of(r))
+        elif family_of(r) in self.asks:
+            self.unapproved.add(family_of(r))
         if r["goal"] == "stand_by":
             self.candidate = r
             return
