@@ -27,7 +27,7 @@ help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 .PHONY: demo
-demo: $(READY) ## a real Kafka, Spark and Airflow: a job is adopted and upgraded under load (KEEP=1 leaves it running until Ctrl-C; ON=yarn: on YARN, HDFS and a control log in Kafka)
+demo: $(READY) page-or-not ## a real Kafka, Spark and Airflow: a job is adopted and upgraded under load (KEEP=1 leaves it running until Ctrl-C; ON=yarn: on YARN, HDFS and a control log in Kafka)
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(ON),--on $(ON))
 
 .PHONY: chaos
@@ -54,6 +54,28 @@ compose-down: ## stop the containers and remove what they have kept
 		echo "$${each%:*}=$$($(PYTHON) -c "import base64, os; print(base64.urlsafe_b64encode(os.urandom($${each#*:})).decode())")"; \
 	done > $@
 
+# The page in Airflow's UI. package-lock.json pins its parts by hash, and none of their scripts runs.
+WWW := airflow_stream_provider/plugin/www
+PAGE := $(WWW)/dist/page.js
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(WWW) --cache $(CURDIR)/build/npm --update-notifier=false
+
+.PHONY: page
+page: $(PAGE) ## the script of the page in Airflow's UI, of TypeScript (needs npm's registry)
+
+$(PAGE): $(wildcard $(WWW)/src/* $(WWW)/*.*) | $(READY)
+	$(NPM) ci --ignore-scripts --no-audit --no-fund
+	$(NPM) run check
+	$(NPM) run build
+
+# Where npm's registry is out of reach, Airflow shows the plain pages, and tests of the page say that they are left out.
+.PHONY: page-or-not
+page-or-not: $(READY)
+	-$(MAKE) page
+
+.PHONY: wheel
+wheel: $(PAGE) ## the wheel, in build/wheel/
+	$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir build/wheel
+
 .PHONY: lint
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .
@@ -74,7 +96,7 @@ QUICK := $(addprefix tests/integration/,runtime/test_hand_over.py lag/test_lag.p
 
 # mypy uses one core: beside the tests it costs no time of its own.
 .PHONY: test
-test: $(READY) ## lint, types, unit tests, and tests of real Spark, Kafka, Airflow, PostgreSQL and a browser
+test: $(READY) page-or-not ## lint, types, unit tests, and tests of real Spark, Kafka, Airflow, PostgreSQL and a browser
 	$(MAKE) --jobs=2 lint test-quick
 
 # Each worker loads Airflow and all tests by itself, which takes as long as thousands of them; two leave a core idle while
@@ -89,13 +111,13 @@ test-all: test test-integration test-system test-chaos test-stores test-clusters
 
 # Beside each other, the longest first: most of them wait for a process most of the time.
 .PHONY: test-integration
-test-integration: $(CLASSES) ## tests of real parts, a hand-over and two faults on the real stack, four cells of the kill matrix
+test-integration: $(CLASSES) page-or-not ## tests of real parts, a hand-over and two faults on the real stack, four cells of the kill matrix
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
 		-m "demo or not (system or matrix)" tests/integration tests/system
 
 # As those of `make test-integration`; each worker has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
-test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (more than two hours)
+test-system: $(CLASSES) page-or-not ## every test of the whole stack, and what else takes long (more than two hours)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system tests/unit tests/integration tests/system
 
 # Whoever is killed; side by side in one Airflow at a time.

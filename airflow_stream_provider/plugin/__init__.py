@@ -2,5 +2,5 @@
 
 from pathlib import Path
 
-# The script of the page in Airflow's UI, built from `www/src` (`npm ci && npm run build` in `www`).
+# The script of the page in Airflow's UI, built from `www/src` (`make page`).
 BUNDLE = Path(__file__).parent / "www" / "dist" / "page.js"

@@ -125,15 +125,18 @@ async def series(board: BoardDep, shown: AskedForDep, seconds: float = 3600.0) -
 
 
 @router.get("/forecast")
-async def forecast(board: BoardDep, shown: AskedForDep, verb: str) -> Response:
-    """Say what an operation will do, as the form and the command do."""
+async def forecast(board: BoardDep, shown: AskedForDep, verb: str, confirmed_by: str = "") -> Response:
+    """Say what an operation will do, as the form and the command do.
+
+    :param confirmed_by: who has made sure that a driver is gone, for a fence.
+    """
     if shown is None or verb not in set(Operation):
         return _missing()
     operation = Operation(verb)
     if operation.brings_up:
         return _json({"problem": _BY_YAML})
-    read = partial(answer, operation=operation)
-    found = await board.known(shown, f"answer:{verb}", read, FORECAST_SECONDS)
+    read = partial(answer, operation=operation, confirmed_by=confirmed_by)
+    found = await board.known(shown, f"answer:{verb}:{confirmed_by}", read, FORECAST_SECONDS)
     if isinstance(found, str):
         return _json({"problem": found})
     tone = {"Yes.": "good", "No.": "bad"}.get(found.word, "rest")

@@ -16,8 +16,8 @@ PREFIX = "/streams"
 _MENU = {"destination": "nav", "category": "browse"}
 
 
-def _react_apps() -> list[dict[str, str]]:
-    """Return the page and the tabs; none where their script was not built (`npm ci && npm run build` in `www`).
+def react_apps() -> list[dict[str, str]]:
+    """Return the page and the tabs; none where their script was not built (`make page`).
 
     The script sets a component for each name.
     """
@@ -33,6 +33,11 @@ def _react_apps() -> list[dict[str, str]]:
             for where, route in tabs.items()
         ),
     ]
+
+
+def external_views() -> list[dict[str, str]]:
+    """Return the plain pages where there is no script: no `url_route`, as from Airflow's frames no link leads out."""
+    return [] if react_apps() else [{"name": "Streams", "href": f"{PREFIX[1:]}/", **_MENU}]
 
 
 class LazyApp:
@@ -63,6 +68,5 @@ class PagePlugin(AirflowPlugin):
     name = "airflow_stream_provider_page"
     fastapi_apps = [{"app": LazyApp(), "url_prefix": PREFIX, "name": "Streams"}]  # noqa: RUF012 - Airflow's own form
     # All of these are relative to the base of the UI, which may be below a path.
-    react_apps = _react_apps()
-    # Without the script, the plain pages: no `url_route`, as in Airflow's frames no link leads out into its UI.
-    external_views = [] if react_apps else [{"name": "Streams", "href": f"{PREFIX[1:]}/", **_MENU}]
+    react_apps = react_apps()
+    external_views = external_views()

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.hooks.look_ahead import look_ahead
@@ -70,13 +72,14 @@ class Life:
     ui: str = ""
 
 
-def answer(spec: StreamSpec, operation: Operation = Operation.ROLL_BACK) -> Answer:
+def answer(spec: StreamSpec, operation: Operation = Operation.ROLL_BACK, confirmed_by: str = "") -> Answer:
     """Return whether something can be done now, and what is read again after it.
 
     :param operation: one in which the YAML has no say: the API server has no YAML.
+    :param confirmed_by: see `look_ahead`.
     :raises StreamError: what has to be asked does not answer.
     """
-    found = look_ahead(StreamHook.of(spec), operation)
+    found = look_ahead(StreamHook.of(spec), operation, confirmed_by=confirmed_by)
     return Answer(_word(found), tuple(plain(line) for line in found.lines))
 
 
@@ -118,20 +121,54 @@ def _others(found: Snapshot) -> list[Driver]:
     return others
 
 
+# The hook of a stream that nobody has looked at for so long is closed.
+OPEN_SECONDS = 60.0
+
+
+@dataclass
+class _Open:
+    """The open hook of a stream: of its control log, each read reads what is new."""
+
+    hook: StreamHook
+    lock: Lock = field(default_factory=Lock)
+    used: float = 0.0
+
+
+_open: dict[tuple[str | None, ...], _Open] = {}
+
+
+@contextmanager
+def _opened(spec: StreamSpec) -> Iterator[StreamHook]:
+    """Lend the open hook of a stream to one reader at a time. After an error the next reader opens it anew."""
+    now = time.monotonic()
+    for key, each in list(_open.items()):
+        if each.used < now - OPEN_SECONDS:
+            _open.pop(key, None)
+    key = (spec.name, spec.control, spec.cluster, spec.kafka, spec.storage, spec.storage_connection)
+    kept = _open.setdefault(key, _Open(StreamHook.of(spec)))
+    kept.used = now
+    with kept.lock:
+        try:
+            yield kept.hook
+        except BaseException:
+            _open.pop(key, None)
+            raise
+
+
 def details(spec: StreamSpec) -> dict[str, Any]:
     """Return what the page says of one stream, but for its line in the list.
 
     :raises StreamError: the control log cannot be read now.
     """
-    hook = StreamHook.of(spec)
-    if not hook.exists():
-        return {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
-    found = hook.observe(history=False)
+    with _opened(spec) as hook:
+        if not hook.exists():
+            return {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
+        found, records = hook.observe(history=False), hook.control_log.history(RECORDS)
     drivers = shapes.drivers(found)
     return {
         "drivers": drivers,
         "queries": shapes.queries(found.holder_heartbeat),
-        "events": shapes.events(reversed(life(hook.control_log.history(RECORDS), found.state))),
+        "events": shapes.events(reversed(life(records, found.state))),
         "now": shapes.now(found.state, drivers),
         "releases": shapes.releases(found.state),
     }
@@ -142,11 +179,10 @@ def gaps_of(spec: StreamSpec) -> dict[int, float]:
 
     :raises StreamError: the control log cannot be read now.
     """
-    hook = StreamHook.of(spec)
-    if not hook.exists():
-        return {}
-    found = hook.observe(history=False)
-    records = hook.control_log.history(RECORDS)
+    with _opened(spec) as hook:
+        if not hook.exists():
+            return {}
+        found, records = hook.observe(history=False), hook.control_log.history(RECORDS)
     told = with_gaps(replace(found, records=records), life(records, found.state))
     return {each.seq: max(each.gap_seconds.values()) for each in told if each.gap_seconds}
 
@@ -158,14 +194,14 @@ def series_of(spec: StreamSpec, seconds: float) -> dict[str, Any]:
     :raises StreamError: the control log cannot be read now.
     """
     now = time.time()
-    hook = StreamHook.of(spec)
-    if not hook.exists():
-        return shapes.series((), (), 0.0, now)
     since = now - seconds if seconds else 0.0
-    state = hook.control_log.refresh()
-    # All that is kept of it: a band may have begun before the line does.
-    events = life(hook.control_log.history(), state)
-    return shapes.series(samples.since(hook.samples, since or -math.inf), events, since, now)
+    with _opened(spec) as hook:
+        if not hook.exists():
+            return shapes.series((), (), 0.0, now)
+        # All that is kept of it: a band may have begun before the line does.
+        state, records = hook.control_log.refresh(), hook.control_log.history()
+        seen = samples.since(hook.samples, since or -math.inf)
+    return shapes.series(seen, life(records, state), since, now)
 
 
 FORM, WATCH, LOOK = "__operate", "__watch", "look"
@@ -229,7 +265,8 @@ def _visible_now(user: BaseUser, form: str | None) -> list[Visible]:
         files = {dag: (bundle, file) for dag, bundle, file in session.execute(rows) if dag in allowed}
         forms = [dag for dag in files if dag.endswith(FORM) and form in (None, dag)]
         stored = select(SerializedDagModel.dag_id, SerializedDagModel.dag_hash).order_by(SerializedDagModel.created_at)
-        hashes = dict(session.execute(stored.where(SerializedDagModel.dag_id.in_(forms))).tuples()) if forms else {}
+        found = session.execute(stored.where(SerializedDagModel.dag_id.in_(forms))) if forms else ()
+        hashes = {dag: hash for dag, hash in found}  # noqa: C416 - its `keys` are those of the columns
         new = [dag for dag, hash in hashes.items() if _forms.get(dag, ("",))[0] != hash]
         for each in SerializedDagModel.get_latest_serialized_dags(dag_ids=new, session=session) if new else ():
             _forms[each.dag_id] = (each.dag_hash, _looks_of(each.data or {}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Locator, Page, Response, expect, sync_playwright
@@ -30,6 +30,11 @@ class Person:
     def __init__(self, page: Page, url: str) -> None:
         self._page = page
         self._url = url
+
+    def go(self, path: str) -> Page:
+        """Open a page of Airflow, and return it."""
+        self._page.goto(f"{self._url}/{path}")
+        return self._page
 
     def open_form(self, dag_id: str) -> Locator:
         """Open the form of a DAG, and return its button."""
@@ -104,17 +109,23 @@ def asks_for(api: AirflowApi, run: Mapping[str, Any], **fields: str | bool) -> b
 
 
 @contextmanager
-def person_at(airflow: Airflow) -> Iterator[Person]:
-    """Log in to an Airflow; the browser is closed at the end."""
+def person_at(airflow: Airflow, user: str = "", password: str = "", *, dark: bool = False) -> Iterator[Person]:
+    """Log in to an Airflow, without a name as its admin; the browser is closed at the end.
+
+    :param dark: whether the person's machine prefers dark colours.
+    """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
-            page = browser.new_page(viewport={"width": 1600, "height": 1200}, reduced_motion="reduce")
+            colours: Literal["dark", "light"] = "dark" if dark else "light"
+            page = browser.new_page(
+                viewport={"width": 1600, "height": 1200}, reduced_motion="reduce", color_scheme=colours
+            )
             page.set_default_timeout(MILLISECONDS)
             expect.set_options(timeout=MILLISECONDS)
             page.goto(airflow.url)
-            page.locator("input[name=username]").fill(airflow.user)
-            page.locator("input[name=password]").fill(airflow.password)
+            page.locator("input[name=username]").fill(user or airflow.user)
+            page.locator("input[name=password]").fill(password or airflow.password)
             page.locator("button[type=submit]").click()
             page.wait_for_url(lambda url: "/login" not in url)
             yield Person(page, airflow.url)

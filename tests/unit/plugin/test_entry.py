@@ -39,10 +39,18 @@ def test_airflow_finds_it() -> None:
     assert found.load() is entry.PagePlugin
 
 
-def test_its_entry_in_the_menu_leads_to_the_page_below_whatever_path_airflow_has() -> None:
-    (view,) = entry.PagePlugin.external_views
+def test_the_menu_has_the_page_or_without_its_script_the_plain_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (app,) = entry.PagePlugin.fastapi_apps
-    assert f"/{view['href']}" == f"{app['url_prefix']}/"
+    monkeypatch.setattr(entry, "BUNDLE", tmp_path / "page.js")
+    assert entry.react_apps() == []
+    (view,) = entry.external_views()
+    assert f"/{view['href']}" == f"{app['url_prefix']}/"  # below whatever path Airflow has
+    (tmp_path / "page.js").touch()
+    assert entry.external_views() == []
+    assert {f"/{each['bundle_url']}" for each in entry.react_apps()} == {f"{app['url_prefix']}/page.js"}
+    assert [each["destination"] for each in entry.react_apps()] == ["nav", "dag", "dag_run", "task"]
 
 
 def test_the_application_is_built_once_and_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
