@@ -23,6 +23,7 @@ from airflow_stream_provider.plugin import BUNDLE
 from airflow_stream_provider.plugin.board import Board
 from airflow_stream_provider.plugin.looks import (
     FORM,
+    NOTHING,
     Visible,
     answer,
     details,
@@ -105,8 +106,8 @@ async def stream(board: BoardDep, shown: AskedForDep, user: GetUserDep) -> Respo
         board.rows([shown], ""),
         asyncio.to_thread(may_trigger, user, shown.form),
     )
-    said: dict[str, Any] = {"problem": found} if isinstance(found, str) else {"problem": "", **found}
-    said["events"] = _with_gaps(board, shown, said.get("events", []))
+    said: dict[str, Any] = {**NOTHING, "problem": found} if isinstance(found, str) else {"problem": "", **found}
+    said["events"] = _with_gaps(board, shown, said["events"])
     dags = {"operate": shown.form, "upgrade": shown.upgrade, "watch": list(shown.watches)}
     return _json({"at": rows["at"], "row": rows["streams"][0], **said, "dags": dags, "verbs": _VERBS if may else []})
 

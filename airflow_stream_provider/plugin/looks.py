@@ -121,7 +121,7 @@ def _others(found: Snapshot) -> list[Driver]:
     return others
 
 
-# The hook of a stream that nobody has looked at for so long is closed.
+# An open hook is forgotten after so many seconds in which no page has asked for its stream.
 OPEN_SECONDS = 60.0
 
 
@@ -155,6 +155,10 @@ def _opened(spec: StreamSpec) -> Iterator[StreamHook]:
             raise
 
 
+# The answer of `details` about a stream that was never deployed, or that cannot be read.
+NOTHING: Mapping[str, Any] = {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
+
+
 def details(spec: StreamSpec) -> dict[str, Any]:
     """Return what the page says of one stream, but for its line in the list.
 
@@ -162,7 +166,7 @@ def details(spec: StreamSpec) -> dict[str, Any]:
     """
     with _opened(spec) as hook:
         if not hook.exists():
-            return {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
+            return {**NOTHING}
         found, records = hook.observe(history=False), hook.control_log.history(RECORDS)
     drivers = shapes.drivers(found)
     return {

@@ -38,7 +38,7 @@ monitoring 3300
 notifications 200
 operators 2000
 planning 6200
-plugin 1400
+plugin 1500
 releases 1000
 runbook 2000
 runtime 8700

@@ -41,8 +41,9 @@ export const STYLE = `
 .sp h1 { font-size: 24px; font-weight: 650; line-height: 1.2; overflow-wrap: anywhere; }
 .sp h2 { font-size: 15px; font-weight: 650; }
 .sp h2.sp-title { font-size: 18px; }
-.sp a { color: var(--sp-link); }
-.sp a:hover { text-decoration: underline; }
+.sp a { color: var(--sp-link); text-decoration: underline; text-underline-offset: 2px; }
+.sp-list a { text-decoration: none; }
+.sp-list a:hover { text-decoration: underline; }
 .sp :focus-visible, .sp-dialog textarea:focus-visible, .sp-dialog input:focus-visible, .sp-dialog select:focus-visible,
 .sp-dialog .sp-link:focus-visible { outline: 2px solid ${colour("blue-focus-ring")}; outline-offset: 1px; }
 .sp-mute { color: var(--sp-mute); }
