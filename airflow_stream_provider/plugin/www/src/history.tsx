@@ -66,7 +66,7 @@ export function History({ events, now }: { events: LifeEvent[]; now: number }) {
       {events.length === 0 ? (
         <p className="sp-mute">Nothing has happened yet.</p>
       ) : (
-        <ol className="sp-events">
+        <ol className="sp-events" tabIndex={0} aria-labelledby="sp-history">
           {events.map((each) => (
             <Event key={each.seq} event={each} now={now} />
           ))}

@@ -60,7 +60,8 @@ export function StreamPage({ id }: { id: string }) {
         <Facts row={row} sign={sign} now={now} />
         <div className="sp-two">
           <Now steps={data.now} />
-          <RollBack id={id} />
+          {/* Asked again when another driver holds, or the stream is well or ill now. */}
+          <RollBack key={`${row.holder}|${row.tone}|${data.problem}`} id={id} />
         </div>
         <Timeline id={id} />
         <Queries queries={data.queries} now={now} />
