@@ -22,7 +22,7 @@ from airflow_stream_provider.monitoring.delivery import Told, tell
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS, found_symptoms, sample_of
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, Symptom
-from airflow_stream_provider.monitoring.metrics import emit
+from airflow_stream_provider.monitoring.metrics import emit, emit_look
 from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.recipients import recipients_of
@@ -157,7 +157,9 @@ class FolderLook:
             with self._of(name):
                 stream = self.reading.streams[name]
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream, stuck=name in stuck)
-                self.samples[name] = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
+                sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
+                self.samples[name] = sample
+                emit_look(stream.snapshot, sample)
 
     def _brought_back(self, name: str, stream: Reading, scene: Scene, down: Symptom) -> Symptom:
         """Note whether a stream is brought back now; people are told of that in the look that does it."""

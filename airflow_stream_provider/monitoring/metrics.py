@@ -1,13 +1,10 @@
-"""Send a lag as gauges to Airflow's own metrics (StatsD, Datadog, OpenTelemetry).
+"""Send what a look finds as gauges to Airflow's own metrics (StatsD, Datadog, OpenTelemetry).
 
-    stream.lag.records{stream,query,topic}    records not committed; the sum of the partitions that are known
-    stream.lag.seconds{stream,query,topic}    age of the oldest record that is not committed
-    stream.lag.lost{stream,query,topic}       records that Kafka deleted before they were read
-    stream.lag.unknown{stream,query,topic}    partitions whose lag is unknown
-    stream.lag.verdict{stream,query,verdict}  1 for Burrow's verdict on the query, 0 for the others
+`METRICS` has all names. An unknown number is not sent, not even as zero. A plain StatsD drops tags. For it every gauge
+is also sent with the tags as parts of its name, as Airflow does with its own, unless `[metrics] legacy_names_on` is
+off. They are gauges throughout: in OpenTelemetry, counters of processes that live as long as a task do not add up.
 
-An unknown number is not sent, not even as zero. A plain StatsD drops tags. For it every gauge is also sent with the
-tags as parts of its name, as Airflow does with its own, unless `[metrics] legacy_names_on` is off.
+`dashboard.json` beside this file shows them in Grafana.
 """
 
 from __future__ import annotations
@@ -15,9 +12,27 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport, PartitionLag, QueryLag
+from airflow_stream_provider.lifecycle.state import StreamPhase
 
+if TYPE_CHECKING:
+    from airflow_stream_provider.monitoring.samples import LagSample
+    from airflow_stream_provider.planning.snapshot import Snapshot
+
+# Each name, its tags, and what it is.
+METRICS = {
+    "stream.lag.records": ("stream", "query", "topic"),  # not committed; the sum of the partitions that are known
+    "stream.lag.seconds": ("stream", "query", "topic"),  # age of the oldest record that is not committed
+    "stream.lag.lost": ("stream", "query", "topic"),  # records that Kafka deleted before they were read
+    "stream.lag.unknown": ("stream", "query", "topic"),  # partitions whose lag is unknown
+    "stream.lag.verdict": ("stream", "query", "verdict"),  # 1 for Burrow's verdict on the query, 0 for the others
+    "stream.phase": ("stream", "phase"),  # 1 for the phase of the stream, or `silent`; 0 for the others
+    "stream.incident": ("stream", "kind"),  # 1 while an incident of the kind is open, 0 while none is
+    "stream.epoch": ("stream",),  # grows by one with every change of holder
+    "stream.gap.seconds": ("stream", "query"),  # of the last change of holder, as the driver that holds has read it
+}
 _NOT_IN_TAGS = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -28,10 +43,26 @@ def emit(stream: str, report: LagReport) -> None:
     """
     for query in report.queries:
         for verdict in GroupVerdict:
-            _gauge("verdict", float(verdict is query.verdict), stream=stream, query=query.query, verdict=verdict.value)
+            _gauge("lag.verdict", float(verdict is query.verdict), stream, query.query, verdict.value)
         for topic, partitions in _by_topic(query).items():
             for name, value in _numbers(partitions):
-                _gauge(name, value, stream=stream, query=query.query, topic=topic)
+                _gauge(f"lag.{name}", value, stream, query.query, topic)
+
+
+def emit_look(snapshot: Snapshot, sample: LagSample) -> None:
+    """Send the gauges of a look of the watch but the lag; does nothing when metrics are off."""
+    # Imported here: the triggerer sends lags only.
+    from airflow_stream_provider.monitoring.health import SILENT
+
+    stream, beat = snapshot.stream, snapshot.holder_heartbeat
+    for phase in (*(each.value for each in StreamPhase), SILENT):
+        _gauge("phase", float(phase == sample.phase), stream, phase)
+    for kind, state in sample.incidents.items():
+        _gauge("incident", float(state.incident is not None), stream, kind)
+    _gauge("epoch", float(snapshot.state.epoch), stream)
+    for query in beat.queries if beat is not None else ():
+        if query.gap_seconds is not None:
+            _gauge("gap.seconds", query.gap_seconds, stream, query.name)
 
 
 def _numbers(partitions: list[PartitionLag]) -> Iterable[tuple[str, float]]:
@@ -52,14 +83,14 @@ def _by_topic(query: QueryLag) -> dict[str, list[PartitionLag]]:
     return found
 
 
-def _gauge(name: str, value: float, **tags: str) -> None:
+def _gauge(name: str, value: float, *tags: str) -> None:
     from airflow.sdk.observability import stats
 
-    flat = _initialised()
-    safe = {key: _NOT_IN_TAGS.sub("_", tag) for key, tag in tags.items()}
-    stats.gauge(f"stream.lag.{name}", value, tags=safe)
+    flat, name = _initialised(), f"stream.{name}"
+    safe = dict(zip(METRICS[name], (_NOT_IN_TAGS.sub("_", tag) for tag in tags), strict=True))
+    stats.gauge(name, value, tags=safe)
     if flat:
-        stats.gauge(".".join(("stream.lag", name, *(tag.replace(".", "_") for tag in safe.values()))), value)
+        stats.gauge(".".join((name, *(tag.replace(".", "_") for tag in safe.values()))), value)
 
 
 @functools.cache

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import subprocess
 import sys
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+from airflow.sdk.observability import stats
+
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.monitoring import metrics
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
+from airflow_stream_provider.monitoring.samples import LagSample
+from tests.support.lag_reports import partition, report
+from tests.support.snapshots import UPGRADED, snapshot
+from tests.support.story import NEW
+
 ROOT = Path(__file__).parents[3]
+DASHBOARD = json.loads(Path(metrics.__file__).with_name("dashboard.json").read_text())
+# Of Airflow itself: runs of the DAGs, with the suffixes that exporters add.
+AIRFLOWS = {"airflow_dagrun_duration_success", "airflow_dagrun_duration_failed"}
 SENDS = """
 from airflow_stream_provider.monitoring.metrics import emit
 from tests.support.lag_reports import partition, report
@@ -62,3 +79,54 @@ def test_tags_are_sent_where_they_are_wanted(tmp_path: Path) -> None:
 
 def _verdicts(found: Mapping[str, str], prefix: str) -> set[str]:
     return {name.removeprefix(prefix) for name, value in found.items() if name.startswith(prefix) and value == "1.0|g"}
+
+
+@pytest.fixture
+def gauges(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """What is sent with tags, by name."""
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+
+    def gauge(name: str, value: float, *, tags: dict[str, str]) -> None:
+        found.setdefault(name, []).append((tags, value))
+
+    monkeypatch.setattr(metrics, "_initialised", lambda: False)
+    monkeypatch.setattr(stats, "gauge", gauge)
+    return found
+
+
+def look() -> None:
+    beat = Heartbeat(queries=(QueryProgress("enrich", gap_seconds=0.5), QueryProgress("totals")))
+    incidents = {"down": IncidentState(incident=Incident("down-1", 100.0)), "lag": IncidentState()}
+    metrics.emit_look(
+        replace(snapshot(*UPGRADED), heartbeats={NEW: beat}), LagSample(110.0, phase="silent", incidents=incidents)
+    )
+
+
+def test_a_look_sends_phase_incidents_epoch_and_gap(gauges: dict[str, list[tuple[dict[str, str], float]]]) -> None:
+    look()
+    assert [tags["phase"] for tags, value in gauges["stream.phase"] if value] == ["silent"]
+    assert {tags["kind"]: value for tags, value in gauges["stream.incident"]} == {"down": 1.0, "lag": 0.0}
+    assert gauges["stream.epoch"] == [({"stream": "orders"}, 2.0)]
+    assert gauges["stream.gap.seconds"] == [({"stream": "orders", "query": "enrich"}, 0.5)], "the other is not known"
+
+
+def test_the_table_names_what_is_sent_and_the_dashboard_shows_all_of_it(
+    gauges: dict[str, list[tuple[dict[str, str], float]]],
+) -> None:
+    metrics.emit("orders", report(partition(7, seconds=3.0)))
+    look()
+    assert {name: tuple(each[0][0]) for name, each in gauges.items()} == metrics.METRICS
+    expressions = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    shown = {name for each in expressions for name in re.findall(r"airflow_\w+", each)}
+    assert shown - AIRFLOWS == {f"airflow_{name.replace('.', '_')}" for name in metrics.METRICS}
+
+
+def test_the_dashboard_uses_tags_that_are_sent() -> None:
+    known = {tag for tags in metrics.METRICS.values() for tag in tags} | {"dag_id"}
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            named = re.findall(r"by \(([^)]*)\)", target["expr"]) + re.findall(r"(\w+)=~", target["expr"])
+            said = {tag for each in named for tag in each.split(", ")} - {"__name__"}
+            assert said <= known, panel["title"]
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= said, panel["title"]
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
