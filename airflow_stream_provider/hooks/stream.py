@@ -88,6 +88,8 @@ class StreamHook(BaseHook):
         self._log_opened: ControlLog | None = None
         self._newest: Newest | None = None
         self._cluster: Cluster | None = None
+        # Spark conf of what is submitted, besides the release's own: whose run it is for OpenLineage.
+        self.parent_job: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, spec: StreamSpec) -> StreamHook:
@@ -317,10 +319,13 @@ class StreamHook(BaseHook):
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         """Submit a declared deployment exactly once; see `submit_once` for `first`, the result and the errors."""
         release = self.control_log.refresh().deployments[deployment].release
+        job = self._job(release, deployment)
+        if not any(key.startswith("spark.openlineage.parent") for key in job.conf):
+            job = replace(job, conf={**job.conf, **self.parent_job})
         return submit_once(
             self.control_log,
             self.cluster,
-            self._job(release, deployment),
+            job,
             by,
             first=first,
             verify=lambda: self.releases.verify(release),

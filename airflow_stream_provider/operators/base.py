@@ -135,6 +135,10 @@ class StreamOperator(BaseOperator):
     """The name of an asset's alias for a task that finds its stream when it runs."""
     CHANGES_HOLDER: ClassVar[bool] = False
     """Whether its success may be an event of the stream's asset (`announce`), and its XCom says how it went."""
+    seen: Snapshot | None = None
+    """The last look of this try; None before."""
+    told: Mapping[str, Any] = {}
+    """The XCom of a task that is done."""
 
     def __init__(
         self,
@@ -218,17 +222,20 @@ class StreamOperator(BaseOperator):
     # -- one try of the task -----------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
+        from airflow_stream_provider.operators.lineage import parent_job
         from airflow_stream_provider.planning.step_loop import carry_out_try
         from airflow_stream_provider.planning.steps import AskPerson, Done, GiveUp, Later, Skip, TaskIdentity, Wait
         from airflow_stream_provider.triggers.stream import StreamTrigger
 
         identity, here = TaskIdentity.of(context), min(deadline, time.time() + HERE_SECONDS)
+        self.hook.parent_job = parent_job(context)
         step, snapshot = carry_out_try(self, self.hook, identity, outcome, self.log)
         while isinstance(step, Wait) and (met := self._met_soon(step.condition, here)) is not None:
             step, snapshot = carry_out_try(self, self.hook, identity, met, self.log)
+        self.seen = snapshot
         self._leave_links(context, identity, snapshot)
         if isinstance(step, Done):
-            result = self.result(snapshot, step.result)
+            self.told = result = self.result(snapshot, step.result)
             announce(context, snapshot, result, self.alias)
             return result
         if isinstance(step, Skip):

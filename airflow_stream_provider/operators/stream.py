@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator, WishOperator
+from airflow_stream_provider.operators.lineage import TellsLineage
 from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class StopStreamOperator(WishOperator):
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}
 
 
-class HandOverOperator(WishOperator):
+class HandOverOperator(TellsLineage, WishOperator):
     """Make a release that stands by the holder: by a hand-over at a batch boundary or, without a holder, at once.
 
     The task wishes it and waits; the two drivers do the rest through the control log. A dead holder is fenced first:
@@ -209,7 +210,7 @@ class PromoteOperator(HandOverOperator):
         return promote(scene, reason) if known is None else hand_over(scene, known.family, reason, self.approved)
 
 
-class RollBackOperator(WishOperator):
+class RollBackOperator(TellsLineage, WishOperator):
     """Give the stream back to the release that was to hold before.
 
     While that is warm this is a hand-over; else it is submitted again. A holder that does not release in time is
@@ -262,7 +263,7 @@ class RollBackOperator(WishOperator):
         return {each.family for each in state.deployments.values() if each.family in mine}
 
 
-class StartStreamOperator(ReleaseOperator):
+class StartStreamOperator(TellsLineage, ReleaseOperator):
     """Start a stream that has no holder: submit a release, wait until it is up, appoint it.
 
     A driver that is lost before it holds is followed by another one, by this task or by the watch. Nothing is done when

@@ -14,6 +14,7 @@ from typing_extensions import override
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused, SpecError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.lineage import TellsLineage
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.operators.stream import HandOverOperator
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
@@ -101,7 +102,7 @@ class _CheckedReleaseOperator(ReleaseOperator):
             ) from error
 
 
-class SubmitStandbyOperator(_CheckedReleaseOperator):
+class SubmitStandbyOperator(TellsLineage, _CheckedReleaseOperator):
     """Publish and submit a release, and wait until it is up, rehearsed and warm. The holder is not touched.
 
     A driver that stood by before makes room for it. Fails when the rehearsal is refused, when the driver never comes
@@ -225,7 +226,7 @@ def _versions(snapshot: Snapshot, standby: str) -> list[str]:
     return [f"The new release runs on Spark {new.spark_version}, and the one that holds on {old.spark_version}."]
 
 
-class SoakOperator(StreamOperator):
+class SoakOperator(TellsLineage, StreamOperator):
     """Watch a release from the moment it took over, for the stream's `upgrade.soak`; fail as soon as it is no good.
 
     It is no good when it failed, lost the stream, gives no sign of life, has a query that has failed for a minute and

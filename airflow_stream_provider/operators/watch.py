@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.lineage import TellsLineage
 from airflow_stream_provider.spec.watched import CHANGE
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def _has_room(count: Callable[..., int], *, beside: bool) -> bool:
 SAMPLE_SECONDS = 180.0
 
 
-class ReviveStreamOperator(StreamOperator):
+class ReviveStreamOperator(TellsLineage, StreamOperator):
     """Take the steps that are left towards what is wished for; skipped, with the reason, when there are none now.
 
     It wishes nothing itself. So it fences a dead driver (killed, and confirmed gone by the cluster), ends requests that

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, kafka_source
+from airflow_stream_provider.lifecycle.kafka_source import KafkaIds, KafkaSource, addresses, kafka_source
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.spark_progress import counts_once, rows_of, state_of, told_of
 
@@ -60,6 +60,7 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "kafka_sources": [_kafka_source(each, query.kafka_ids).to_json() for each in _kafka(plan)],
         "source_options": [_options(each.extraOptions().get, (*_AUDITED_SOURCE, *_WAITING)) for each in _kafka(plan)],
         "trigger": dict(query.writer_spec.trigger),
+        "sink_servers": list(addresses(query.writer_spec.options.get("kafka.bootstrap.servers", ""))),
         "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
         "fingerprint": fingerprint(plan),
         "conf": {name: conf.get(name, None) for name in PINNED_CONF},

@@ -36,7 +36,7 @@ lifecycle 3200
 links 100
 monitoring 3300
 notifications 200
-operators 2000
+operators 2200
 planning 6200
 plugin 1500
 releases 1000

@@ -1,0 +1,157 @@
+"""What OpenLineage is told where its provider is installed: what a stream's queries read and write, and who holds it.
+
+A task tells what its last look has found and asks nobody, so that an event is sent within OpenLineage's ten seconds.
+Before that look nothing is known: the event at the start of a task names no data. Data are named as OpenLineage does.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow_stream_provider.lifecycle.errors import says
+from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+    from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import TaskIdentity
+
+log = logging.getLogger(__name__)
+
+_TABLE = re.compile(r"[\w`-]+(\.[\w`-]+)*")
+
+
+class TellsLineage:
+    """The part of a stream operator by which OpenLineage is told of the driver that its task works on."""
+
+    if TYPE_CHECKING:
+        seen: Snapshot | None
+        told: Mapping[str, Any]
+
+        def subject(self, state: StreamState, identity: TaskIdentity) -> str:
+            """Return the deployment that the task works on."""
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage | None:
+        """Return the data, and the run facet `stream_holder` of a change of holder; None before the first look.
+
+        OpenLineage calls this for a failure, too.
+        """
+        from airflow.providers.common.compat.openlineage.facet import Dataset
+        from airflow.providers.openlineage.extractors import OperatorLineage
+
+        from airflow_stream_provider.planning.steps import TaskIdentity
+
+        if self.seen is None:
+            return None
+        state = self.seen.state
+        mine = self.subject(state, TaskIdentity.of({"ti": task_instance}))
+        driver = next(reversed(state.of_deployment(mine)), state.last_driver)
+        facet = holder_facet(self.seen, self.told)
+        return OperatorLineage(
+            inputs=[Dataset(*place) for place in sorted(set(inputs(self.seen, driver)))],
+            outputs=[Dataset(*place) for place in sorted(set(outputs(driver)))],
+            run_facets={"stream_holder": _run_facet(facet)} if facet else {},
+        )
+
+
+def inputs(snapshot: Snapshot, driver: Incarnation | None) -> Iterator[tuple[str, str]]:
+    """Yield namespace and name of what a driver's queries read: Kafka topics, and folders of files.
+
+    The topics of a pattern are those of the driver's last commits. Of a query that the script started later it is not
+    known which Kafka it reads: it is left out.
+    """
+    if driver is None:
+        return
+    beat = snapshot.heartbeats.get(driver.id)
+    for query in driver.queries:
+        progress = beat.query(query["name"]) if beat is not None else None
+        committed = {topic for source in (progress.committed if progress else ()) for topic in source or ()}
+        for source in kafka_sources(query):
+            for topic in (source.names or committed) if source.servers else ():
+                yield f"kafka://{source.servers[0]}", topic
+        for said in query.get("sources", ()):
+            yield from _of_path(str(said).partition(":path=")[2])
+
+
+def outputs(driver: Incarnation | None) -> Iterator[tuple[str, str]]:
+    """Yield namespace and name of what a driver's queries write: topics, folders and tables; of others nothing is known.
+
+    A driver that has never held the stream has written nothing.
+    """
+    for query in driver.queries if driver is not None and driver.epoch else ():
+        target, servers = str(query.get("target") or ""), query.get("sink_servers")
+        if query.get("sink") == "kafka":
+            if target and servers:
+                yield f"kafka://{servers[0]}", target
+        elif query.get("file_sink") or "/" in target:
+            yield from _of_path(target)
+        elif _TABLE.fullmatch(target):
+            yield "spark", target  # in which catalog, the driver does not say
+
+
+def _of_path(path: str) -> Iterator[tuple[str, str]]:
+    scheme, host, folder, *_ = urlsplit(path)
+    if scheme in ("", "file") and folder:
+        yield "file", folder
+    elif folder:
+        scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
+        yield f"{scheme}://{host}", folder if scheme == "hdfs" else folder.strip("/")
+
+
+def holder_facet(snapshot: Snapshot, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a task has changed the holder; empty when it has not.
+
+    :param told: the XCom of the task.
+    :return: `stream`, `epoch`, `driver`; `deployment`, `version` and `release` (its hash) of what holds, and the same
+        with `previous_` of what held before, empty when nothing did; `gap_seconds` by query as far as it is known.
+    """
+    state = snapshot.state
+    held, before = state.holding_deployment, state.deployments.get(told.get("previous") or "")
+    if held is None or told.get("epoch") != state.epoch:
+        return {}
+    sides = (("", held), ("previous_", before))
+    return {
+        "stream": snapshot.stream,
+        "epoch": state.epoch,
+        "driver": state.holder,
+        **{f"{side}deployment": each.id if each else "" for side, each in sides},
+        **{f"{side}version": each.release.version if each else "" for side, each in sides},
+        **{f"{side}release": each.release.hash if each else "" for side, each in sides},
+        "gap_seconds": dict(told.get("gap_seconds") or {}),
+    }
+
+
+def _run_facet(fields: Mapping[str, Any]) -> Any:
+    import attr
+    from openlineage.client.facet_v2 import RunFacet
+
+    return attr.make_class("StreamHolderRunFacet", list(fields), bases=(RunFacet,), kw_only=True)(**fields)
+
+
+def parent_job(context: Any) -> dict[str, str]:
+    """Return the Spark conf by which a driver's own OpenLineage listener names this task as the parent of its run.
+
+    Empty unless Airflow has `[openlineage] spark_inject_parent_job_info`. How events are sent never travels
+    (`spark_inject_transport_info`): its key would stand in the arguments of processes and on the cluster's pages.
+    """
+    from airflow.sdk.configuration import conf
+
+    if not conf.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
+        return {}
+    try:
+        from airflow.providers.common.compat.openlineage.utils import spark
+
+        from airflow_stream_provider.clusters.job import refuse_secret_conf
+
+        found = spark.inject_parent_job_information_into_spark_properties({}, context)
+        refuse_secret_conf(found)
+    except Exception as error:  # noqa: BLE001 - no stream is to wait for its lineage
+        log.warning("The driver is not told of its parent run: %s", says(error))
+        return {}
+    return {key: str(value) for key, value in found.items()}
