@@ -80,7 +80,7 @@ def inputs(snapshot: Snapshot, driver: Incarnation | None) -> Iterator[tuple[str
 
 
 def outputs(driver: Incarnation | None) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of what a driver's queries write: topics, folders and tables; of others nothing is known.
+    """Yield namespace and name of what a driver's queries write: topics, folders and tables, as far as they are known.
 
     A driver that has never held the stream has written nothing.
     """

@@ -2,7 +2,7 @@
 
 It stands where `spark-submit` would, so that everything from the operators down to the processes of LocalCluster is
 real. A query's batch N appends the line N to its `output` and then `commits/N` to its checkpoint. The release's script
-is Python that sets `QUERIES` (names) and, for the unhappy ways, `BEHAVIOUR`:
+is Python that sets `QUERIES` (names), `SAYS` (what it says of each besides) and, for the unhappy ways, `BEHAVIOUR`:
 
 - refuse: its rehearsal is refused;
 - few-rows: its rehearsal reads a hundredth of the rows that the holder's batches have;
@@ -83,10 +83,11 @@ class Queries:
 
     ready = True
 
-    def __init__(self, names: Sequence[str], data: Path, behaviour: str) -> None:
+    def __init__(self, names: Sequence[str], data: Path, behaviour: str, said: Mapping[str, Any]) -> None:
         self.terminating = False
         self._queries = [Query(name, data) for name in names]
         self._behaviour = behaviour
+        self._said = said
         self._batches = 0
         self._running = False
         self._between_batches = threading.Lock()
@@ -102,7 +103,7 @@ class Queries:
 
     def describe(self) -> list[dict[str, Any]]:
         return [
-            {"name": q.name, "checkpoint": str(q.checkpoint), "sources": ["kafka:subscribe=orders"]}
+            {"name": q.name, "checkpoint": str(q.checkpoint), "sources": ["kafka:subscribe=orders"], **self._said}
             for q in self._queries
         ]
 
@@ -231,7 +232,7 @@ def main() -> None:
     behaviour = script.get("BEHAVIOUR", "")
     if behaviour == "die-starting":
         os._exit(1)
-    queries = Queries(script["QUERIES"], Path(options.data), behaviour)
+    queries = Queries(script["QUERIES"], Path(options.data), behaviour, script.get("SAYS", {}))
 
     def rehearse(
         former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], say: Callable[[str], None]
