@@ -113,7 +113,7 @@ def holder_facet(snapshot: Snapshot, told: Mapping[str, Any]) -> dict[str, Any]:
     """
     state = snapshot.state
     held, before = state.holding_deployment, state.deployments.get(told.get("previous") or "")
-    if held is None or told.get("epoch") != state.epoch:
+    if held is None or (told.get("deployment"), told.get("epoch")) != (held.id, state.epoch):
         return {}
     sides = (("", held), ("previous_", before))
     return {
