@@ -135,9 +135,9 @@ class StreamOperator(BaseOperator):
     """The name of an asset's alias for a task that finds its stream when it runs."""
     CHANGES_HOLDER: ClassVar[bool] = False
     """Whether its success may be an event of the stream's asset (`announce`), and its XCom says how it went."""
-    seen: Snapshot | None = None
+    _last_look: Snapshot | None = None
     """The last look of this try; None before."""
-    told: Mapping[str, Any] = {}
+    _result: Mapping[str, Any] = {}
     """The XCom of a task that is done."""
 
     def __init__(
@@ -232,10 +232,10 @@ class StreamOperator(BaseOperator):
         step, snapshot = carry_out_try(self, self.hook, identity, outcome, self.log)
         while isinstance(step, Wait) and (met := self._met_soon(step.condition, here)) is not None:
             step, snapshot = carry_out_try(self, self.hook, identity, met, self.log)
-        self.seen = snapshot
+        self._last_look = snapshot
         self._leave_links(context, identity, snapshot)
         if isinstance(step, Done):
-            self.told = result = self.result(snapshot, step.result)
+            self._result = result = self.result(snapshot, step.result)
             announce(context, snapshot, result, self.alias)
             return result
         if isinstance(step, Skip):

@@ -1,7 +1,7 @@
-"""What OpenLineage is told where its provider is installed: what a stream's queries read and write, and who holds it.
+"""Tasks tell OpenLineage, where its provider is installed, what a stream's queries read and write, and its holder.
 
-A task tells what its last look has found and asks nobody, so that an event is sent within OpenLineage's ten seconds.
-Before that look nothing is known: the event at the start of a task names no data. Data are named as OpenLineage does.
+A task tells what its last look found. It reads nothing for that: OpenLineage gives it ten seconds. Before the first
+look it knows nothing, so the event at its start names no data. Data have the names that OpenLineage's rules give them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _TABLE = re.compile(r"[\w`-]+(\.[\w`-]+)*")
 
 
 class TellsLineage:
-    """The part of a stream operator by which OpenLineage is told of the driver that its task works on."""
+    """The part of a stream operator that tells OpenLineage of the driver that its task works on."""
 
     if TYPE_CHECKING:
-        seen: Snapshot | None
-        told: Mapping[str, Any]
+        _last_look: Snapshot | None
+        _result: Mapping[str, Any]
 
         def subject(self, state: StreamState, identity: TaskIdentity) -> str:
             """Return the deployment that the task works on."""
@@ -47,14 +47,14 @@ class TellsLineage:
 
         from airflow_stream_provider.planning.steps import TaskIdentity
 
-        if self.seen is None:
+        if self._last_look is None:
             return None
-        state = self.seen.state
+        state = self._last_look.state
         mine = self.subject(state, TaskIdentity.of({"ti": task_instance}))
         driver = next(reversed(state.of_deployment(mine)), state.last_driver)
-        facet = holder_facet(self.seen, self.told)
+        facet = holder_facet(self._last_look, self._result)
         return OperatorLineage(
-            inputs=[Dataset(*place) for place in sorted(set(inputs(self.seen, driver)))],
+            inputs=[Dataset(*place) for place in sorted(set(inputs(self._last_look, driver)))],
             outputs=[Dataset(*place) for place in sorted(set(outputs(driver)))],
             run_facets={"stream_holder": _run_facet(facet)} if facet else {},
         )
@@ -63,8 +63,8 @@ class TellsLineage:
 def inputs(snapshot: Snapshot, driver: Incarnation | None) -> Iterator[tuple[str, str]]:
     """Yield namespace and name of what a driver's queries read: Kafka topics, and folders of files.
 
-    The topics of a pattern are those of the driver's last commits. Of a query that the script started later it is not
-    known which Kafka it reads: it is left out.
+    The topics of a pattern are those of the driver's last commits. A query that the script started later is left out:
+    the driver does not say which Kafka it reads.
     """
     if driver is None:
         return

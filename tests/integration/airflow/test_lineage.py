@@ -66,9 +66,9 @@ def test_an_upgrade_is_told_with_its_data_its_holders_and_the_parent_of_its_driv
         world.end()
 
     def last(task: str) -> dict[str, Any]:
-        return [e for e in events if e["job"]["name"] == f"lineage__upgrade.{task}" and e["eventType"] == "COMPLETE"][
-            -1
-        ]
+        job = f"lineage__upgrade.{task}"
+        found: list[dict[str, Any]] = [e for e in events if (e["job"]["name"], e["eventType"]) == (job, "COMPLETE")]
+        return found[-1]
 
     submit, over = last("submit"), last("hand_over")
     assert places(submit["inputs"]) == places(over["inputs"]) == [("kafka://k:9092", "orders")]

@@ -113,7 +113,7 @@ def test_a_look_sends_phase_incidents_epoch_and_gap(gauges: dict[str, list[tuple
 def test_the_table_names_what_is_sent_and_the_dashboard_shows_all_of_it(
     gauges: dict[str, list[tuple[dict[str, str], float]]],
 ) -> None:
-    metrics.emit("orders", report(partition(7, seconds=3.0)))
+    metrics.emit("orders", report(replace(partition(7), seconds=3.0)))
     look()
     assert {name: tuple(each[0][0]) for name, each in gauges.items()} == metrics.METRICS
     expressions = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]

@@ -96,7 +96,7 @@ def test_before_a_task_has_looked_nothing_is_told_and_a_stop_tells_nothing_at_al
     task = HandOverOperator(task_id="t", stream=spec)
     ti = context()["ti"]
     assert task.get_openlineage_facets_on_complete(ti) is None
-    task.seen = snapshot(*UPGRADED)
+    task._last_look = snapshot(*UPGRADED)
     found = task.get_openlineage_facets_on_complete(ti)
     assert found is not None
     assert (found.inputs, found.outputs, found.run_facets) == ([], [], {})
