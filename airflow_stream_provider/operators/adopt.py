@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.lineage import TellsLineage
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.operators.stream import (
     AbortOperator,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.verbs import Answer
 
 
-class AdoptOperator(ReleaseOperator):
+class AdoptOperator(TellsLineage, ReleaseOperator):
     """Bring a release up beside a job without a stream, have that ended, and take its checkpoints over.
 
     The release rehearses on the job's own checkpoints while that runs. It is appointed once the job is confirmed gone,
