@@ -10,10 +10,10 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
+from airflow_stream_provider.lifecycle.texts import holds_secret
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TABLE = re.compile(r"[\w`-]+(\.[\w`-]+)*")
+# As Hadoop reads a location: `?` and `#` are parts of a name.
+_PLACE = re.compile(r"(?:([A-Za-z][\w+.-]*):)?(?://([^/]*))?(/.*)?", re.DOTALL)
+# How OpenLineage names the stores whose names are keys, without the slash of a path.
+_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "wasbs": "wasbs"}
 
 
 class TellsLineage:
@@ -51,7 +54,7 @@ class TellsLineage:
             return None
         state = self._last_look.state
         mine = self.subject(state, TaskIdentity.of({"ti": task_instance}))
-        driver = next(reversed(state.of_deployment(mine)), state.last_driver)
+        driver = driver_of(state, mine)
         facet = holder_facet(self._last_look, self._result)
         return OperatorLineage(
             inputs=[Dataset(*place) for place in sorted(set(inputs(self._last_look, driver)))],
@@ -60,11 +63,16 @@ class TellsLineage:
         )
 
 
+def driver_of(state: StreamState, deployment: str) -> Incarnation | None:
+    """Return the last driver of a deployment, None if it has none yet; without a deployment who holds, or held last."""
+    return next(reversed(state.of_deployment(deployment)), None if deployment else state.last_driver)
+
+
 def inputs(snapshot: Snapshot, driver: Incarnation | None) -> Iterator[tuple[str, str]]:
     """Yield namespace and name of what a driver's queries read: Kafka topics, and folders of files.
 
-    The topics of a pattern are those of the driver's last commits. A query that the script started later is left out:
-    the driver does not say which Kafka it reads.
+    The topics of a pattern are those of the driver's last commits; where a query has more Kafka sources, nobody knows
+    whose they are. A query that the script started later is left out: the driver does not say which Kafka it reads.
     """
     if driver is None:
         return
@@ -72,36 +80,43 @@ def inputs(snapshot: Snapshot, driver: Incarnation | None) -> Iterator[tuple[str
     for query in driver.queries:
         progress = beat.query(query["name"]) if beat is not None else None
         committed = {topic for source in (progress.committed if progress else ()) for topic in source or ()}
-        for source in kafka_sources(query):
-            for topic in (source.names or committed) if source.servers else ():
+        sources = kafka_sources(query)
+        for source in sources:
+            for topic in (source.names or (committed if len(sources) == 1 else ())) if source.servers else ():
                 yield f"kafka://{source.servers[0]}", topic
         for said in query.get("sources", ()):
-            yield from _of_path(str(said).partition(":path=")[2])
+            yield from _of_path(str(said).partition(":path=")[2], query)
 
 
 def outputs(driver: Incarnation | None) -> Iterator[tuple[str, str]]:
-    """Yield namespace and name of what a driver's queries write: topics, folders and tables, as far as they are known.
+    """Yield namespace and name of what a driver's queries write: topics and folders, as far as they are known.
 
-    A driver that has never held the stream has written nothing.
+    A driver that has never held the stream has written nothing. A table has no name without its catalog.
     """
     for query in driver.queries if driver is not None and driver.epoch else ():
         target, servers = str(query.get("target") or ""), query.get("sink_servers")
         if query.get("sink") == "kafka":
             if target and servers:
                 yield f"kafka://{servers[0]}", target
-        elif query.get("file_sink") or "/" in target:
-            yield from _of_path(target)
-        elif _TABLE.fullmatch(target):
-            yield "spark", target  # in which catalog, the driver does not say
+        else:
+            yield from _of_path(target, query)
 
 
-def _of_path(path: str) -> Iterator[tuple[str, str]]:
-    scheme, host, folder, *_ = urlsplit(path)
-    if scheme in ("", "file") and folder:
+def _of_path(path: str, query: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    found = _PLACE.fullmatch(path)
+    if not path or found is None or holds_secret(path):
+        return
+    scheme, host, folder = found[1], found[2] or "", (found[3] or "").rstrip("/") or "/"
+    if scheme == "file" and host in ("", "localhost"):
         yield "file", folder
-    elif folder:
-        scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme, scheme)
-        yield f"{scheme}://{host}", folder if scheme == "hdfs" else folder.strip("/")
+    elif scheme is None and not host:
+        # On `fs.defaultFS`. The driver says a checkpoint there as a path only where that is local.
+        if str(query.get("checkpoint") or "").startswith("/"):
+            yield "file", folder
+    elif host and scheme in _STORES:
+        yield f"{_STORES[scheme]}://{host}", folder[1:] or "/"
+    elif host and scheme:
+        yield f"{scheme}://{host}", folder
 
 
 def holder_facet(snapshot: Snapshot, told: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,9 +157,9 @@ def parent_job(context: Any) -> dict[str, str]:
     """
     from airflow.sdk.configuration import conf
 
-    if not conf.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
-        return {}
     try:
+        if not conf.getboolean("openlineage", "spark_inject_parent_job_info", fallback=False):
+            return {}
         from airflow.providers.common.compat.openlineage.utils import spark
 
         from airflow_stream_provider.clusters.job import refuse_secret_conf

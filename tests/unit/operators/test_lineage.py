@@ -13,7 +13,14 @@ from airflow_stream_provider.clusters import Job
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream as hooks
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.operators.lineage import TellsLineage, holder_facet, inputs, outputs, parent_job
+from airflow_stream_provider.operators.lineage import (
+    TellsLineage,
+    driver_of,
+    holder_facet,
+    inputs,
+    outputs,
+    parent_job,
+)
 from airflow_stream_provider.operators.stream import HandOverOperator, StopStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
@@ -27,7 +34,7 @@ PARENT = {"spark.openlineage.parentRunId": "1", "spark.openlineage.parentJobName
 
 def driver(**query: Any) -> Any:
     holder = snapshot(*UPGRADED).state.incarnations[NEW]
-    return replace(holder, queries=({"name": "enrich", **query},))
+    return replace(holder, queries=({"name": "enrich", "checkpoint": "/checkpoints/enrich", **query},))
 
 
 def read(**query: Any) -> list[tuple[str, str]]:
@@ -49,6 +56,11 @@ def test_a_patterns_topics_are_those_that_were_read() -> None:
     ]
 
 
+def test_of_two_sources_nobody_knows_which_one_a_patterns_topic_is_of() -> None:
+    elsewhere = {"option": "subscribePattern", "topics": "s.*", "servers": ["other:9092"]}
+    assert read(kafka_sources=[{**KAFKA, "topics": "seen"}, elsewhere]) == [("kafka://a:9092", "seen")]
+
+
 def test_what_is_not_known_is_not_told() -> None:
     assert read(kafka_sources=[{**KAFKA, "servers": []}], sources=["rate:"]) == read() == []
     assert list(inputs(snapshot(), None)) == list(outputs(None)) == []
@@ -61,8 +73,21 @@ def test_what_is_not_known_is_not_told() -> None:
         ({"sink": "kafka", "target": "out"}, []),  # of a driver that does not say the broker
         ({"sink": "kafka", "target": "", "sink_servers": ["a:9092"]}, []),  # the rows name it
         ({"sink": "parquet", "target": "/data/out", "file_sink": True}, [("file", "/data/out")]),
-        ({"sink": "delta", "target": "hdfs://nn:8020/out"}, [("hdfs://nn:8020", "/out")]),
-        ({"sink": "iceberg", "target": "lake.db.out"}, [("spark", "lake.db.out")]),
+        ({"sink": "delta", "target": "hdfs://nn:8020/out/"}, [("hdfs://nn:8020", "/out")]),
+        ({"sink": "parquet", "target": "file:///data/a?b#c/"}, [("file", "/data/a?b#c")]),
+        ({"sink": "parquet", "target": "s3a://lake/"}, [("s3://lake", "/")]),
+        ({"sink": "parquet", "target": "gs://lake/a/b/"}, [("gs://lake", "a/b")]),
+        (
+            {"sink": "parquet", "target": "abfss://c@a.dfs.core.windows.net/x"},
+            [("abfss://c@a.dfs.core.windows.net", "/x")],
+        ),
+        # On which file system, nobody says: a path without one, where the default may be remote.
+        ({"sink": "parquet", "target": "/out", "checkpoint": "hdfs://nn:8020/c"}, []),
+        ({"sink": "parquet", "target": "hdfs:///out", "file_sink": True}, []),
+        ({"sink": "parquet", "target": "out", "file_sink": True}, []),
+        ({"sink": "iceberg", "target": "lake.db.out"}, []),  # in which catalog?
+        ({"sink": "parquet", "target": "s3a://me:hunter2@lake/out", "file_sink": True}, []),
+        ({"sink": "own", "target": "wasbs://c@a.example/out?sig=abcdefghijklmnop"}, []),
         ({"sink": "foreachBatch", "target": ""}, []),
         ({"sink": "foreachBatch"}, []),
     ],
@@ -70,6 +95,12 @@ def test_what_is_not_known_is_not_told() -> None:
 def test_outputs_are_topics_folders_and_tables(query: dict[str, Any], place: list[tuple[str, str]]) -> None:
     assert list(outputs(driver(**query))) == place
     assert list(outputs(replace(driver(**query), epoch=0))) == [], "it has never held the stream"
+
+
+def test_a_deployment_without_a_driver_has_not_the_holders_data() -> None:
+    state = snapshot(*UPGRADED).state
+    assert driver_of(state, "orders-3-00000000") is None
+    assert driver_of(state, OLD_DEPLOYMENT) is not state.last_driver is driver_of(state, "")
 
 
 def test_a_change_of_holder_is_told_with_both_releases() -> None:
@@ -116,6 +147,8 @@ def test_the_parent_is_told_only_where_airflow_says_so(monkeypatch: pytest.Monke
     assert parent_job({}) == {}
     injecting(monkeypatch, PARENT)
     assert parent_job({}) == PARENT
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO", "maybe")
+    assert parent_job({}) == {}, "no task fails by it"
 
 
 @pytest.mark.parametrize("found", [RuntimeError("no"), {"spark.openlineage.parentJobName": "password=hunter2"}])
