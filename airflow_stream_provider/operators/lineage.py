@@ -122,13 +122,14 @@ def _of_path(path: str, query: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def holder_facet(snapshot: Snapshot, told: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a task has changed the holder; empty when it has not.
 
-    :param told: the XCom of the task.
+    :param told: the XCom of the task; without a `request` the holder held before.
     :return: `stream`, `epoch`, `driver`; `deployment`, `version` and `release` (its hash) of what holds, and the same
         with `previous_` of what held before, empty when nothing did; `gap_seconds` by query as far as it is known.
     """
     state = snapshot.state
     held, before = state.holding_deployment, state.deployments.get(told.get("previous") or "")
-    if held is None or (told.get("deployment"), told.get("epoch")) != (held.id, state.epoch):
+    changed = told.get("request") and (told.get("deployment"), told.get("epoch"))
+    if held is None or changed != (held.id, state.epoch):
         return {}
     sides = (("", held), ("previous_", before))
     return {

@@ -104,7 +104,13 @@ def test_a_deployment_without_a_driver_has_not_the_holders_data() -> None:
 
 
 def test_a_change_of_holder_is_told_with_both_releases() -> None:
-    done = {"deployment": NEW_DEPLOYMENT, "previous": OLD_DEPLOYMENT, "epoch": 2, "gap_seconds": {"a": 0.5}}
+    done = {
+        "deployment": NEW_DEPLOYMENT,
+        "previous": OLD_DEPLOYMENT,
+        "epoch": 2,
+        "request": "mine",
+        "gap_seconds": {"a": 0.5},
+    }
     facet = holder_facet(snapshot(*UPGRADED), done)
     assert (facet["driver"], facet["deployment"], facet["epoch"]) == (NEW, NEW_DEPLOYMENT, 2)
     assert (facet["previous_deployment"], facet["previous_version"]) == (OLD_DEPLOYMENT, "1")
@@ -117,6 +123,8 @@ def test_a_task_that_has_changed_no_holder_tells_of_none() -> None:
     standing_by = {"deployment": NEW_DEPLOYMENT, "previous": OLD_DEPLOYMENT, "epoch": 1}
     assert holder_facet(snapshot(*BOTH), standing_by) == holder_facet(snapshot(*BOTH), {}) == {}
     assert holder_facet(snapshot(), {}) == {}
+    found = {"deployment": NEW_DEPLOYMENT, "previous": OLD_DEPLOYMENT, "epoch": 2, "request": ""}
+    assert holder_facet(snapshot(*UPGRADED), found) == {}, "it held before"
 
 
 def test_before_a_task_has_looked_nothing_is_told_and_a_stop_tells_nothing_at_all(spec: StreamSpec) -> None:
