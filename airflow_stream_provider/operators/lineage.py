@@ -71,8 +71,9 @@ def driver_of(state: StreamState, deployment: str) -> Incarnation | None:
 def inputs(snapshot: Snapshot, driver: Incarnation | None) -> Iterator[tuple[str, str]]:
     """Yield namespace and name of what a driver's queries read: Kafka topics, and folders of files.
 
-    The topics of a pattern are those of the driver's last commits; where a query has more Kafka sources, nobody knows
-    whose they are. A query that the script started later is left out: the driver does not say which Kafka it reads.
+    The topics of a pattern are those of the driver's last commits, and left out where the query has more Kafka sources:
+    the driver does not say of which one they are. A query that the script started later is left out, too: the driver
+    does not say which Kafka it reads.
     """
     if driver is None:
         return
