@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider import __version__
@@ -25,7 +26,13 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "hooks": [{"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.hooks.stream"]}],
+        "hooks": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [f"{_PACKAGE}.hooks.connection_types", f"{_PACKAGE}.hooks.stream"],
+            }
+        ],
+        "connection-types": _connection_types(),
         "operators": [
             {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.operators.{name}" for name in operators]}
         ],
@@ -46,3 +53,112 @@ def get_provider_info() -> dict[str, Any]:
         "cli": [f"{_PACKAGE}.cli.definition.get_streams_cli_commands"],
         "extra-links": [f"{_PACKAGE}.links.stream.SparkUiLink", f"{_PACKAGE}.links.stream.DriverLogLink"],
     }
+
+
+def _connection_types() -> list[dict[str, Any]]:
+    """Return the forms; docs/clusters.md has the fields of clusters, docs/lag.md those of Kafka."""
+    one_each = "Separate several masters by commas, in the order of the hosts."
+    workers = _field(
+        "Hosts of workers", "Hosts and networks, separated by commas; default: the networks of the masters."
+    )
+    return [
+        _form(
+            "standalone",
+            "spark_standalone",
+            "StandaloneHook",
+            hidden=("schema",),
+            labels={"host": "Masters", "password": "Password, or bearer token without a login"},
+            placeholders={"host": "spark://m1:7077,m2:7077", "port": "7077"},
+            rest_port=_field("Port of the REST submission API", "Default: 6066.", type=["integer", "null"]),
+            rest_url=_field("URL of the REST submission API", f"Default: http://HOST:PORT. {one_each}"),
+            master_ui=_field("URL of the masters' web UI", f"Default: http://HOST:8080. {one_each}"),
+            worker_hosts=workers,
+        ),
+        _form(
+            "YARN",
+            "spark_yarn",
+            "YarnHook",
+            hidden=("schema", "host", "port", "password"),
+            labels={"login": "User as whom drivers run"},
+            placeholders={
+                "yarn_resourcemanager_webapp_address": "http://rm1:8088,http://rm2:8088",
+                "spark_home": "/opt/spark",
+            },
+            yarn_resourcemanager_webapp_address=_field("Web addresses of the ResourceManagers", "Separated by commas."),
+            spark_home=_field("Folder of Spark on every node"),
+            queue=_field("Queue", "Default: default."),
+            python=_field("Python on every node", "Default: python3."),
+            worker_hosts=workers,
+            principal=_field(
+                "Kerberos: principal", "With it, the keytab; without both, YARN believes everybody's name."
+            ),
+            keytab=_field("Kerberos: keytab", "What `base64 FILE` says of a keytab.", format="password"),
+        ),
+        _form(
+            "Kubernetes",
+            "spark_kubernetes",
+            "KubernetesHook",
+            hidden=("schema", "login"),
+            labels={"host": "API server", "password": "Token of a service account"},
+            placeholders={"host": "https://HOST:6443", "image": "registry.example/spark-streams:4.0.0"},
+            kubernetes_conn_id=_field(
+                "Connection of type kubernetes", "It has address and credentials, in place of API server and token."
+            ),
+            ca_file=_field("Certificates of the API server", "Path on Airflow's machines; default: the system's."),
+            namespace=_field("Namespace of drivers and executors"),
+            image=_field("Image of drivers", "May be in the pod template instead."),
+            service_account=_field("Service account of drivers", "May be in the pod template instead."),
+            template=_field("Pod template of drivers", "YAML, or the path of a file on Airflow's machines."),
+            ui_url=_field("Address of a driver's Spark UI, for people", "With {namespace} and {pod}."),
+            log_url=_field("Address of a driver's log, for people", "With {namespace} and {pod}."),
+        ),
+        _form(
+            "Kafka",
+            "kafka_stream",
+            "KafkaHook",
+            hidden=("schema", "host", "port", "login", "password"),
+            labels={"extra": "More settings, by librdkafka's names"},
+            placeholders={"bootstrap.servers": "k1:9092,k2:9092"},
+            **{
+                "bootstrap.servers": _field("Brokers", "HOST:PORT, separated by commas."),
+                "security.protocol": _field(
+                    "Security protocol", "PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL."
+                ),
+                "sasl.mechanism": _field("SASL mechanism", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."),
+                "sasl.username": _field("SASL user"),
+                "sasl.password": _field("SASL password", format="password"),
+                "ssl.ca.location": _field("Certificates of authorities", "Path on Airflow's machines."),
+                "ssl.certificate.location": _field("Client's certificate", "Path on Airflow's machines."),
+                "ssl.key.location": _field("Client's key", "Path on Airflow's machines."),
+                "ssl.key.password": _field("Password of the client's key", format="password"),
+            },
+        ),
+    ]
+
+
+def _form(
+    name: str,
+    conn_type: str,
+    hook: str,
+    hidden: Sequence[str],
+    labels: Mapping[str, str],
+    placeholders: Mapping[str, str],
+    **fields: dict[str, Any],
+) -> dict[str, Any]:
+    return {
+        "connection-type": conn_type,
+        "hook-class-name": f"{_PACKAGE}.hooks.connection_types.{hook}",
+        "hook-name": f"{_NAME}: {name}",
+        "ui-field-behaviour": {
+            "hidden-fields": list(hidden),
+            "relabeling": dict(labels),
+            "placeholders": dict(placeholders),
+        },
+        "conn-fields": fields,
+    }
+
+
+def _field(label: str, description: str = "", **schema: Any) -> dict[str, Any]:
+    """Return a field that may be left empty."""
+    said = {"description": description} if description else {}
+    return {"label": label, **said, "schema": {"type": ["string", "null"], **schema}}

@@ -150,6 +150,13 @@ class Cluster(ABC):
     """A place where drivers run. Every method asks the cluster again; nothing is cached."""
 
     @abstractmethod
+    def answer(self) -> str:
+        """Return in a sentence for a person what answers at the connection's addresses. Nothing is started.
+
+        :raises ClusterError: the cluster does not answer, or refuses what a stream needs of it.
+        """
+
+    @abstractmethod
     def check(self, job: Job) -> None:
         """Check that the cluster answers and has room for the job's driver and executors. Nothing is started.
 

@@ -38,9 +38,22 @@ class Masters:
     worker_hosts: tuple[str, ...] = ()
 
 
+def host_of(conn_type: str, host: str) -> str:
+    """Return the host that a connection of type ``spark`` has for the same cluster.
+
+    The types ``spark_yarn`` and ``spark_kubernetes``, whose forms ask for no more than is needed, say what in the host
+    of every other type says: that drivers run on YARN or on Kubernetes.
+    """
+    if conn_type == "spark_yarn":
+        return "yarn"
+    if conn_type == "spark_kubernetes" and not host.strip().startswith(KUBERNETES):
+        return KUBERNETES + host.strip()
+    return host
+
+
 @dataclass(frozen=True)
 class ClusterConnection:
-    """The fields of an Airflow connection of type ``spark`` that are used here.
+    """The fields of an Airflow connection of a cluster that are used here; of its type, see `host_of`.
 
     :param host: ``spark://host``, ``spark://h1:7077,h2:7077`` (high availability), ``yarn``, ``local[N]``, or
         ``k8s://https://host:port``, whose fields are in `kubernetes_connection`.
@@ -206,7 +219,7 @@ class KerberosLogin:
 
 @dataclass(frozen=True)
 class YarnSettings:
-    """The settings of an Airflow connection of type ``spark`` with the host ``yarn``.
+    """The settings of an Airflow connection whose host is ``yarn``.
 
     :param addresses: the web address of each ResourceManager; there are several with high availability.
     :param user: the connection's login: as whom drivers are submitted. With Kerberos the principal's user by default.

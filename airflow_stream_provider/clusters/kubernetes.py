@@ -38,6 +38,7 @@ from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.pod_status import NodeSays, PodLook, driver_state, ended, let_go, waits_for
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.texts import count
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,12 @@ class KubernetesCluster(Cluster):
     def __init__(self, settings: KubernetesSettings) -> None:
         self._settings = settings
         self._api = KubernetesApi(settings)
+
+    @override
+    def answer(self) -> str:
+        namespace = self._settings.namespace
+        drivers = count(len(self._api.pods(namespace, _DRIVERS)), "pod")
+        return f"The API server at {self._api.address} answers; the namespace {namespace} has {drivers} of drivers."
 
     @override
     def check(self, job: Job) -> None:

@@ -58,6 +58,12 @@ class LocalCluster(Cluster):
         self._master = master
 
     @override
+    def answer(self) -> str:
+        home = processes.home()
+        processes.check_java()
+        return f"This machine has Java, and Spark in {home}."
+
+    @override
     def check(self, job: Job) -> None:
         """Check that Spark and Java are installed and that the driver's memory is free."""
         job.properties()

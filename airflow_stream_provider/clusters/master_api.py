@@ -152,6 +152,15 @@ def create(master: Master, request: Mapping[str, Any]) -> str:
     )
 
 
+def check_rest(master: Master) -> None:
+    """Raise ClusterError unless the master's REST submission API answers, and takes the connection's credentials."""
+    try:
+        answer = _rest(master, "GET", "status/none")
+    except Unanswered as error:
+        raise _no_rest(master, error) from None
+    _body(master, answer)
+
+
 def kill(master: Master, submission: str) -> None:
     """Ask the master to kill a driver; one that has ended, or that it does not know, is no error.
 

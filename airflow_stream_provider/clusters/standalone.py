@@ -36,6 +36,7 @@ from airflow_stream_provider.clusters.workers import (
     unmanaged,
 )
 from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.texts import count
 
 # Seconds after which a driver that cannot be told whose it is hinders no submission any more.
 UNTOLD_SECONDS = 300.0
@@ -52,6 +53,16 @@ class StandaloneCluster(Cluster):
     def __init__(self, masters: Masters) -> None:
         self._masters = masters
         self._hosts = WorkerHosts(masters.worker_hosts, (*masters.rest, *masters.ui))
+
+    @override
+    def answer(self) -> str:
+        """Ask the master's page, and its REST submission API, which takes drivers and is off by default."""
+        master = api.find_master(self._masters)
+        api.check_rest(master)
+        workers = list(master.workers.values())
+        cores, memory = sum(each["coresfree"] for each in workers), sum(each["memoryfree"] for each in workers)
+        free = f"{cores} cores and {memory} MiB are free on {count(len(workers), 'worker')}"
+        return f"The Spark master at {master.ui} is ALIVE and takes drivers at {master.rest}; {free}."
 
     @override
     def check(self, job: Job) -> None:

@@ -50,6 +50,7 @@ from airflow_stream_provider.clusters.yarn_request import (
 )
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, leaf_queues
 from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.texts import count
 
 # Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.
 TAKEN_SECONDS = 15.0
@@ -64,6 +65,15 @@ class YarnCluster(Cluster):
     def __init__(self, settings: YarnSettings) -> None:
         self._settings = settings
         self._hosts = WorkerHosts(settings.node_hosts, settings.addresses)
+
+    @override
+    def answer(self) -> str:
+        manager = api.find_active(self._settings)
+        running = [node for node in api.nodes(manager) if node.get("state") == "RUNNING"]
+        memory = sum(int(node.get("availMemoryMB", 0)) for node in running)
+        return (
+            f"The ResourceManager at {manager.url} is active; {memory} MiB are free on {count(len(running), 'node')}."
+        )
 
     @override
     def check(self, job: Job) -> None:

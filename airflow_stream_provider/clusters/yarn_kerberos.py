@@ -209,6 +209,11 @@ class KerberosYarnCluster(YarnCluster):
         self._login = login
 
     @override
+    def answer(self) -> str:
+        kerberos.check(self._login)
+        return super().answer()
+
+    @override
     def check(self, job: Job) -> None:
         """Check this machine, the keytab, and then what is checked on every YARN.
 

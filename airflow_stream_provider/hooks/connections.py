@@ -35,7 +35,7 @@ def connect(cluster: str, kafka: str | None) -> Connected:
 
     :raises ConnectionUnavailable: one of them cannot be read.
     """
-    found, other = _read(cluster, _create(cluster, "spark")), _read(kafka, _create(kafka, "kafka")) if kafka else None
+    found, other = _read(cluster, _create(cluster, *_CLUSTERS)), _read(kafka, _create(kafka, _KAFKA)) if kafka else None
     named = _kubernetes(found)
     return _of(found, other, _read(named, _create_kubernetes(named, cluster)) if named else None)
 
@@ -45,8 +45,8 @@ async def aconnect(cluster: str, kafka: str | None) -> Connected:
 
     :raises ConnectionUnavailable: one of them cannot be read.
     """
-    found = await _aread(cluster, _create(cluster, "spark"))
-    other = await _aread(kafka, _create(kafka, "kafka")) if kafka else None
+    found = await _aread(cluster, _create(cluster, *_CLUSTERS))
+    other = await _aread(kafka, _create(kafka, _KAFKA)) if kafka else None
     named = _kubernetes(found)
     return _of(found, other, await _aread(named, _create_kubernetes(named, cluster)) if named else None)
 
@@ -64,7 +64,7 @@ def kafka_extra(kafka: str) -> Mapping[str, Any]:
 
     :raises ConnectionUnavailable: it cannot be read.
     """
-    return _extra(_read(kafka, _create(kafka, "kafka")))
+    return _extra(_read(kafka, _create(kafka, _KAFKA)))
 
 
 async def akafka_extra(kafka: str) -> Mapping[str, Any]:
@@ -72,7 +72,7 @@ async def akafka_extra(kafka: str) -> Mapping[str, Any]:
 
     :raises ConnectionUnavailable: it cannot be read.
     """
-    return _extra(await _aread(kafka, _create(kafka, "kafka")))
+    return _extra(await _aread(kafka, _create(kafka, _KAFKA)))
 
 
 def storage_connection(conn_id: str) -> StorageConnection:
@@ -130,8 +130,13 @@ def _unavailable(conn_id: str, create: str, error: Exception) -> ConnectionUnava
     )
 
 
-def _create(conn_id: str, kind: str) -> str:
-    return f"Create {conn_id!r} (type {kind})"
+_CLUSTERS = ("spark_standalone", "spark_yarn", "spark_kubernetes")
+_KAFKA = "kafka_stream"
+"""Our own types of connections (get_provider_info.py). Any other type, such as ``spark`` or ``kafka``, will do."""
+
+
+def _create(conn_id: str, *kinds: str) -> str:
+    return f"Create {conn_id!r} (type {' or '.join(kinds)})"
 
 
 def _create_kubernetes(named: str, cluster: str) -> str:
@@ -139,8 +144,11 @@ def _create_kubernetes(named: str, cluster: str) -> str:
 
 
 def _extra(connection: Connection) -> Mapping[str, Any]:
+    """Return the extra; in one of our forms, an empty field leaves its setting out."""
     extra: Mapping[str, Any] = connection.extra_dejson
-    return extra
+    if connection.conn_type not in (*_CLUSTERS, _KAFKA):
+        return extra
+    return {name: value for name, value in extra.items() if value not in (None, "")}
 
 
 def _kubernetes(cluster: Connection) -> str:
@@ -150,8 +158,9 @@ def _kubernetes(cluster: Connection) -> str:
 
 def _of(cluster: Connection, kafka: Connection | None, kubernetes: Connection | None) -> Connected:
     from airflow_stream_provider.clusters import ClusterConnection
+    from airflow_stream_provider.clusters.connection import host_of
 
-    host, extra = cluster.host or "", cluster.extra_dejson
+    host, extra = host_of(cluster.conn_type or "", cluster.host or ""), _extra(cluster)
     pods = _extra(kubernetes) if kubernetes else None
     found = ClusterConnection(host, cluster.port, extra, cluster.login or "", cluster.password or "", pods)
     return Connected(found, _extra(kafka) if kafka else None)

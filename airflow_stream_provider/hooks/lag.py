@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.connections import kafka_extra
@@ -17,6 +17,7 @@ from airflow_stream_provider.lag.targets import LagTarget, read_sources
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.texts import count
 
 if TYPE_CHECKING:
     from airflow_stream_provider.checkpoint.logs import KafkaOffsets
@@ -73,7 +74,19 @@ def committed_offsets(
 
 def check_kafka(conn_id: str) -> None:
     """Raise ConnectionUnavailable, SpecError or BrokerUnreachable unless the Kafka that a connection names answers."""
+    kafka_answer(conn_id, kafka_extra(conn_id))
+
+
+def kafka_answer(conn_id: str, extra: Mapping[str, Any]) -> str:
+    """Return in a sentence for a person what answers at the addresses of a Kafka connection.
+
+    :raises SpecError: the connection is not valid.
+    :raises BrokerUnreachable: no broker answers within 10 s.
+    :raises KafkaDenied: the brokers refuse the credentials.
+    """
     from airflow_stream_provider.kafka.client import KafkaClient
 
-    with KafkaClient(conn_id, kafka_extra(conn_id)) as client:
-        client.describe_cluster()
+    with KafkaClient(conn_id, extra) as client:
+        found = client.describe_cluster()
+        brokers = ",".join(f"{each['host']}:{each['port']}" for each in found["brokers"])
+        return f"Kafka {found['cluster_id']} answers with {count(len(found['brokers']), 'broker')}: {brokers}."

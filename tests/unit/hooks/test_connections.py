@@ -23,7 +23,7 @@ from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError
 
 NOT_THERE = "The Airflow connection 'gone' cannot be read: it is not defined, or what keeps it .* does not answer"
-ONE = NOT_THERE + r".* Create 'gone' \(type kafka\)"
+ONE = NOT_THERE + r".* Create 'gone' \(type kafka_stream\)"
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_a_missing_connection_is_named_with_what_to_create() -> None:
 
 def test_a_cluster_s_connection_is_read_by_itself() -> None:
     assert cluster_connection("spark") == connect("spark", None).cluster
-    with pytest.raises(ConnectionUnavailable, match=r"Create 'gone' \(type spark\)"):
+    with pytest.raises(ConnectionUnavailable, match=r"Create 'gone' \(type spark_standalone or spark_yarn or spark_kubernetes\)"):
         cluster_connection("gone")
 
 

@@ -64,7 +64,7 @@ def refusal(spec: StreamSpec, **settings: Any) -> str:
         ({}, {"reason": "password=hunter2"}, "looks like a secret"),
         ({}, {"strategy": "hope"}, "There is no strategy 'hope'. There are handover and restart"),
         ({"kafka": "kafka_nowhere"}, {}, "Kafka at 127.0.0.1:1 (connection 'kafka_nowhere') does not answer"),
-        ({"cluster": "no_such"}, {}, "Create 'no_such' (type spark)"),
+        ({"cluster": "no_such"}, {}, "Create 'no_such' (type spark_standalone or spark_yarn or spark_kubernetes)"),
     ],
 )
 def test_what_cannot_be_used_is_refused(
