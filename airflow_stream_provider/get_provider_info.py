@@ -33,6 +33,26 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "connection-types": _connection_types(),
+        "config": {
+            "streams": {
+                "description": "Settings of the Spark streams of this Airflow.",
+                "options": {
+                    "watch_seconds": _option(
+                        "Seconds between two looks of the watch at a stream whose YAML has no `watch.schedule`.", "60"
+                    ),
+                    "delivery_seconds": _option(
+                        "Seconds, up to 120, in which a recipient of `notify` must have taken an alert.", "30"
+                    ),
+                },
+            }
+        },
+        "asset-uris": [
+            {
+                "schemes": ["stream"],
+                "handler": f"{_PACKAGE}.operators.base.sanitize_uri",
+                "factory": f"{_PACKAGE}.operators.base.stream_asset",
+            }
+        ],
         "operators": [
             {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.operators.{name}" for name in operators]}
         ],
@@ -162,3 +182,13 @@ def _field(label: str, description: str = "", **schema: Any) -> dict[str, Any]:
     """Return a field that may be left empty."""
     said = {"description": description} if description else {}
     return {"label": label, **said, "schema": {"type": ["string", "null"], **schema}}
+
+
+def _option(description: str, default: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": None,
+        "type": "float",
+        "example": None,
+        "default": default,
+    }

@@ -98,7 +98,7 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
         made.append(NetworkSelector(**{**configs, "slow_task_threshold_secs": SLOW_SECONDS}))
         return KafkaNetClient(net=made[0], manager=Manager(made[0], **configs))
 
-    _keep_credentials_out_of_logs()
+    _keep_out_of_logs()
     try:
         return KafkaAdminClient(
             bootstrap_timeout_ms=CONNECT_MS,
@@ -172,6 +172,9 @@ class _NoCredentials(logging.Filter):
 _no_credentials = _NoCredentials()
 
 
-def _keep_credentials_out_of_logs() -> None:
+def _keep_out_of_logs() -> None:
+    """Keep out credentials, and what kafka-python says of itself at each connection, unless its level has been set."""
+    if logging.getLogger("kafka").level == logging.NOTSET:
+        logging.getLogger("kafka").setLevel(logging.WARNING)
     for name in ("kafka.net.connection", "kafka.protocol.parser"):
         logging.getLogger(name).addFilter(_no_credentials)  # adding the same filter again has no effect

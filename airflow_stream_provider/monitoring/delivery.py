@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.control.bounded import gather
+from airflow_stream_provider.lifecycle.configured import delivery_seconds
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
 from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState
@@ -25,18 +26,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Until then a recipient must have taken an alert. One that hangs keeps neither the others nor the watch.
-DELIVERY_SECONDS = 30.0
 # Alerts that one recipient is given side by side, each of another stream, and recipients served at the same time.
 SHARES = 4
 WIDTH = 64
 
 
 def deliver(
-    alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any], seconds: float = DELIVERY_SECONDS
+    alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any], seconds: float | None = None
 ) -> set[str]:
-    """Deliver an alert to all recipients; return the names of those that took it in time. See `deliver_all`."""
-    return deliver_all([(alert, recipients)], context, seconds)[0]
+    """Deliver an alert to all recipients; return the names of those that took it in time. See `deliver_all`.
+
+    :param seconds: default: `delivery_seconds`.
+    """
+    return deliver_all([(alert, recipients)], context, seconds or delivery_seconds())[0]
 
 
 def deliver_all(
@@ -141,7 +143,7 @@ def tell(
     ]
     alerts = complete([alert for _, alert, _ in due])
     letters = [(alert, recipients) for alert, (_, _, recipients) in zip(alerts, due, strict=True)]
-    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, DELIVERY_SECONDS), strict=True):
+    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, delivery_seconds()), strict=True):
         state = told.incidents[alert.kind].acknowledge(delivered, open=alert.open)
         told.incidents = {**told.incidents, alert.kind: state}
 

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from urllib.parse import SplitResult
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 from airflow_stream_provider.triggers.grace import beyond
 
@@ -39,12 +40,28 @@ HERE_SECONDS, HERE_PACE = 5.0, 0.5
 EVENTS = 100
 
 
-def stream_asset(name: str) -> Asset:
+def stream_asset(name: str, extra: Mapping[str, Any] | None = None) -> Asset:
     """Return the asset of a stream, for ``schedule=[stream_asset("orders")]``: ``stream://NAME``.
 
     :param name: of the stream.
+    :param extra: of the asset; default: none.
+    :raises ValueError: that is no stream's name.
     """
-    return Asset(name=f"stream://{name}", uri=f"stream://{name}")
+    return Asset(name=f"stream://{name}", uri=f"stream://{name}", extra=dict(extra or {}))
+
+
+def sanitize_uri(uri: SplitResult) -> SplitResult:
+    """Return the URI of a stream's asset as it is; Airflow calls it for the scheme ``stream``.
+
+    :raises ValueError: it has anything but the name of a stream.
+    """
+    if uri.path not in ("", "/") or uri.query:
+        raise ValueError(f"{uri.geturl()!r} has more than the name of a stream. Write stream://NAME.")
+    try:
+        check_stream_name(uri.netloc)
+    except StreamError as error:
+        raise ValueError(str(error)) from None
+    return uri
 
 
 def hand_overs(name: str) -> AssetAlias:

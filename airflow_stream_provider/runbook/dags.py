@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG, get_parsing_context
 
+from airflow_stream_provider.lifecycle.configured import watch_seconds
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
@@ -19,8 +20,6 @@ from airflow_stream_provider.spec.folder import find_spec, load_specs
 from airflow_stream_provider.spec.stream import StreamSpec
 
 _MAKERS = {"upgrade": upgrade_dag, "operate": operate_dag, "retire": retire_dag}
-# Between two looks of the watch, where no stream says otherwise.
-_WATCH_SECONDS = 60.0
 
 
 def stream_dags(
@@ -101,7 +100,7 @@ def _one(wanted: str, path: Path, name: str, options: DagOptions) -> dict[str, D
     subject, verb = options.split(wanted) or ("", "")
     if subject == name and verb == "watch":
         # Without a look at the folder: that it is gone is for the task to tell people.
-        return {wanted: watch_dag(name, path, options, _WATCH_SECONDS)}
+        return {wanted: watch_dag(name, path, options, watch_seconds())}
     if subject == name and verb == "revive":
         return {wanted: revive_dag(name, options)}
     try:
@@ -114,6 +113,6 @@ def _one(wanted: str, path: Path, name: str, options: DagOptions) -> dict[str, D
 def _seconds(specs: Sequence[StreamSpec | SpecError]) -> float | None:
     """Return the seconds between two looks: as the stream says that is looked at most often."""
     if not specs:
-        return _WATCH_SECONDS
-    said = [each.watch.schedule if isinstance(each, StreamSpec) else _WATCH_SECONDS for each in specs]
+        return watch_seconds()
+    said = [each.watch.schedule if isinstance(each, StreamSpec) else watch_seconds() for each in specs]
     return min((every for every in said if every is not None), default=None)

@@ -27,6 +27,7 @@ from airflow_stream_provider.clusters import (
 )
 from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
+from airflow_stream_provider.lifecycle.configured import watch_seconds
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.address import StorageAddress
@@ -157,11 +158,11 @@ class LagSpec(_Part):
 class WatchSpec(_Part):
     """How the stream is watched.
 
-    `schedule`: how often, as a duration; null = not at all. `for_at_least`: how long the lag must stay beyond its
+    `schedule`: how often, as a duration; null = not at all; unset = `watch_seconds`, a minute. `for_at_least`: how long the lag must stay beyond its
     limits before an alert opens, and within them before it closes.
     """
 
-    schedule: Annotated[Seconds, Field(ge=5)] | None = 60.0
+    schedule: Annotated[Seconds, Field(ge=5)] | None = Field(default_factory=watch_seconds)
     for_at_least: Seconds = 120.0
 
 

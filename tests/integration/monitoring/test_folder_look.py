@@ -149,7 +149,7 @@ def test_a_recipient_that_hangs_delays_no_look_though_each_stream_has_an_alert(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     if count < 100:  # what a thousand need of the half a minute, few do not
-        monkeypatch.setattr(delivery, "DELIVERY_SECONDS", 10.0)
+        monkeypatch.setattr(delivery, "delivery_seconds", lambda: 10.0)
     folder = Folder(tmp_path, count, kafka="")
     folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
     folder.look(0.0)

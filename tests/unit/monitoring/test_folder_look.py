@@ -148,7 +148,7 @@ def test_a_recipient_that_hangs_is_left_behind_and_tried_again(folder: Folder, m
     folder.dead = {"s0000"}
     folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
     with monkeypatch.context() as patched:
-        patched.setattr(delivery, "DELIVERY_SECONDS", 1.0)
+        patched.setattr(delivery, "delivery_seconds", lambda: 1.0)
         folder.look(60.0)
         folder.look(125.0)
     assert f"{HERE}.hang" not in folder.sample(0).incidents["down"].acknowledged
@@ -262,4 +262,4 @@ def test_the_stages_of_a_look_end_in_a_bit_more_than_a_minute() -> None:
     hung = folder_reading.MOST_HANGING / folder_reading.WIDTH * 2.0 + EACH_SECONDS
     checkpoints = min(hung, WRITE_SECONDS + EACH_SECONDS)
     asked = max(hung, readings.CONNECT_SECONDS) + checkpoints + readings.MEASURE_SECONDS
-    assert asked + EACH_SECONDS + delivery.DELIVERY_SECONDS < 75
+    assert asked + EACH_SECONDS + DELIVERY_SECONDS < 75
