@@ -149,12 +149,17 @@ class SubmitUnclear(ClusterError):
 class Cluster(ABC):
     """A place where drivers run. Every method asks the cluster again; nothing is cached."""
 
-    @abstractmethod
     def answer(self) -> str:
         """Return in a sentence for a person what answers at the connection's addresses. Nothing is started.
 
+        Only a kind of cluster with a form of its own (get_provider_info.py) needs it.
+
         :raises ClusterError: the cluster does not answer, or refuses what a stream needs of it.
         """
+        raise ClusterError(
+            "A connection to this kind of cluster has no test.",
+            next_step="Run `airflow streams check` for a stream that uses it.",
+        )
 
     @abstractmethod
     def check(self, job: Job) -> None:

@@ -98,7 +98,7 @@ class ClusterConnection:
         """
         master = self.host.strip()
         if not _LOCAL.fullmatch(master):
-            raise refused(f"{master!r} is not a local master", "Write local[2] or local[*].")
+            raise refused(f"{without_user(master)!r} is not a local master", "Write local[2] or local[*].")
         return master
 
     @property
@@ -130,7 +130,8 @@ class ClusterConnection:
         scheme, separator, rest = self.host.strip().rpartition("://")
         if (separator and scheme != "spark") or not rest:
             raise refused(
-                f"{self.host!r} is not a supported cluster", "Write spark://HOST, yarn, k8s://HOST or local[N]."
+                f"{without_user(self.host)!r} is not a supported cluster",
+                "Write spark://HOST, yarn, k8s://HOST or local[N].",
             )
         hosts = []
         for part in rest.rstrip("/").split(","):
@@ -140,9 +141,8 @@ class ClusterConnection:
             except ValueError:
                 host, port = None, None
             if not host or split.path or split.username:
-                shown = part.rpartition("@")[2]  # what stands before it may hold a password
                 raise refused(
-                    f"{shown!r} is not HOST or HOST:PORT",
+                    f"{without_user(part)!r} is not HOST or HOST:PORT",
                     "Write spark://HOST:PORT, and separate several masters by commas.",
                 )
             hosts.append((f"[{host}]" if ":" in host else host, port or self.port or MASTER_PORT))
@@ -170,6 +170,11 @@ class ClusterConnection:
                 f"{key} in the extra has {len(urls)} URLs for {len(default)} masters", "Write one URL for each master."
             )
         return urls
+
+
+def without_user(address: str) -> str:
+    """Return what may be shown of an address: what stands before the last @ may hold a password."""
+    return address.rpartition("@")[2]
 
 
 def is_web_address(url: str) -> bool:

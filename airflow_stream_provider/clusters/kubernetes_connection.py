@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from airflow_stream_provider.clusters.connection import KUBERNETES, ClusterConnection, refused
+from airflow_stream_provider.clusters.connection import KUBERNETES, ClusterConnection, refused, without_user
 from airflow_stream_provider.clusters.job import SecretInConf, refuse_secret_environment
 from airflow_stream_provider.lifecycle.errors import SpecError
 
@@ -217,7 +217,7 @@ def kubernetes_settings(connection: ClusterConnection) -> KubernetesSettings:
     address = "" if named else _address(connection.host, connection.port)
     if not named and (connection.login or not connection.password):
         raise refused(
-            "it has a login" if connection.login else f"{connection.host!r} has no credentials",
+            "it has a login" if connection.login else f"{without_user(connection.host)!r} has no credentials",
             f"Name a connection of type kubernetes as {KUBERNETES_CONN_ID} in the extra, or give a service account's "
             "token as the password, without a login.",
         )
@@ -245,8 +245,7 @@ def _address(host: str, port: int | None) -> str:
     except ValueError:
         valid, plain, own_port = False, True, None
     if not valid or not plain:
-        shown = host.rpartition("@")[2]  # what stands before it may hold a password
-        raise refused(f"{shown!r} is no API server", "Write k8s://https://HOST:PORT.")
+        raise refused(f"{without_user(host)!r} is no API server", "Write k8s://https://HOST:PORT.")
     found = parts.geturl()
     return f"{found}:{port}" if port and not own_port else found
 
@@ -274,5 +273,5 @@ def _link(extra: Mapping[str, Any], key: str) -> str:
     except ValueError:
         fields = {""}
     if fields - {"namespace", "pod"} or (url and not url.startswith(("http://", "https://"))):
-        raise refused(f"{key} in the extra is {url!r}", "Write a URL with {namespace} and {pod} in it.")
+        raise refused(f"{key} in the extra is {without_user(url)!r}", "Write a URL with {namespace} and {pod} in it.")
     return url

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,8 @@ from airflow.sdk import BaseHook
 from airflow_stream_provider.control.bounded import call
 from airflow_stream_provider.hooks.connections import cluster_connection, kafka_extra
 from airflow_stream_provider.lifecycle.errors import StreamError
+
+log = logging.getLogger(__name__)
 
 # Two requests of at most 10 s each, with the imports of a client.
 TEST_SECONDS = 25.0
@@ -39,7 +43,9 @@ class _TestedHook(BaseHook):
         except StreamError as error:
             return False, str(error)
         except Exception as error:  # noqa: BLE001 - Airflow would show its text, which may hold a secret
-            return False, f"The test failed with {type(error).__name__}. Look at the log of the process that ran it."
+            name, where = type(error).__name__, "".join(traceback.format_tb(error.__traceback__))
+            log.warning("The test of a connection (%s) failed with %s:\n%s", self.hook_name, name, where)
+            return False, f"The test failed with {name}. The log of Airflow's API server says where."
 
     def _question(self) -> Callable[[], str]:
         raise NotImplementedError

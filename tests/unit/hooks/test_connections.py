@@ -74,7 +74,9 @@ def test_a_missing_connection_is_named_with_what_to_create() -> None:
 
 def test_a_cluster_s_connection_is_read_by_itself() -> None:
     assert cluster_connection("spark") == connect("spark", None).cluster
-    with pytest.raises(ConnectionUnavailable, match=r"Create 'gone' \(type spark_standalone or spark_yarn or spark_kubernetes\)"):
+    with pytest.raises(
+        ConnectionUnavailable, match=r"Create 'gone' \(type spark_standalone or spark_yarn or spark_kubernetes\)"
+    ):
         cluster_connection("gone")
 
 
