@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.control.bounded import gather
-from airflow_stream_provider.lifecycle.configured import delivery_seconds
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
 from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState
 from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named
+from airflow_stream_provider.spec.configured import delivery_seconds
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -136,6 +136,7 @@ def tell(
     :param context: of the task, for the templates of notifiers.
     :param complete: returns the alerts with what is worth finding out only for those that are sent.
     """
+    seconds = delivery_seconds()  # an option that is wrong is told by the first look, and not by the first alert
     due = [
         (told, alert, {name: told.recipients[name] for name in names})
         for told in all_told
@@ -143,7 +144,7 @@ def tell(
     ]
     alerts = complete([alert for _, alert, _ in due])
     letters = [(alert, recipients) for alert, (_, _, recipients) in zip(alerts, due, strict=True)]
-    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, delivery_seconds()), strict=True):
+    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, seconds), strict=True):
         state = told.incidents[alert.kind].acknowledge(delivered, open=alert.open)
         told.incidents = {**told.incidents, alert.kind: state}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from airflow.sdk import DAG, get_parsing_context
 
-from airflow_stream_provider.lifecycle.configured import watch_seconds
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.form import DagOptions
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_dag, watch_dag
+from airflow_stream_provider.spec.configured import watch_seconds
 from airflow_stream_provider.spec.folder import find_spec, load_specs
 from airflow_stream_provider.spec.stream import StreamSpec
 

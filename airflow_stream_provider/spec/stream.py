@@ -27,10 +27,10 @@ from airflow_stream_provider.clusters import (
 )
 from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
-from airflow_stream_provider.lifecycle.configured import watch_seconds
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.spec.configured import watch_seconds
 from airflow_stream_provider.spec.fields import (
     ConnectionId,
     ControlUrl,
@@ -158,8 +158,8 @@ class LagSpec(_Part):
 class WatchSpec(_Part):
     """How the stream is watched.
 
-    `schedule`: how often, as a duration; null = not at all; unset = `watch_seconds`, a minute. `for_at_least`: how long the lag must stay beyond its
-    limits before an alert opens, and within them before it closes.
+    `schedule`: how often, as a duration; null = not at all; unset = the option `watch_seconds`. `for_at_least`: how
+    long the lag must stay beyond its limits before an alert opens, and within them before it closes.
     """
 
     schedule: Annotated[Seconds, Field(ge=5)] | None = Field(default_factory=watch_seconds)

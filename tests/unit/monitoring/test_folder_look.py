@@ -15,6 +15,7 @@ from airflow_stream_provider.monitoring import delivery, folder_reading, reading
 from airflow_stream_provider.monitoring.folder_look import FolderLook
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import read
+from airflow_stream_provider.spec.configured import DELIVERY_SECONDS
 from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
 from tests.support.watched_folder import HERE, OVER, RECEIVED, WATCH, Folder, home, stop

@@ -26,7 +26,7 @@ def delivery_seconds() -> float:
 
 
 def _seconds(option: str, default: float, least: float, most: float) -> float:
-    # Imported here: this room travels to the driver, where there is no Airflow.
+    # Imported here: a DAG file that is parsed for one DAG needs none of it.
     from airflow.sdk.configuration import conf
 
     said = conf.get("streams", option, fallback=None) or default
