@@ -9,6 +9,7 @@ from airflow_stream_provider import lazily
 if TYPE_CHECKING:
     from airflow_stream_provider.operators.adopt import AdoptOperator as AdoptOperator
     from airflow_stream_provider.operators.audit import KafkaTopicAuditOperator as KafkaTopicAuditOperator
+    from airflow_stream_provider.operators.base import stream_asset as stream_asset
     from airflow_stream_provider.operators.check import CheckReleaseOperator as CheckReleaseOperator
     from airflow_stream_provider.operators.lag import KafkaLagOperator as KafkaLagOperator
     from airflow_stream_provider.operators.stream import (
@@ -63,6 +64,7 @@ __getattr__ = lazily(
     {
         "adopt": "AdoptOperator",
         "audit": "KafkaTopicAuditOperator",
+        "base": "stream_asset",
         "check": "CheckReleaseOperator",
         "lag": "KafkaLagOperator",
         "stream": "AbortOperator FenceOperator HandOverOperator PromoteOperator RestartStreamOperator RetireOperator "

@@ -29,7 +29,7 @@ monitoring
 links triggers notifications
 operators sensors
 cli runbook
-plugin
+plugin example_dags
 """
 LEVELS = {room: level for level, line in enumerate(ORDER.split("\n")) for room in line.split()}
 

@@ -57,6 +57,12 @@ def test_classes_for_dag_files_are_importable_from_their_room(room: str) -> None
         exec(f"from {package.__name__} import NoSuchOperator")
 
 
+def test_what_dag_files_need_besides_is_importable_from_operators() -> None:
+    from airflow_stream_provider.operators import stream_asset
+
+    assert stream_asset("orders").uri == "stream://orders/"
+
+
 def test_every_room_is_a_package() -> None:
     root = Path(airflow_stream_provider.__file__).parent
     assert [path for path in root.rglob("*") if any(path.glob("*.py")) and not (path / "__init__.py").is_file()] == []

@@ -1,0 +1,1 @@
+"""DAGs to copy: Airflow shows them where `[core] load_examples` is on. None runs before it is switched on."""
