@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError, TopicAuthorizationFailedError
 
+from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, stream_error
 
 
@@ -37,3 +40,16 @@ def test_the_text_of_an_error_that_is_not_kafkas_is_never_shown() -> None:
     found = stream_error("kafka_default", ["one:9092"], "to connect", ValueError("password=hunter2"))
     assert "hunter2" not in str(found)
     assert "ValueError" in found.message
+
+
+@pytest.mark.parametrize(("level", "kept"), [(logging.NOTSET, logging.WARNING), (logging.INFO, logging.INFO)])
+def test_what_kafka_python_says_of_itself_is_no_line_of_a_task_unless_somebody_asks(level: int, kept: int) -> None:
+    logger = logging.getLogger("kafka")
+    before = logger.level
+    try:
+        logger.setLevel(level)
+        connect._keep_out_of_logs()
+        assert logger.level == kept
+        assert logging.getLogger("kafka.net.connection").isEnabledFor(logging.INFO) is (kept == logging.INFO)
+    finally:
+        logger.setLevel(before)

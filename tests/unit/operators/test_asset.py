@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk import AssetAlias
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.sdk.execution_time.context import OutletEventAccessors
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
+from airflow_stream_provider.get_provider_info import get_provider_info
 from airflow_stream_provider.operators.adopt import AdoptOperator
-from airflow_stream_provider.operators.base import announce, event_of, hand_overs, stream_asset
+from airflow_stream_provider.operators.base import (
+    StreamOperator,
+    announce,
+    event_of,
+    hand_overs,
+    sanitize_uri,
+    stream_asset,
+)
 from airflow_stream_provider.operators.stream import (
     HandOverOperator,
     RollBackOperator,
@@ -100,3 +109,20 @@ def test_who_changes_the_holder_has_the_alias_and_keeps_what_a_user_says(spec: S
 
 def test_nobody_else_has(spec: StreamSpec) -> None:
     assert JudgeRehearsalOperator(task_id="t", stream=spec).outlets == []
+
+
+def test_airflow_knows_the_scheme_and_refuses_what_is_no_stream() -> None:
+    manager: Any = ProvidersManagerTaskRuntime
+    assert manager().asset_uri_handlers["stream"] is sanitize_uri
+    assert manager().asset_factories["stream"](name="orders", extra=None) == stream_asset("orders")
+    assert Asset("stream://orders").uri == Asset("stream://orders/").uri == stream_asset("orders").uri
+    for wrong in ("stream://", "stream://orders/queries", "stream://orders?query=a", "stream://a b"):
+        with pytest.raises(ValueError, match="stream"):
+            Asset(wrong)
+
+
+def test_what_an_operator_links_to_airflow_knows() -> None:
+    """Airflow shows only links whose class a provider names."""
+    named = set(get_provider_info()["extra-links"])
+    links = {f"{type(link).__module__}.{type(link).__name__}" for link in StreamOperator.operator_extra_links}
+    assert links == named
