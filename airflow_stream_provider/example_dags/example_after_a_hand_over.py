@@ -20,7 +20,7 @@ with DAG("example.after_a_hand_over", schedule=[orders], is_paused_upon_creation
 
     @task
     def tell(triggering_asset_events: Any = None) -> None:
-        """Write who holds the stream now, and for how long nobody did."""
+        """Write the new release, its epoch and the gap of each query."""
         for event in triggering_asset_events[orders]:
             print(event.extra["version"], event.extra["epoch"], event.extra["gap_seconds"])
 

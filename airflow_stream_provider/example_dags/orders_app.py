@@ -1,4 +1,4 @@
-"""What Spark runs: a script that knows nothing of its surroundings. It counts orders by customer and hour."""
+"""Count orders by customer and hour: a plain script, which knows nothing of its surroundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the section `[streams]` of Airflow's configuration says for a whole deployment of Airflow."""
+"""Read the section `[streams]` of Airflow's configuration, which is for a whole deployment of Airflow."""
 
 from __future__ import annotations
 
