@@ -136,7 +136,6 @@ def tell(
     :param context: of the task, for the templates of notifiers.
     :param complete: returns the alerts with what is worth finding out only for those that are sent.
     """
-    seconds = delivery_seconds()  # an option that is wrong is told by the first look, and not by the first alert
     due = [
         (told, alert, {name: told.recipients[name] for name in names})
         for told in all_told
@@ -144,7 +143,7 @@ def tell(
     ]
     alerts = complete([alert for _, alert, _ in due])
     letters = [(alert, recipients) for alert, (_, _, recipients) in zip(alerts, due, strict=True)]
-    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, seconds), strict=True):
+    for (told, alert, _), delivered in zip(due, deliver_all(letters, context, delivery_seconds()), strict=True):
         state = told.incidents[alert.kind].acknowledge(delivered, open=alert.open)
         told.incidents = {**told.incidents, alert.kind: state}
 

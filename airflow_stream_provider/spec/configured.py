@@ -1,8 +1,13 @@
-"""Read the section `[streams]` of Airflow's configuration, which is for a whole deployment of Airflow."""
+"""Read the section `[streams]` of Airflow's configuration, which is for a whole deployment of Airflow.
+
+A wrong option is an error in the log, and its default counts: no watch stands still because of it.
+"""
 
 from __future__ import annotations
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+import logging
+
+log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 60.0
 DELIVERY_SECONDS = 30.0
@@ -10,18 +15,12 @@ DELIVERY_SECONDS = 30.0
 
 
 def watch_seconds() -> float:
-    """Return the seconds between two looks of the watch, where no stream says otherwise.
-
-    :raises SpecError: the option is less than 5, or no number.
-    """
+    """Return the seconds between two looks of the watch, where no stream says otherwise: from 5 to a day."""
     return _seconds("watch_seconds", WATCH_SECONDS, 5, 86400)
 
 
 def delivery_seconds() -> float:
-    """Return the seconds in which a recipient must have taken an alert; a look of the watch ends after 300.
-
-    :raises SpecError: the option is not from 1 to 120, or no number.
-    """
+    """Return the seconds in which a recipient must have taken an alert: from 1 to 120; a look ends after 300."""
     return _seconds("delivery_seconds", DELIVERY_SECONDS, 1, 120)
 
 
@@ -36,9 +35,9 @@ def _seconds(option: str, default: float, least: float, most: float) -> float:
         found = -1.0
     if least <= found <= most:
         return found
-    raise SpecError(
-        f"{option} in the section [streams] of Airflow's configuration is {said!r}, and is to be from {least:.0f} to "
-        f"{most:.0f} seconds.",
-        next_step="Correct it in airflow.cfg, or remove it for the default.",
-        option=option,
+    log.error(
+        "%s in the section [streams] of Airflow's configuration is %r, and is to be from %.0f to %.0f seconds. Correct "
+        "it in airflow.cfg, or remove it. Its default, %.0f s, counts until then.",
+        *(option, said, least, most, default),
     )
+    return default

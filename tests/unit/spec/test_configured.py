@@ -10,7 +10,6 @@ from airflow.sdk.configuration import conf
 
 import airflow_stream_provider
 from airflow_stream_provider.get_provider_info import get_provider_info
-from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec import configured
 from airflow_stream_provider.spec.stream import WatchSpec
 
@@ -59,12 +58,14 @@ def test_a_stream_says_how_often_it_is_looked_at_and_otherwise_the_option(monkey
         ("delivery_seconds", "0", "from 1 to 120 seconds"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(
-    option: str, value: str, limits: str, monkeypatch: pytest.MonkeyPatch
+def test_a_value_that_cannot_be_is_an_error_in_the_log_and_the_watch_goes_on(
+    option: str, value: str, limits: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    default = OPTIONS[option]()
     monkeypatch.setenv(f"AIRFLOW__STREAMS__{option.upper()}", value)
-    with pytest.raises(SpecError, match=rf"{option} in the section \[streams\] .* is '{value}', .* {limits}"):
-        OPTIONS[option]()
+    assert OPTIONS[option]() == default
+    assert f"{option} in the section [streams] of Airflow's configuration is {value!r}" in caplog.text
+    assert limits in caplog.text
 
 
 def test_it_is_read_in_one_place() -> None:
