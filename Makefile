@@ -77,10 +77,14 @@ wheel: $(PAGE) ## the wheel, in build/wheel/
 	$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir build/wheel
 
 .PHONY: lint
-lint: $(READY) ## ruff and mypy
+lint: $(READY) site ## ruff, mypy, and the site of docs/
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+.PHONY: site
+site: $(READY) ## docs/ as a site in build/site; fails on a link that leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # No JVM of these tests lives long enough for its second compiler to pay. Those of Spark map the classes that another one
 # has loaded and checked: that is half of what their start costs. Others have no use for them, and shall not say so.
