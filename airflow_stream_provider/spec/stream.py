@@ -80,14 +80,18 @@ class _Part(BaseModel):
 class UpgradeSpec(_Part):
     """How upgrades go. Durations are seconds or text such as ``10m``; the other limits are those of Policy.
 
-    `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the hand-over
-    the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, also where the rehearsal
-    leaves no doubt; one of `approvers` (user ids of Airflow's auth manager; empty: everybody who may answer), within
-    `approval_timeout`. `free_arguments`: the form may say other arguments of the script than the YAML. `on_change`: the
-    watch starts an upgrade when the YAML or a file of the release has changed. `schedule`: a cron expression in UTC; an
-    upgrade to the YAML's release starts at these times, also when that runs already. `fence_by_ledger`: all that the
-    stream writes goes through sinks with the ledger `lag.ledger`. That refuses a driver on a lost machine, so that
-    another one takes over after a lease instead of eleven minutes.
+    :param strategy: `handover`, or `restart`: stop first, then submit; for a cluster without room for two.
+    :param soak: how long, at least, the new release is judged before the upgrade succeeds.
+    :param keep_previous: how long after the hand-over the old release stays warm.
+    :param approval: true: a person approves between rehearsal and hand-over; false: only where the judgement is in
+        doubt.
+    :param approvers: user ids of those who may; empty: everybody whom Airflow lets answer.
+    :param approval_timeout: without an answer by then it is a no, and the new release is ended.
+    :param free_arguments: true: the form may say other arguments of the script.
+    :param on_change: true: the watch starts an upgrade when this file or a file of the release has changed.
+    :param schedule: a cron expression in UTC, such as ``0 4 * * 0``: an upgrade to what this file says.
+    :param fence_by_ledger: true: the sinks' ledger (`lag.ledger`) refuses a driver on a lost machine, which is not
+        waited for; only where all that the stream writes goes through such sinks.
     """
 
     strategy: Strategy = Strategy.HANDOVER
@@ -128,13 +132,17 @@ class UpgradeSpec(_Part):
 
 
 class LagSpec(_Part):
-    """How far the stream may be behind Kafka; durations, unset = not judged.
+    """How far the stream may be behind Kafka; a limit that is not set is not judged.
 
-    `max_records`: of each query. `max_seconds`: age of its oldest record that is not committed. `commit_age`: time
-    since its last commit, while records as old wait. `retention`: how long before Kafka deletes what is not read.
-    `transaction`: how long a transaction may hide records; default: a minute beyond the transaction's own timeout.
-    `verdicts`, `alarms`: Burrow's verdicts, of WARN, STOP, STALL, REWIND, and the alarms that are bad.
-    `ledger`: Airflow connection of the database in which a sink keeps its offsets, by which lag is then measured.
+    :param max_records: records that a query may be behind.
+    :param max_seconds: age of its oldest record that is not committed.
+    :param commit_age: time since its last commit, while records of that age wait.
+    :param retention: how long before Kafka deletes unread records people are told.
+    :param transaction: how long a transaction may hide records; default: a minute beyond its own timeout.
+    :param verdicts: Burrow's verdicts that are bad, of WARN, STOP, STALL, REWIND.
+    :param alarms: alarms that are bad.
+    :param ledger: Airflow connection of the sink's database: measure by what the sink holds; default: the
+        checkpoints.
     """
 
     max_records: Count | None = None
@@ -158,8 +166,9 @@ class LagSpec(_Part):
 class WatchSpec(_Part):
     """How the stream is watched.
 
-    `schedule`: how often, as a duration; null = not at all; unset = the option `watch_seconds`. `for_at_least`: how
-    long the lag must stay beyond its limits before an alert opens, and within them before it closes.
+    :param schedule: how often it is looked at; null: never; unset: the option `watch_seconds` of `[streams]`.
+    :param for_at_least: how long the lag must be beyond its limits before people are told, and within them before
+        it is over.
     """
 
     schedule: Annotated[Seconds, Field(ge=5)] | None = Field(default_factory=watch_seconds)
@@ -167,7 +176,11 @@ class WatchSpec(_Part):
 
 
 class NotifySpec(_Part):
-    """The way to tell people: a notifier of Airflow (its class) or a function that takes an alert, with arguments."""
+    """The way to tell people.
+
+    :param call: class of an Airflow notifier, or a function marked by `@takes_alerts`.
+    :param arguments: what it is given; no secrets.
+    """
 
     call: Annotated[Text, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
     arguments: dict[str, Any] = Field(default_factory=dict)
@@ -185,14 +198,26 @@ class NotifySpec(_Part):
 class StreamSpec(_Part):
     """A stream as its YAML describes it.
 
-    `cluster` and `kafka` are Airflow connection ids; `control` is the URL of the control folder, which Airflow and all
-    drivers mount, or of the control logs in Kafka. `storage` is the URL of where releases are stored, unset = in the
-    control folder (one in Kafka has none: it must be set), and
-    `storage_connection` the Airflow connection with its credentials, unset = those of Airflow's environment.
-    `application` and `py_files` lie in `root`, the folder that holds the folder of the YAML files, where
-    relative paths start: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a
-    consumer group that the stream's drivers commit their finished batches to, so that Kafka's own tools see them.
-    `environment`: environment variables of the drivers and executors.
+    :param name: a-z, 0-9, _ and -; the stream's folder or topic in the control root.
+    :param application: a .py file in the folder that holds the folder of the YAML files, where relative paths
+        start.
+    :param version: a label of letters, digits, _ . + and -.
+    :param cluster: Airflow connection of the Spark cluster.
+    :param control: control root: ``file:///FOLDER``, which Airflow and all drivers mount, or
+        ``kafka://CONNECTION/PREFIX``.
+    :param kafka: Airflow connection of Kafka; default: none, and lag is not measured.
+    :param storage: where releases are stored: ``file://``, ``s3a://``, ``hdfs://``, ``abfss://``, ``gs://``;
+        default: the control folder.
+    :param storage_connection: Airflow connection with its credentials; default: those of Airflow's environment.
+    :param arguments: of the script.
+    :param py_files: modules, packages as .zip, or files that the script reads: they are beside it in every driver.
+    :param conf: Spark conf of the driver and its executors; no secrets.
+    :param environment: environment variables of the driver and its executors; no secrets.
+    :param upgrade: how upgrades go.
+    :param lag: how far the stream may be behind.
+    :param offsets_group: consumer group that committed batches are reported to; default: none.
+    :param watch: how the stream is watched.
+    :param notify: who is told; default: only the task's log.
     """
 
     name: StreamName

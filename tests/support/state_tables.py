@@ -1,16 +1,11 @@
-"""The state tables of docs/concepts.md, generated from the enums; run as a module to write them there."""
+"""The state tables of docs/concepts.md, generated from the enums; tests/support/reference.py writes them there."""
 
 from __future__ import annotations
 
-import re
 from enum import Enum
-from pathlib import Path
 
 from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase
 from airflow_stream_provider.lifecycle.wish import Goal
-
-PAGE = Path(__file__).parents[2] / "docs" / "concepts.md"
-MARKS = re.compile(r"(<!-- begin state tables -->\n).*?(<!-- end state tables -->)", re.DOTALL)
 
 
 def tables() -> str:
@@ -25,11 +20,6 @@ def tables() -> str:
     )
 
 
-def page() -> str:
-    """Return the page with the tables as they should be."""
-    return MARKS.sub(lambda found: f"{found[1]}{tables()}{found[2]}", PAGE.read_text())
-
-
 def _table(title: str, states: type[Enum], **flags: bool) -> str:
     names = "".join(f" {flag} |" for flag in flags)
     lines = [f"{title}:\n", f"| state |{names} means |", "|---|" + "---|" * (len(flags) + 1)]
@@ -37,7 +27,3 @@ def _table(title: str, states: type[Enum], **flags: bool) -> str:
         said = "".join(f" {'yes' if getattr(state, flag) else 'no'} |" for flag in flags)
         lines.append(f"| `{state.value}` |{said} {state.description} |")  # type: ignore[attr-defined]
     return "\n".join([*lines, ""])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())

@@ -1,4 +1,4 @@
-"""docs/architecture.md names every rule and room, and only files that there are; docs/concepts.md has the states."""
+"""docs/architecture.md names every rule and room, and only files that there are."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ import re
 from pathlib import Path
 
 from airflow_stream_provider.lifecycle.rules import RULES
-from tests.support.state_tables import PAGE, page
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
-
-
-def test_the_state_tables_are_those_of_the_enums() -> None:
-    assert PAGE.read_text() == page(), "run: python -m tests.support.state_tables"
 
 
 def test_every_rule_of_the_log_is_named_and_no_other() -> None:

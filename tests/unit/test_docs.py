@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import os
 import re
 import subprocess
@@ -13,16 +11,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_stream_provider.get_provider_info import get_provider_info
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.spec.stream import load_spec
+from tests.support.offered import PACKAGE, base_of, made_by, offered, own_parameters
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = "airflow_stream_provider"
-REFERENCE = (ROOT / "docs" / "operators.md").read_text()
-SECTIONS = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", REFERENCE, re.M | re.S))
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+REFERENCE = (ROOT / "docs" / "reference" / "operators.md").read_text()
+SECTIONS = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", REFERENCE, re.M | re.S))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks(language: str) -> list[object]:
@@ -110,26 +107,6 @@ def test_every_python_block_is_a_dag_file() -> None:
             assert text.startswith("# dags/"), "unnamed blocks would not be run by the test above"
 
 
-def offered() -> dict[str, type]:
-    """Return the classes that a DAG file uses, by name. The two triggers that tasks defer with are not among them."""
-    info = get_provider_info()
-    modules = [m for part in ("operators", "sensors") for entry in info[part] for m in entry["python-modules"]]
-    modules += [f"{PACKAGE}.triggers.lag_event", *(n.rpartition(".")[0] for n in info["notifications"])]
-    found = {}
-    for module in map(importlib.import_module, modules):
-        for name, value in vars(module).items():
-            public = re.fullmatch(r"[A-Z]\w+(Operator|Sensor|Trigger|Notifier)", name)
-            if public and inspect.isclass(value) and value.__module__ == module.__name__:
-                found[name] = value
-    return found
-
-
-def parameters(made_by: object) -> set[str]:
-    """Return what a class or method of this package takes, with what its bases take."""
-    made = [each for each in getattr(made_by, "__mro__", [made_by]) if each.__module__.startswith(PACKAGE)]
-    return {each for one in made for each in inspect.signature(one).parameters} - {"context", "kwargs"}
-
-
 def test_the_reference_has_a_section_for_each_class_and_no_other() -> None:
     assert sorted(SECTIONS) == sorted(offered())
 
@@ -138,13 +115,11 @@ def test_the_reference_has_a_section_for_each_class_and_no_other() -> None:
 def test_the_reference_names_module_parameters_and_templates(name: str, offer: type) -> None:
     text = SECTIONS[name]
     assert text.startswith(f"`{offer.__module__.partition('.')[2]}`")
-    base = next((base for base in (ReleaseOperator, StreamOperator) if issubclass(offer, base)), None)
-    asked = parameters(offer.of) if name == "LagEventTrigger" else parameters(offer)  # type: ignore[attr-defined]
-    assert [each for each in asked - parameters(base or object) if f"`{each}`" not in text] == []
-    assert (base is ReleaseOperator) == ("- Parameters: a release" in text)
-    templated = set(getattr(offer, "template_fields", ())) - set(getattr(base, "template_fields", ()))
+    takes, templated = own_parameters(name, offer, made_by(name, offer))
+    assert [each for each in takes.names if f"`{each}`" not in text] == []
+    assert (base_of(offer) is ReleaseOperator) == ("- Parameters: a release" in text)
     line = re.search(r"^- Templated: (.*)$", text, re.M)
-    assert set(re.findall(r"`(\w+)`", line[1] if line else "")) == templated
+    assert re.findall(r"`(\w+)`", line[1] if line else "") == templated
 
 
 def test_what_the_reference_says_of_all_stream_operators_is_so() -> None:
