@@ -39,11 +39,16 @@ def told(source: object) -> dict[str, str]:
     for name, says in re.findall(r"^:param (\w+): (.*?)(?=^:|^\S|\n\n|\Z)", text, re.M | re.S):
         found[name] = _line(says)
     xcom = re.search(r"XCom[:,] ?(.*?)(?=\n\n|\Z)", text, re.S)
-    return found | ({"XCom": _line(xcom[1])} if xcom else {})
+    return found | ({"XCom": _short(_line(xcom[1]))} if xcom else {})
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _short(text: str) -> str:
+    """The first sentence: `help()` has the others."""
+    return re.split(r"(?<=[^.][.]) (?=[A-Z])", text)[0]
 
 
 def _cell(text: str) -> str:
@@ -79,7 +84,7 @@ def commands() -> str:
     (group,) = get_streams_cli_commands()
     assert isinstance(group, GroupCommand)
     found = [each for each in group.subcommands if isinstance(each, ActionCommand)]
-    return _table(("command", "takes", "does"), ((f"`{each.name}`", _takes(each), each.help) for each in found))
+    return _table(("command", "takes"), ((f"`{each.name}`", _takes(each)) for each in found))
 
 
 def _takes(command: ActionCommand) -> str:
@@ -126,7 +131,7 @@ def _section(name: str, offer: type, made_by: Any, said: dict[tuple[str, str], s
     for each in takes.names:
         if each not in known:
             said[each, says[each]] = name
-            yield f"- `{each}`: {re.sub(r' ?[(](both )?templated.*?[)]', '', says[each])}"
+            yield f"- `{each}`: {_short(re.sub(r' ?[(](both )?templated.*?[)]', '', says[each]))}"
     if known:
         yield f"- As above: {', '.join(f'`{each}`' for each in known)}."
     if templated:
