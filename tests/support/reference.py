@@ -33,13 +33,14 @@ PARTS = {"": StreamSpec, "upgrade.": UpgradeSpec, "lag.": LagSpec, "watch.": Wat
 
 
 def told(source: object) -> dict[str, str]:
-    """What a docstring says of each parameter; `""` is its first sentence, and `XCom` what it leaves there."""
+    """What a docstring says of each parameter; `""` is its first sentence, `XCom` the names there."""
     text = re.sub(r"``(.*?)``", r"`\1`", inspect.getdoc(source) or "")
     found = {"": _line(re.split(r"(?<=\.)\s|\n\n", text)[0])}
     for name, says in re.findall(r"^:param (\w+): (.*?)(?=^:|^\S|\n\n|\Z)", text, re.M | re.S):
         found[name] = _line(says)
     xcom = re.search(r"XCom[:,] ?(.*?)(?=\n\n|\Z)", text, re.S)
-    return found | ({"XCom": _short(_line(xcom[1]))} if xcom else {})
+    named = dict.fromkeys(re.findall(r"`\w+`", xcom[1])) if xcom else {}
+    return found | {"XCom": ", ".join(named)}
 
 
 def _line(text: str) -> str:
@@ -47,8 +48,8 @@ def _line(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """The first sentence: `help()` has the others."""
-    return re.split(r"(?<=[^.][.]) (?=[A-Z])", text)[0]
+    """The first sentence, without what follows a semicolon: `help()` has the rest."""
+    return re.split(r"(?<=[^.][.]) (?=[A-Z])|; (?!default)", text)[0].removesuffix(".")
 
 
 def _cell(text: str) -> str:
@@ -128,16 +129,15 @@ def _section(name: str, offer: type, made_by: Any, said: dict[tuple[str, str], s
     if takes.release:
         yield "- Parameters: a release."
     known = [each for each in takes.names if each in ABOVE or (each, says.get(each, "")) in said]
+    names = {each: f"`{each}`{' (templated)' if each in templated else ''}" for each in takes.names}
     for each in takes.names:
         if each not in known:
             said[each, says[each]] = name
-            yield f"- `{each}`: {_short(re.sub(r' ?[(](both )?templated.*?[)]', '', says[each]))}"
+            yield f"- {names[each]}: {_short(re.sub(r' ?[(](both )?templated.*?[)]', '', says[each]))}"
     if known:
-        yield f"- As above: {', '.join(f'`{each}`' for each in known)}."
-    if templated:
-        yield f"- Templated: {', '.join(f'`{each}`' for each in templated)}"
-    if "XCom" in own and not own["XCom"].startswith("as of HandOverOperator."):
-        yield f"- XCom: {own['XCom'].removesuffix(', each with:')}"
+        yield f"- As above: {', '.join(names[each] for each in known)}"
+    if own.get("XCom"):
+        yield f"- XCom: {own['XCom']}"
     yield ""
 
 
