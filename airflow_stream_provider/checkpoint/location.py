@@ -235,7 +235,7 @@ def check_location(location: Location) -> Place:
     if _is_alone_encrypted(place):
         raise CheckpointError(
             f"The checkpoint {place} is encrypted by its storage, but {place.parent}, where its clones are, is not.",
-            next_step="Put the checkpoint into a folder of an encryption zone: docs/guarantees.md.",
+            next_step="Put the checkpoint into a folder of an encryption zone: docs/storage.md.",
             location=str(place),
         )
     return place

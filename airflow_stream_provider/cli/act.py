@@ -1,4 +1,4 @@
-"""The commands of `airflow streams` that act: each says first what will happen, and asks; see docs/operations.md."""
+"""The commands of `airflow streams` that act: each says first what will happen, and asks; see docs/operate.md."""
 
 from __future__ import annotations
 

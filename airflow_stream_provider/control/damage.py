@@ -66,8 +66,8 @@ def damaged(stream: str, seq: int, found: str) -> ControlLogDamaged:
         next_step=f"In a control folder restore log/{seq:020d}.json from its back-up: then all goes on. Into a topic "
         "of Kafka nothing can be put back: the stream needs a new control log. (It loses records by retention, an "
         "unclean leader election or a broker's disk; drivers of a topic from before that still write to a new one look "
-        "the same.) Delete nothing; see 'A damaged control log' in docs/operations.md for that, and for a folder "
-        "without a back-up.",
+        "the same.) Delete nothing; see 'A damaged control log' in docs/trouble/damaged_log.md for that, and for a "
+        "folder without a back-up.",
         seq=seq,
     )
 
@@ -78,6 +78,6 @@ def replaced(stream: str, seq: int, found: str = OTHER) -> ControlLogReplaced:
         f"Record {seq} of the control log of {stream}, which was read before, {found} now: the log was put back from a "
         "copy, lost its end, or was made anew.",
         next_step="Make sure that `control` leads to the right folder or topics, and that no driver of the stream "
-        "from before runs on; then clear the task. See docs/operations.md.",
+        "from before runs on; then clear the task. See docs/trouble/damaged_log.md.",
         seq=seq,
     )

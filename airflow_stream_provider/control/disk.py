@@ -1,7 +1,7 @@
 """Read and write the files of a control folder, whose other writers may be mistaken, killed or hostile.
 
 Folders get mode 2770 and files 0660, whatever the umask is: Airflow's user and the drivers' user share the folder by
-its group (docs/operations.md), which the setgid bit passes on.
+its group (docs/control.md), which the setgid bit passes on.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ class Newest:
                     "back from an older copy.",
                     next_step="Restore the records that are missing. If there is no copy of them: see that no driver "
                     f"of the stream is left on the cluster, then remove its heartbeat (heartbeats/{name}.json in a "
-                    "folder, docs/control.md says how in a topic). See 'A damaged control log' in docs/operations.md.",
+                    "folder, docs/control.md says how in a topic). See 'A damaged control log' in "
+                    "docs/trouble/damaged_log.md.",
                     incarnation=name,
                     seq=state.seq,
                 )

@@ -119,7 +119,7 @@ class KafkaTopic:
             f"{self.name} does not have offset {offset}, which this reader has to go on from: its beginning was "
             "deleted, by retention or by a person, or its end is lost.",
             next_step="Look at its cleanup.policy (it must be compact) and at unclean leader elections. See "
-            "docs/operations.md.",
+            "docs/trouble/damaged_log.md.",
             topic=self._partition.topic,
         )
 
@@ -127,13 +127,13 @@ class KafkaTopic:
         if problem.code == UNKNOWN_TOPIC_ID:
             return ControlLogReplaced(
                 f"{self.name} is not the one that was read before: it was deleted, and perhaps made anew.",
-                next_step="Make sure that no driver of the stream from before runs on. See docs/operations.md.",
+                next_step="Make sure that no driver of the stream from before runs on. See docs/trouble/damaged_log.md.",
                 topic=self._partition.topic,
             )
         if problem.code == UNKNOWN_TOPIC_OR_PARTITION:
             return ControlUnavailable(
                 f"{self.name} does not exist: it was deleted, or the broker that was asked does not know of it yet.",
-                next_step="If it stays so, the control log is lost: see 'A damaged control log' in docs/operations.md.",
+                next_step="If it stays so, the control log is lost: see 'A damaged control log' in docs/trouble/damaged_log.md.",
                 topic=self._partition.topic,
             )
         if problem.code == TOPIC_DENIED:

@@ -151,7 +151,7 @@ def _state_problem(topic: TopicFacts, partition: Mapping[str, Any]) -> StreamErr
         return ControlLogDamaged(
             f"{topic.where} begins at offset {topic.start}, and a control log at 0: its beginning was deleted, by "
             "retention under another cleanup.policy, or by a person.",
-            next_step="What was there, no reader can know. See 'A damaged control log' in docs/operations.md.",
+            next_step="What was there, no reader can know. See 'A damaged control log' in docs/trouble/damaged_log.md.",
             topic=topic.name,
         )
     return None
@@ -179,7 +179,7 @@ def _made_by_a_broker(topic: TopicFacts) -> SpecError:
         "by the brokers' defaults. If there was a control log, it was deleted and made anew by a broker "
         "(auto.create.topics.enable), and its records are lost.",
         next_step="Set auto.create.topics.enable=false. If there was one, see 'A damaged control log' in "
-        f"docs/operations.md. Otherwise delete {topic.name}, and deploy again: then it is made as it must be.",
+        f"docs/trouble/damaged_log.md. Otherwise delete {topic.name}, and deploy again: then it is made as it must be.",
         topic=topic.name,
     )
 

@@ -241,7 +241,7 @@ class Rehearsal:
                 " ".join(moved),
                 next_step="Put the former URL back, or the former fs.defaultFS in the cluster's core-site.xml; or move "
                 "the checkpoint: stop the stream, copy it there, and deploy with both locations in the form's "
-                "`changed_checkpoints` (docs/operations.md).",
+                "`changed_checkpoints` (docs/upgrade.md).",
             )
 
     def _compared(self, former: Sequence[Mapping[str, Any]]) -> list[str]:

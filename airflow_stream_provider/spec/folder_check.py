@@ -158,7 +158,7 @@ def _warnings(yaml: YamlFile, spec: StreamSpec) -> Iterator[SpecError]:
         yield yaml.error(
             ("notify",),
             "nobody is told when the stream is down or behind: the watch only logs it.",
-            next_step="Name a notifier or a function there: docs/operations.md.",
+            next_step="Name a notifier or a function there: docs/watch.md.",
         )
     for location, number in named_checkpoints(spec.arguments).items():
         if not is_kept(location):

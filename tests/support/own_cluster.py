@@ -1,15 +1,14 @@
-"""The cluster of docs/own_cluster.md as it stands there, with a Spark that runs nothing but the launcher."""
+"""The cluster of docs/examples/own_cluster.py as it stands there, with a Spark that runs nothing but the launcher."""
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
 from airflow_stream_provider.clusters import Cluster, ClusterConnection
 
-PAGE = Path(__file__).parents[2] / "docs" / "own_cluster.md"
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "own_cluster.py"
 # Every option of the example has a value.
 SPARK_SUBMIT = f"""#!/bin/sh
 while [ "${{1#--}}" != "$1" ]; do shift 2; done
@@ -28,8 +27,7 @@ def connection(folder: Path) -> ClusterConnection:
 
 def open_cluster(given: ClusterConnection) -> Cluster:
     """Return what the page shows."""
-    (code,) = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     module = ModuleType("own_cluster")
-    exec(compile(code, str(PAGE), "exec"), vars(module))
+    exec(compile(EXAMPLE.read_text(), str(EXAMPLE), "exec"), vars(module))
     found: Cluster = module.OwnCluster(Path(given.extra["folder"]), Path(given.extra["spark"]))
     return found

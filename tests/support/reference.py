@@ -1,6 +1,6 @@
 """What the docs take from the code, between marks; run as a module to write it there.
 
-    python -m tests.support.reference
+Run `python -m tests.support.reference`.
 """
 
 from __future__ import annotations

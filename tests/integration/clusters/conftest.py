@@ -54,7 +54,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 @pytest.fixture
 def from_the_docs(tmp_path: Path) -> Iterator[Place]:
-    """The cluster of docs/own_cluster.md."""
+    """The cluster of docs/examples/own_cluster.py."""
     connection = own_cluster.connection(tmp_path)
     cluster = own_cluster.open_cluster(connection)
     place = Place(cluster, connection, tmp_path, launcher="app_alone.py", opener=own_cluster.__name__)

@@ -1,6 +1,6 @@
 """The end of a topic: what Kafka does not do by itself, and people, or a disk, do. Nobody goes on as if nothing were.
 
-No broker survives these, so no driver has to: a person puts the stream on its feet again (docs/operations.md).
+No broker survives these, so no driver has to: a person puts the stream on its feet again (docs/trouble/damaged_log.md).
 """
 
 from __future__ import annotations

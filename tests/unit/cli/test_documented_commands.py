@@ -1,4 +1,4 @@
-"""Every command that a page shows is one that there is, and those of docs/operations.md do what is said beside them."""
+"""Every command that a page shows is one that there is, and those of some do what is said beside them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, acquired, ready, record, requested, standby, submitted, write
 
 ROOT = Path(__file__).parents[3]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = ("upgrade.md", "operate.md", "reference/fields.md", "reference/records.md")
+OPERATIONS = "\n".join((ROOT / "docs" / name).read_text() for name in NAMES)
 
 
 def shown(text: str) -> list[list[str]]:

@@ -140,7 +140,7 @@ def test_the_example_of_the_page_is_what_is_shown() -> None:
         Difference("conf.spark.executor.cores", None, "2"),
     )
     wanted = Release("2.1.0", str(found[0].yaml))
-    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "upgrade.md").read_text()
     assert shown(comparison_view(Comparison("orders", StreamPhase.RUNNING, held, wanted, found))) in page
 
 
