@@ -127,13 +127,13 @@ class KafkaTopic:
         if problem.code == UNKNOWN_TOPIC_ID:
             return ControlLogReplaced(
                 f"{self.name} is not the one that was read before: it was deleted, and perhaps made anew.",
-                next_step="Make sure that no driver of the stream from before runs on. See docs/trouble/damaged_log.md.",
+                next_step="Make sure that no driver of the stream from before runs on: docs/trouble/damaged_log.md.",
                 topic=self._partition.topic,
             )
         if problem.code == UNKNOWN_TOPIC_OR_PARTITION:
             return ControlUnavailable(
                 f"{self.name} does not exist: it was deleted, or the broker that was asked does not know of it yet.",
-                next_step="If it stays so, the control log is lost: see 'A damaged control log' in docs/trouble/damaged_log.md.",
+                next_step="If it stays so, the control log is lost: see docs/trouble/damaged_log.md.",
                 topic=self._partition.topic,
             )
         if problem.code == TOPIC_DENIED:

@@ -83,7 +83,7 @@ _MEANING = {
     "NotEnoughReplicasException": (_TOO_FEW, _REPLICAS),
     "NotEnoughReplicasAfterAppendException": (_TOO_FEW, _REPLICAS),
     "KafkaStorageException": (_DISK, _MAKE_ROOM),
-    "UnknownTopicOrPartitionException": (_GONE, "If it stays so, the control log was deleted. See docs/trouble/damaged_log.md."),
+    "UnknownTopicOrPartitionException": (_GONE, "If it stays so, the log is lost: docs/trouble/damaged_log.md."),
 }
 _SECURITY, _PLAIN = "security.protocol", "PLAINTEXT"
 # A client without TLS or passwords sees no more of a listener with them than that it does not answer.
@@ -168,7 +168,7 @@ class JvmTopic:
         if self._describe() != self._id:
             raise ControlLogReplaced(
                 f"{self.name} is not the one that was read before: it was deleted and made anew.",
-                next_step="Make sure that no driver of the stream from before runs on. See docs/trouble/damaged_log.md.",
+                next_step="Make sure that no driver of the stream from before runs on: docs/trouble/damaged_log.md.",
                 topic=self._topic,
             )
 

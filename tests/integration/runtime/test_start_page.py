@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ def ticks(folder: Path) -> list[int]:
     return [value for values in dict(found).values() for value in values]
 
 
+def more_than(number: int, folder: Path) -> bool:
+    return len(ticks(folder)) > number
+
+
 @pytest.mark.system  # two drivers
 def test_the_script_of_the_page_is_handed_over_and_back(tmp_path: Path) -> None:
     (script,) = re.findall(r"^```py\n(.*?)^```", PAGE, re.M | re.S)
@@ -36,13 +41,12 @@ def test_the_script_of_the_page_is_handed_over_and_back(tmp_path: Path) -> None:
         stream.deploy("ticks-1", old, str(tmp_path / "data"))
         one = stream.standby("ticks-1")
         stream.hand_over(one)
-        wait_for("ticks", lambda: len(ticks(tmp_path / "data")) > 20)
+        wait_for("ticks", partial(more_than, 20, tmp_path / "data"))
         stream.deploy("ticks-2", new, str(tmp_path / "data"))
         two = stream.standby("ticks-2")
         for holder in (two, one):
             stream.hand_over(holder)
-            seen = len(ticks(tmp_path / "data"))
-            wait_for("more ticks", lambda seen=seen: len(ticks(tmp_path / "data")) > seen + 20)
+            wait_for("more ticks", partial(more_than, len(ticks(tmp_path / "data")) + 20, tmp_path / "data"))
         show(stream)
     found = sorted(ticks(tmp_path / "data"))
     assert found == list(range(len(found)))
