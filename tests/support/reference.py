@@ -29,7 +29,13 @@ UNITS = {"h": 3600, "m": 60, "s": 1}
 SHARED = {"name", "--reason", "--dry-run", "--yes", "--json", "--folder", "--verbose"}
 # What the page says once, above the classes.
 ABOVE = {"stream", "group", "kafka", "ledger", "deferrable", "poke_interval", "to"}
-PARTS: dict[str, type[BaseModel]] = {"": StreamSpec, "upgrade.": UpgradeSpec, "lag.": LagSpec, "watch.": WatchSpec, "notify.": NotifySpec}
+PARTS: dict[str, type[BaseModel]] = {
+    "": StreamSpec,
+    "upgrade.": UpgradeSpec,
+    "lag.": LagSpec,
+    "watch.": WatchSpec,
+    "notify.": NotifySpec,
+}
 
 
 def told(source: object) -> dict[str, str]:
