@@ -20,7 +20,8 @@ from airflow_stream_provider.clusters.yarn_api import COME_SECONDS, SUBMIT_SECON
 from airflow_stream_provider.clusters.yarn_kerberos import KerberosYarnCluster
 from tests.support.keytabs import in_base64, keytab
 
-PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "clusters.md").read_text()
 BLOCKS = re.findall(r"^```yml\n(.*?)^```", PAGE, re.M | re.S)
 
 
@@ -77,8 +78,7 @@ def test_the_template_names_image_and_service_account() -> None:
 
 
 def test_the_rights_are_those_that_are_used() -> None:
-    (text,) = (text for text in BLOCKS if "kind: Role" in text)
-    ours, nodes, _ = yaml.safe_load_all(text)
+    ours, nodes, _ = yaml.safe_load_all((DOCS / "examples" / "kubernetes_rights.yaml").read_text())
     rights = {(resource, verb) for rule in ours["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
     pods = {"get", "list", "create", "patch", "delete", "deletecollection"}
     assert rights == {("resourcequotas", "list"), ("pods/log", "get"), *(("pods", verb) for verb in pods)}
