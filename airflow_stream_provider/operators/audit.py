@@ -30,7 +30,7 @@ class KafkaTopicAuditOperator(BaseOperator):
 
     :param stream: the stream, as read by `load_spec`. Its YAML names Kafka's connection, and its own record the topics
         that it reads and the options of its Kafka sources and sinks. Or else
-    :param conn_id: Airflow connection of type `kafka`, with
+    :param conn_id: Airflow connection of type `kafka`, where there is no stream; default: `kafka_default`.
     :param topics: names; with a stream, names that are audited besides, such as what it writes to. (templated)
     :param fail_on: fail when there is a finding of this severity or a worse one: info, low, medium, high, critical.
         A setting that cannot be read has the severity of its check. Milder findings, settings that no broker knows, and

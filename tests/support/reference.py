@@ -54,8 +54,10 @@ def _line(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """The first sentence, without what follows a semicolon: `help()` has the rest."""
-    return re.split(r"(?<=[^.][.]) (?=[A-Z])|; (?!default)", text)[0].removesuffix(".")
+    """The first sentence, without what follows a semicolon or explains: `help()` has the rest, but for a default."""
+    first = re.split(r"(?<=[^.][.]) (?=[A-Z])|; (?!default)", text)[0].removesuffix(".")
+    what, mark, default = first.partition("; default")
+    return re.split(r", so that |, unless |(?<=JSON): ", what)[0] + mark + default
 
 
 def _cell(text: str) -> str:
@@ -135,7 +137,7 @@ def _section(name: str, offer: type, made_by: Any, said: dict[tuple[str, str], s
     if takes.release:
         yield "- Parameters: a release."
     known = [each for each in takes.names if each in ABOVE or (each, says.get(each, "")) in said]
-    names = {each: f"`{each}`{' (templated)' if each in templated else ''}" for each in takes.names}
+    names = {each: f"`{each}`{'†' if each in templated else ''}" for each in takes.names}
     for each in takes.names:
         if each not in known:
             said[each, says[each]] = name

@@ -121,12 +121,12 @@ def test_the_reference_names_module_parameters_and_templates(name: str, offer: t
     takes, templated = own_parameters(name, offer, made_by(name, offer))
     assert [each for each in takes.names if f"`{each}`" not in text] == []
     assert (base_of(offer) is ReleaseOperator) == ("- Parameters: a release" in text)
-    assert sorted(re.findall(r"`(\w+)` \(templated\)", text)) == sorted(templated)
+    assert sorted(re.findall(r"`(\w+)`†", text)) == sorted(templated)
 
 
 def test_what_the_reference_says_of_all_stream_operators_is_so() -> None:
     shared = REFERENCE.partition("## An upgrade")[0]
-    assert set(re.findall(r"^- `(\w+)` \(templated\)", shared, re.M)) == set(StreamOperator.template_fields)
+    assert set(re.findall(r"^- `(\w+)`†", shared, re.M)) == set(StreamOperator.template_fields)
     release = re.search(r"^- \*A release\*.*?(?=\n\n)", shared, re.M | re.S)
     assert release is not None
     own = set(ReleaseOperator.template_fields) - set(StreamOperator.template_fields)
