@@ -22,7 +22,6 @@ from tests.support.keytabs import in_base64, keytab
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "clusters.md").read_text()
-BLOCKS = re.findall(r"^```yml\n(.*?)^```", PAGE, re.M | re.S)
 
 
 def connections() -> dict[str, dict[str, Any]]:
@@ -69,7 +68,7 @@ def test_the_connection_to_yarn_is_one() -> None:
 
 
 def test_the_template_names_image_and_service_account() -> None:
-    (template,) = (text for text in BLOCKS if "containers:" in text)
+    template = (DOCS / "examples" / "driver_pod.yaml").read_text()
     read_template(template)
     given = ClusterConnection(
         "k8s://", None, {"kubernetes_conn_id": "k8s", "namespace": "streams", "template": template}, kubernetes={}
