@@ -2,7 +2,8 @@
 
 A driver runs for months on the runtime that was published with its release, and leaves out of the state what it does
 not know. So no process writes a kind that a driver that may read it does not know. Which format a driver knows is in
-the `declared` record of its deployment, which is there before it starts; docs/compatibility.md has the rule.
+the `declared` record of its deployment, which is there before it starts; tests/fixtures/format-1/README.md has
+the rule.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def condition_from_json(data: Mapping[str, Any], kinds: Sequence[type[C]]) -> C:
     known: dict[str, type[C]] = {each.__name__: each for each in kinds}
     try:
         kind = known[data["condition"]]
-        # By docs/compatibility.md, a reader that does not know a field that was added is right without it.
+        # By tests/fixtures/format-1/README.md, a reader that does not know a field that was added is right without it.
         given = {each.name: data[each.name] for each in fields(kind) if each.name in data}
         return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
     except (KeyError, TypeError) as error:
