@@ -31,12 +31,10 @@ class CheckReleaseOperator(ReleaseOperator):
         runs are still warm: those make room next. (templated: `True` or `False`)
     :param strategy: `handover` or `restart`; default: the YAML's. With `upgrade.approval` another one is refused:
         `restart` stops the old release before anybody is asked. (templated)
-    :param stored: hash of a stored release, or its first digits: that is deployed, whatever else is said of a release.
-        (templated)
-    :param rewind: from where that release reads records again, as `airflow streams rewind` fills it in; default: it
-        goes on. (templated)
-    :param unasked: whether a schedule or a change of the YAML asks for it, and no person: a stream that was stopped,
-        and a release that was refused or rolled back, are left alone then. (templated: `True` or `False`)
+    :param stored: hash of a stored release, or its first digits: that is deployed. (templated)
+    :param rewind: from where records are read again, as `airflow streams rewind` fills it in. (templated)
+    :param unasked: whether no person asks for it: a stopped stream, and a release that was refused or rolled back, are
+        left alone then. (templated: `True` or `False`)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
     `redeployed` (whether it is a stored one), `rewind` as it was given, `strategy`, `approval` (whether it needs a

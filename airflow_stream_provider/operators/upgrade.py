@@ -35,10 +35,8 @@ class _CheckedReleaseOperator(ReleaseOperator):
 
     :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is wished then, though
         files, YAML or form have changed since; default: what they say now is published. (templated)
-    :param redeployed: whether it is a stored release: `upgrade.on_change` does not undo what is not of the YAML.
-        (templated)
-    :param rewind: as CheckReleaseOperator was given it: from where records are read again; default: none are.
-        (templated)
+    :param redeployed: whether it is a stored release, which `upgrade.on_change` leaves alone. (templated)
+    :param rewind: as CheckReleaseOperator was given it. (templated)
     """
 
     template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind")

@@ -205,7 +205,7 @@ class ReviveStreamOperator(TellsLineage, StreamOperator):
     :param stream: the stream; None: that of `name`, as it was declared last, whatever its YAML says by now.
     :param name: of the stream. (templated)
     :param control: URL of its control root; empty: the one that has it. (templated)
-    :param watch: id of the DAG that watches it, and knows the control roots: of no other one a stream is brought back.
+    :param watch: id of the DAG that watches it and knows its control root.
 
     XCom: `stream`, `holder`, `phase`.
     """

@@ -144,9 +144,9 @@ class KafkaLagSensor(_LagSensor):
     :param max_seconds: age of the oldest record that is not committed; default: the stream's `lag.max_seconds`.
     :param per_partition: `max_records` counts for each partition, not for their sum.
     :param verdicts: Burrow's verdicts on a partition that are bad, of WARN, STOP, STALL, REWIND; default: the stream's
-        `lag.verdicts`, by default the last three. Kafka does not record when a group committed, so a group has none.
+        `lag.verdicts`. Kafka does not record when a group committed, so a group has none.
     :param alarms: alarms that are bad, of COMMIT_AGE, RETENTION, STUCK_TRANSACTION, LOST_DATA, TOPIC_RECREATED;
-        default: the stream's `lag.alarms`, by default all; for a group all.
+        default: the stream's `lag.alarms`; for a group all.
     :param for_at_least: seconds for which the lag must have been bad before the sensor fails, so that a spike, or the
         saw-tooth of a healthy stream, does not fail it. Every look in between must be bad or unknown.
     :param unknown: `wait` (until the timeout), `fail` or `skip` when the lag has been unknown for `for_at_least`.

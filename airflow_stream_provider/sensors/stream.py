@@ -26,8 +26,7 @@ class StreamSensor(BaseSensorOperator):
     """Wait until a stream is in one of these phases, and, if asked for, held by one release.
 
     :param stream: the stream, as read by `load_spec`.
-    :param phases: one or several of StreamPhase: empty, stopped, down, starting, running, handing_over, stopping,
-        failed, finished.
+    :param phases: one or several of StreamPhase, such as `StreamPhase.RUNNING`.
     :param version: only if the holder's release has this label. (templated)
     :param deferrable: wait in the triggerer; with False a worker slot is held.
 
