@@ -17,8 +17,8 @@ class Policy:
     :param foreach_batch_safe: whether the user's foreachBatch function may be called in a rehearsal.
     :param boundary_seconds: how long the holder may take to reach its batch boundary before a hand-over is aborted.
     :param lease_seconds: a holder that could not renew its lease for so long halts itself.
-    :param pause_seconds: how long a holder that cannot reach the control log may keep its queries paused after its
-        lease before it halts itself. A driver on a machine that its cluster has lost counts as dead after both.
+    :param pause_seconds: how long after its lease a holder without the control log keeps its queries paused before it
+        halts itself. A driver on a lost machine counts as dead after both.
     :param take_back_seconds: how long a releaser waits for the new holder before it takes the stream back.
     :param changed_checkpoints: what this deployment changes on purpose; see `lifecycle.changed_checkpoints`.
     :param no_way_back: whether a person accepts that the release before cannot be given the stream back.

@@ -161,8 +161,8 @@ class HandOverOperator(TellsLineage, WishOperator):
     killed and confirmed gone; so is one that hangs (`planning.hanging`), which is not asked. Fails when the old holder
     kept the stream or took it back; the stream then runs, and the message says which deployment holds it.
 
-    :param approved: by which verdict or by whom it was approved; empty: by none. Then a release that needs an approval does
-        not take over. (templated)
+    :param approved: by which verdict or by whom it was approved; empty: by none. Then a release that needs an
+        approval does not take over. (templated)
 
     XCom: `deployment`, `version`, `previous` (deployment), `holder`, `epoch`, `request`, `family`, `boundary`
     (completed or interrupted), `ends` (the last batch by query), `gap_seconds` by query as far as it is known.

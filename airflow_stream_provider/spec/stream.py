@@ -91,7 +91,7 @@ class UpgradeSpec(_Part):
     :param on_change: true: the watch starts an upgrade when this file or a file of the release has changed.
     :param schedule: a cron expression in UTC, such as ``0 4 * * 0``: an upgrade to what this file says.
     :param fence_by_ledger: true: the sinks' ledger (`lag.ledger`) refuses a driver on a lost machine, which is not
-        waited for; only where all that the stream writes goes through such sinks.
+        waited for. Only where all is written through such sinks.
     """
 
     strategy: Strategy = Strategy.HANDOVER

@@ -97,7 +97,7 @@ def commands() -> str:
 
 
 def _takes(command: ActionCommand) -> str:
-    known = SHARED if command.name in [each.value for each in Operation] else {"--verbose"}
+    known = SHARED if command.name in [each.value for each in Operation] else {"--verbose", "--folder", "--json"}
     options = (_option(arg) for arg in command.args)
     return " ".join(f"`{each}`" for each in options if each.partition(" ")[0] not in known)
 

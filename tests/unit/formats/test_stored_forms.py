@@ -24,7 +24,9 @@ from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.one_seed import simulate
 from tests.support.stored_forms import FORMAT_1, FORMS, WHAT_TO_DO, check_meaning, read, recorded, written
 
-DOCS = (Path(__file__).parents[3] / "docs" / "compatibility.md").read_text()
+DOCS = "\n\n".join(
+    path.read_text() for path in (FORMAT_1 / "README.md", Path(__file__).parents[3] / "docs" / "compatibility.md")
+)
 # By form, names of fields that were added later: readers of format 1 are right without them. Also names of what has a
 # number of its own that has grown: `orders/state.jsonl` in `control_folder`, `index` in `control_topic`.
 # A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have.
@@ -67,7 +69,7 @@ def test_today_the_same_is_written(name: str) -> None:
     check_meaning(now, then, name)
 
 
-# -- the tables of docs/compatibility.md -------------------------------------------------------------------------------
+# -- the tables of docs/compatibility.md, and of the README beside the recorded files -----------------------------------
 
 
 def rows(heading: str) -> list[list[str]]:
