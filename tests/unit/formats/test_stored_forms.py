@@ -69,7 +69,7 @@ def test_today_the_same_is_written(name: str) -> None:
     check_meaning(now, then, name)
 
 
-# -- the tables of docs/compatibility.md, and of the README beside the recorded files -----------------------------------
+# -- the tables of docs/compatibility.md, and of the README beside the recorded files ------------------------------
 
 
 def rows(heading: str) -> list[list[str]]:
