@@ -64,6 +64,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
 
 
+def test_every_file_that_a_page_or_the_code_names_is_there() -> None:
+    rooms = (PACKAGE, "benchmarks", "chaos", "dags", "demo", "devstack", "tests")
+    code = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in [*PAGES, *code]
+        for name in re.findall(
+            r"(?<![\w/.-])((?:docs|tests|devstack)/[\w/-]+\.(?:md|py|yaml|png|sha256))\b", path.read_text()
+        )
+    }
+    assert len(named) > 50
+    assert [(page, name) for page, name in sorted(named) if not (ROOT / name).exists()] == []
+
+
 def test_every_target_of_the_makefile_is_documented() -> None:
     text = "".join(page.read_text() for page in PAGES)
     for target in re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.M):
