@@ -109,9 +109,9 @@ def _option(arg: Any) -> str:
 
 
 def gauges() -> str:
-    """The gauges of a lag."""
-    lines = re.findall(r"^    (stream\.\S+) +(.+)$", inspect.getdoc(metrics) or "", re.M)
-    return _table(("gauge", "is"), ((f"`{name}`", says) for name, says in lines))
+    """The gauges, as the source of `METRICS` has them."""
+    lines = re.findall(r'^    "(stream\.\S+)": .*  # (.+)$', inspect.getsource(metrics), re.M)
+    return _table(("gauge", "is"), ((f"`{name}{{{','.join(metrics.METRICS[name])}}}`", says) for name, says in lines))
 
 
 def checks() -> str:

@@ -55,7 +55,7 @@ HINTS = {
     "a_lost_machine_is_not_waited_for": 479,
     "a_recovery_asks_only_after_those_it_knows_nothing_of": 494,
     "a_release_that_has_committed_counts_as_one_that_never_did": 84,
-    "a_retired_driver_acquires": 6995,
+    "a_retired_driver_acquires": 11649,
     "a_rewind_goes_back_from_wherever_the_stream_is": 10,
     "a_roll_back_always_skips": 10,
     "a_roll_back_is_forgotten": 19,
