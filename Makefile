@@ -173,6 +173,7 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.adoption_gap
 	$(BIN)/python -m benchmarks.lag
 	$(BIN)/python -m benchmarks.watch
+	$(BIN)/python -m benchmarks.page
 	$(BIN)/python -m benchmarks.runtime_overhead
 	$(BIN)/python -m benchmarks.stores
 	$(BIN)/python -m benchmarks.control_requests

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-import requests
 from playwright.sync_api import Page, expect
 
 from airflow_stream_provider.plugin import BUNDLE
@@ -76,7 +75,7 @@ def test_a_button_shows_what_will_happen_and_starts_the_run_that_does_it(site: S
     page.wait_for_url(lambda url: "/runs/" in url)
     run = page.url.partition("/runs/")[2].partition("/")[0]
     (made,) = (each for each in site.airflow.api.call("GET", f"dags/{ANNA}/dagRuns")["dag_runs"])
-    assert run in (made["dag_run_id"], requests.utils.quote(made["dag_run_id"], safe=""))
+    assert run in (made["dag_run_id"], quote(made["dag_run_id"], safe=""))
     assert {name: made["conf"][name] for name in ("operation", "reason", "ask")} == {
         "operation": "roll-back",
         "reason": "it is slow",
