@@ -87,7 +87,7 @@ class Site:
         return done.stdout
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("page")
     dags, control = folder / "dags", folder / "control"

@@ -10,6 +10,7 @@ import requests
 from playwright.sync_api import expect
 
 from airflow_stream_provider.planning.foreseen import Foreseen
+from airflow_stream_provider.plugin import BUNDLE
 from devstack.drivers import wait_for
 from tests.integration.plugin.conftest import TIMEOUT, YAML, Site
 from tests.support.browser import asks_for, needs_chromium, person_at
@@ -82,6 +83,26 @@ def test_a_form_is_submitted_with_the_mouse(site: Site) -> None:
     assert not any("by the word of" in line for line in found["lines"])
 
 
+@pytest.mark.quick
+@needs_chromium("the page in Airflow's UI")
+@pytest.mark.skipif(not BUNDLE.is_file(), reason="`make page` has not built it. Left out: the page in Airflow's UI.")
+def test_the_menu_leads_to_the_list_and_that_to_a_stream_with_its_answer(site: Site) -> None:
+    """The rest of the page is in test_page.py."""
+    with person_at(site.airflow) as person:
+        page = person.go("")
+        page.get_by_role("button", name="Browse").click()
+        page.get_by_role("menuitem", name="Streams").click()
+        rows = page.locator(".sp-list tbody tr")
+        expect(rows).to_have_count(2)
+        page.get_by_role("searchbox").fill(NEW)
+        expect(rows).to_have_count(1)
+        rows.get_by_role("link", name="orders").click()
+        expect(page.get_by_role("heading", name="orders", exact=True)).to_be_visible()
+        assert page.url.endswith("stream=anna.orders__operate")
+        answer = page.get_by_role("region", name="Can I roll back now?")
+        expect(answer.get_by_text("Yes.", exact=True)).to_be_visible()
+
+
 def test_the_page_shows_what_has_happened_and_leads_to_the_dags(site: Site) -> None:
     said = site.get("streams/stream?dag_id=anna.orders__operate", "anna").text
     assert "handed over" in said
@@ -91,12 +112,14 @@ def test_the_page_shows_what_has_happened_and_leads_to_the_dags(site: Site) -> N
         assert site.airflow.api.call("GET", f"dags/{dag}")["dag_id"] == dag
 
 
-def test_the_menu_leads_there(site: Site) -> None:
+def test_the_entry_in_the_menu_counts_from_the_base_of_the_ui(site: Site) -> None:
     plugins = site.airflow.api.call("GET", "plugins")["plugins"]
-    (view,) = next(each for each in plugins if each["name"] == "airflow_stream_provider_page")["external_views"]
-    # A link in Airflow's UI counts from its base.
+    mine = next(each for each in plugins if each["name"] == "airflow_stream_provider_page")
+    addresses = [each["href"] for each in mine["external_views"]] + [each["bundle_url"] for each in mine["react_apps"]]
+    assert addresses
     assert re.search(r"<base\s", site.get("", "admin").text)
-    assert site.get(view["href"], "anna").status_code == 200
+    for address in addresses:
+        assert site.get(address, "anna").status_code == 200
 
 
 def test_a_control_root_that_is_away_is_a_sentence_and_the_rest_is_shown(site: Site) -> None:

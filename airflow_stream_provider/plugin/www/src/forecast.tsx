@@ -8,6 +8,9 @@ import { clock, moment } from "./texts";
 import { Dot } from "./tones";
 import type { Forecast } from "./types";
 
+/** Milliseconds after which an answer that is not known is asked for again. */
+const UNKNOWN_AGAIN = 10_000;
+
 export interface Foreseen {
   found: Forecast | undefined;
   at: number | undefined;
@@ -96,6 +99,12 @@ export function Answer({ foreseen, waits }: { foreseen: Foreseen; waits: string 
 
 export function RollBack({ id }: { id: string }) {
   const foreseen = useForecast(id, "roll-back", {});
+  const { found, ask } = foreseen;
+  useEffect(() => {
+    if (!found?.problem) return;
+    const timer = setTimeout(ask, UNKNOWN_AGAIN);
+    return () => clearTimeout(timer);
+  }, [found, ask]);
   return (
     <Card id="sp-back" title="Can I roll back now?">
       <Answer foreseen={foreseen} waits="Asking what a roll-back would do…" />
