@@ -58,7 +58,7 @@ class AirflowApi:
         :raises StackError: it is not parsed after 600 s; the error has the import errors of the DAGs folder.
         """
         deadline = time.monotonic() + PARSED_SECONDS
-        while not any(dag["dag_id"] == dag_id for dag in self.call("GET", "dags", exclude_stale=True)["dags"]):
+        while not any(dag["dag_id"] == dag_id for dag in self._dags_like(dag_id)):
             if time.monotonic() > deadline:
                 errors = [each["stack_trace"] for each in self.call("GET", "importErrors")["import_errors"]]
                 raise StackError(
@@ -66,6 +66,11 @@ class AirflowApi:
                     next_step="\n".join(errors) or "Check its name.",
                 )
             time.sleep(POLL_SECONDS)
+
+    def _dags_like(self, dag_id: str) -> list[dict[str, Any]]:
+        # Asked by its name: a list of all comes in pages.
+        found: list[dict[str, Any]] = self.call("GET", "dags", exclude_stale=True, dag_id_pattern=dag_id)["dags"]
+        return found
 
     def unpause(self, dag_id: str) -> None:
         """Unpause a DAG, so that its runs are scheduled."""
