@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 
 def sbom(name: str, version: str, required: list[str], optional: dict[str, list[str]]) -> dict[str, Any]:
-    """Return a CycloneDX 1.6 document of what is required, without versions: whoever installs decides on those."""
+    """Return a CycloneDX 1.6 document of what is required, without versions: the installer decides on those."""
 
     def component(text: str, **scope: Any) -> dict[str, Any]:
         wanted = Requirement(text)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.texts import duration, plain
 from airflow_stream_provider.links.stream import web_address
 from airflow_stream_provider.monitoring import samples
@@ -155,6 +156,14 @@ def _opened(spec: StreamSpec) -> Iterator[StreamHook]:
             raise
 
 
+def _recent(spec: StreamSpec) -> tuple[Snapshot, tuple[Record, ...]] | None:
+    """Return a stream as it is now, with its last records; None: it was never deployed."""
+    with _opened(spec) as hook:
+        if not hook.exists():
+            return None
+        return hook.observe(history=False), hook.control_log.history(RECORDS)
+
+
 # The answer of `details` about a stream that was never deployed, or that cannot be read.
 NOTHING: Mapping[str, Any] = {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
 
@@ -164,10 +173,10 @@ def details(spec: StreamSpec) -> dict[str, Any]:
 
     :raises StreamError: the control log cannot be read now.
     """
-    with _opened(spec) as hook:
-        if not hook.exists():
-            return {**NOTHING}
-        found, records = hook.observe(history=False), hook.control_log.history(RECORDS)
+    recent = _recent(spec)
+    if recent is None:
+        return {**NOTHING}
+    found, records = recent
     drivers = shapes.drivers(found)
     return {
         "drivers": drivers,
@@ -183,10 +192,10 @@ def gaps_of(spec: StreamSpec) -> dict[int, float]:
 
     :raises StreamError: the control log cannot be read now.
     """
-    with _opened(spec) as hook:
-        if not hook.exists():
-            return {}
-        found, records = hook.observe(history=False), hook.control_log.history(RECORDS)
+    recent = _recent(spec)
+    if recent is None:
+        return {}
+    found, records = recent
     told = with_gaps(replace(found, records=records), life(records, found.state))
     return {each.seq: max(each.gap_seconds.values()) for each in told if each.gap_seconds}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -13,11 +14,11 @@ DOCS = ROOT / "docs"
 CONFIG = yaml.safe_load(re.sub(r"!!python/\S+", "", (ROOT / "mkdocs.yml").read_text()))
 
 
-def pages(nav: object) -> Iterator[str]:
+def pages(nav: Any) -> Iterator[str]:
     if isinstance(nav, str):
         yield nav
     else:
-        for each in nav.values() if isinstance(nav, dict) else nav:  # type: ignore[attr-defined]
+        for each in nav.values() if isinstance(nav, dict) else nav:
             yield from pages(each)
 
 

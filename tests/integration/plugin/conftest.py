@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 import requests
 
+from airflow_stream_provider.plugin import BUNDLE
 from devstack.airflow import Airflow
 from devstack.stack import LocalStack
+from tests.support.browser import CHROMIUM
 from tests.support.control_root import new_log
 from tests.support.snapshots import RUNNING, UPGRADED
 from tests.support.story import write
@@ -33,6 +35,12 @@ cluster: spark_here
 control: {}
 watch: {{schedule: null}}
 """
+# For tests of the page in Airflow's UI.
+needs_page = pytest.mark.skipif(
+    CHROMIUM is None or not BUNDLE.is_file(),
+    reason="Chromium (Debian's package `chromium`) or the page's script (`make page`) is missing. Left out: the page "
+    "in Airflow's UI.",
+)
 TIMEOUT = 300.0
 LOADS = 10
 

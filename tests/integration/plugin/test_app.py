@@ -10,9 +10,8 @@ import requests
 from playwright.sync_api import expect
 
 from airflow_stream_provider.planning.foreseen import Foreseen
-from airflow_stream_provider.plugin import BUNDLE
 from devstack.drivers import wait_for
-from tests.integration.plugin.conftest import TIMEOUT, YAML, Site
+from tests.integration.plugin.conftest import TIMEOUT, YAML, Site, needs_page
 from tests.support.browser import asks_for, needs_chromium, person_at
 from tests.support.story import NEW
 
@@ -84,8 +83,7 @@ def test_a_form_is_submitted_with_the_mouse(site: Site) -> None:
 
 
 @pytest.mark.quick
-@needs_chromium("the page in Airflow's UI")
-@pytest.mark.skipif(not BUNDLE.is_file(), reason="`make page` has not built it. Left out: the page in Airflow's UI.")
+@needs_page
 def test_the_menu_leads_to_the_list_and_that_to_a_stream_with_its_answer(site: Site) -> None:
     """The rest of the page is in test_page.py."""
     with person_at(site.airflow) as person:

@@ -11,16 +11,12 @@ from playwright.sync_api import Page, expect
 
 from airflow_stream_provider.plugin import BUNDLE
 from devstack.drivers import wait_for
-from tests.integration.plugin.conftest import TIMEOUT, Site
-from tests.support.browser import Person, needs_chromium, person_at
+from tests.integration.plugin.conftest import TIMEOUT, Site, needs_page
+from tests.support.browser import Person, person_at
 
 ANNA, BERT = "anna.orders__operate", "bert.orders__operate"
-LEFT_OUT = "the page in Airflow's UI"
 AXE = BUNDLE.parents[1] / "node_modules" / "axe-core" / "axe.min.js"
-pytestmark = [
-    needs_chromium(LEFT_OUT),
-    pytest.mark.skipif(not BUNDLE.is_file(), reason=f"`make page` has not built it. Left out: {LEFT_OUT}."),
-]
+pytestmark = needs_page
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ from airflow_stream_provider.get_provider_info import get_provider_info
 from airflow_stream_provider.hooks import connection_types
 from tests.support.fake_master import Master
 from tests.support.fake_yarn import FakeYarn
-from tests.support.pods import Pods, pods_in
+from tests.support.pods import Pods
 from tests.support.wire_kafka import KNOWN, WireKafka, wait_for_it
 
 SECRET = "hunter2secret"
@@ -50,26 +48,6 @@ def under_test(monkeypatch: pytest.MonkeyPatch) -> Any:
         return answer
 
     return test
-
-
-@pytest.fixture
-def master() -> Iterator[Master]:
-    started = Master()
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def yarn() -> Iterator[FakeYarn]:
-    started = FakeYarn()
-    yield started
-    started.close()
-
-
-@pytest.fixture
-def pods(tmp_path: Path) -> Iterator[Pods]:
-    with pods_in(tmp_path) as found:
-        yield found
 
 
 def of_master(master: Master, password: str) -> dict[str, Any]:
@@ -111,13 +89,13 @@ def test_a_master_that_answers_says_what_is_free(master: Master, under_test: Any
     assert {each for each, _ in master.asked} == {"GET /json/", "GET /v1/submissions/status/none"}
 
 
-def test_a_resource_manager_that_answers_says_what_is_free(yarn: FakeYarn, under_test: Any) -> None:
-    yarn.add_node()
-    yarn.add_node().listed["state"] = "UNHEALTHY"
-    extra = {**yarn.connection().extra, "queue": "", "principal": None}
+def test_a_resource_manager_that_answers_says_what_is_free(fake: FakeYarn, under_test: Any) -> None:
+    fake.add_node()
+    fake.add_node().listed["state"] = "UNHEALTHY"
+    extra = {**fake.connection().extra, "queue": "", "principal": None}
     told = under_test("spark_yarn", login="alice", extra=extra)
-    assert told == (True, f"The ResourceManager at {yarn.url} is active; 4096 MiB are free on 1 node.")
-    assert all(each.startswith("GET ") for each in yarn.asked)
+    assert told == (True, f"The ResourceManager at {fake.url} is active; 4096 MiB are free on 1 node.")
+    assert all(each.startswith("GET ") for each in fake.asked)
 
 
 def test_an_api_server_that_answers_says_how_many_drivers_it_has(pods: Pods, under_test: Any) -> None:
