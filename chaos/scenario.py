@@ -336,7 +336,7 @@ class Person:
             self._clear(scenario.clears)
             return
         with contextlib.suppress(StackError, requests.RequestException):  # then the upgrade goes on
-            self._operate(ABORT)
+            self._operate(ABORT, expected=EITHER)  # what it withdraws may be over first
             self._awaited.append(self._upgrades[-1])
 
     def _clear(self, task: str) -> None:

@@ -318,7 +318,9 @@ class Acts:
             if rewind is not None and not state.has_held(self._control.deployment):
                 self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
-            rehearsal = self._run_rehearsal(former, check=self._check_seen, say=self._heartbeat.say)
+            rehearsal = self._run_rehearsal(
+                former, brought_back=self._comes_back(state), check=self._check_seen, say=self._heartbeat.say
+            )
             self._check_seen()
         except StreamError as error:
             self.fail(str(error), error)
@@ -331,6 +333,11 @@ class Acts:
                 rehearsal = {**rehearsal, "notes": [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]}
             self._freshness.rehearsed(state.last_holder)
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
+
+    def _comes_back(self, state: StreamState) -> bool:
+        """Whether the release of this driver ran last, and nobody holds."""
+        last = state.last_deployment
+        return state.holder is None and last is not None and state.akin(last.id, self._control.deployment)
 
     def finish(self) -> None:
         """Append `finished`: all queries ended by themselves and the script is over.

@@ -87,7 +87,7 @@ class TrappedStore(TopicStore):
             self.go.wait(TRAPPED_SECONDS)
 
 
-def _rehearse(former: Sequence[Any], *, check: Any, say: Any) -> Mapping[str, Any]:
+def _rehearse(former: Sequence[Any], **rest: Any) -> Mapping[str, Any]:
     return {"seconds": 0.0}
 
 

@@ -24,7 +24,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -234,9 +234,7 @@ def main() -> None:
         os._exit(1)
     queries = Queries(script["QUERIES"], Path(options.data), behaviour, script.get("SAYS", {}))
 
-    def rehearse(
-        former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], say: Callable[[str], None]
-    ) -> dict[str, Any]:
+    def rehearse(former: Sequence[Mapping[str, Any]], **rest: Any) -> dict[str, Any]:
         if behaviour == "refuse":
             raise RehearsalRefused("Spark refuses the plan.")
         if behaviour == "slow":

@@ -224,7 +224,7 @@ class Driver(Actor):
                 self.point(1.0)
 
     def _rehearse(
-        self, former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], say: Callable[[str], None]
+        self, former: Sequence[Mapping[str, Any]], *, check: Callable[[], None], **rest: Any
     ) -> Mapping[str, Any]:
         check()
         self.here.point(REHEARSAL_SECONDS, "rehearse")

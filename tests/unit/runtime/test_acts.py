@@ -46,12 +46,15 @@ from tests.support.story import (
     STOPPING,
     TWIN,
     acquired,
+    declared,
     failed,
     fenced,
     ready,
     requested,
     retired,
     standby,
+    submitted,
+    wanted,
     write,
 )
 
@@ -101,6 +104,31 @@ def test_acts(records: Sequence[Record], name: str, act: Callable[[FakeDriver], 
     driver = FakeDriver(name, records)
     act(driver)
     assert driver.did == did
+
+
+# OLD runs for the wish `up`, and fails; its deployment serves that wish, as does that of TWIN.
+FAILED = [
+    *(wanted("up"), declared(OLD_DEPLOYMENT, "up"), submitted(OLD_DEPLOYMENT), standby(OLD)),
+    *(requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)),
+    failed(OLD),
+]
+SAME = [declared(NEW_DEPLOYMENT, "up"), submitted(NEW_DEPLOYMENT)]
+OTHER = [wanted("other"), declared(NEW_DEPLOYMENT, "other"), submitted(NEW_DEPLOYMENT)]
+
+
+@pytest.mark.parametrize(
+    ("records", "did"),
+    [
+        ([*FAILED, *SAME], "rehearse the plans"),
+        ([*FAILED, *OTHER], "rehearse"),  # another release: all that can be seen of it before it holds
+        ([*FAILED[:-1], *SAME], "rehearse"),  # nobody waits for it
+    ],
+)
+def test_the_release_that_ran_last_runs_no_batch_twice_while_nobody_holds(records: Sequence[Record], did: str) -> None:
+    """Brought back on a backlog, it ran each query's batch for 60 s, and then again: 238 s without the stream."""
+    driver = FakeDriver(NEW, records)
+    announce(driver)
+    assert driver.did == [did, "standby"]
 
 
 def test_what_the_records_say() -> None:

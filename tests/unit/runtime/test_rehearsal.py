@@ -71,7 +71,9 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return found
 
 
-def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list[str], dict[str, Any]]:
+def rehearsed(
+    tmp_path: Path, names: Sequence[str], *, brought_back: bool = False, **policy: Any
+) -> tuple[list[str], dict[str, Any]]:
     """Rehearse queries of these names; return what Spark would have run, and the summary."""
     spec = SimpleNamespace(trigger={}, options={})
     queries = [
@@ -81,7 +83,7 @@ def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
     made = Noted(gate, Policy.from_json(policy), "orders-1.0000000a", process, others)
-    summary = made.run([], check=lambda: None, say=lambda message: None)
+    summary = made.run([], brought_back=brought_back, check=lambda: None, say=lambda message: None)
     return made.did, summary
 
 
@@ -119,6 +121,19 @@ def test_spark_3_runs_a_batch_to_compare_state_schemas_but_none_of_a_query_whose
     cleaning.add("lines")
     did, _ = rehearsed(tmp_path, ["lines", "totals"], rehearse_batches=0)
     assert [step for step in did if step.startswith("warm")] == ["warm totals"]
+
+
+def test_no_batch_runs_of_a_release_that_is_brought_back(
+    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("4.0.0", "3.5.7"):
+        monkeypatch.setattr("pyspark.__version__", version)
+        did, summary = rehearsed(tmp_path, ["lines", "totals"], brought_back=True)
+        assert did == ["plan lines", "plan totals"]
+        assert summary["notes"] == [
+            "This release ran last, and nobody holds the stream: only its plans were rehearsed, so that it runs again "
+            "soon."
+        ]
 
 
 def test_what_is_only_compared_comes_last(tmp_path: Path, cleaning: set[str]) -> None:
@@ -226,7 +241,7 @@ def test_what_the_running_release_has_started_late_is_waited_for_and_may_come_la
     former = [{"name": name, "checkpoint": f"/data/{name}"} for name in ("late", "dropped")]
     assert made.to_come(former) == "waiting for the script to start late, as the running release did late"
     assert made.to_come(former[1:]) == ""
-    made.run(former, check=lambda: None, say=lambda message: None)
+    made.run(former, brought_back=False, check=lambda: None, say=lambda message: None)
     assert may_come == [{"/data/late": "late"}]
 
 
@@ -242,10 +257,10 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
     former = [{"name": "lines", "checkpoint": "hdfs://nn/lines"}]
     says = r"on file: .* instead of hdfs://nn .* Put the former URL back"
     with pytest.raises(RehearsalRefused, match=says):
-        made.run(former, check=lambda: None, say=lambda message: None)
+        made.run(former, brought_back=False, check=lambda: None, say=lambda message: None)
     assert asked == made.did == []
     # Another driver has held since it was rehearsed.
-    made.run([], check=lambda: None, say=lambda message: None)
+    made.run([], brought_back=False, check=lambda: None, say=lambda message: None)
     with pytest.raises(RehearsalRefused, match=says):
         made.compare(former)
 
@@ -255,7 +270,8 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
 )
 def test_why_the_format_of_offsets_was_not_seen(batches: int, why: str) -> None:
     nobody: Any = None
-    made = Rehearsal(nobody, Policy(rehearse_batches=batches), "orders-1.0000000a", nobody, nobody)
+    made = Rehearsal(nobody, Policy(), "orders-1.0000000a", nobody, nobody)
+    made._batches = batches
     same = checkpoints.Formats(7, {"offsets/": 1})
     query: Any = SimpleNamespace(label="lines")
     made._compare_formats(query, same, same)
@@ -309,7 +325,7 @@ def test_a_checkpoint_that_is_another_one_is_told_before_what_its_sink_remembers
 
     monkeypatch.setattr(module, "check_remembered", refuses)
     with pytest.raises(RehearsalRefused, match="ahead"):
-        made.run([], check=lambda: None, say=lambda message: None)
+        made.run([], brought_back=False, check=lambda: None, say=lambda message: None)
     with pytest.raises(CheckpointBroken, match="not the one"):
-        made.run([], check=another, say=lambda message: None)
+        made.run([], brought_back=False, check=another, say=lambda message: None)
     assert made.did == []
