@@ -1,10 +1,13 @@
-"""Airflow is not on the hot path: its processes die in a hand-over, its tasks are cleared at every step."""
+"""Airflow is not on the hot path: its processes die in a hand-over, its tasks are cleared at every step, wishes change.
+
+Every later wish in every phase of an upgrade is in tests/unit/lifecycle/test_later_wishes.py; here is a sample of them.
+"""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import psutil
@@ -24,7 +27,7 @@ from devstack.stack import LocalStack
 from tests.support.control_root import new_log
 from tests.support.example_site import example_site
 
-DAG = "orders__upgrade"
+DAG, OPERATE = "orders__upgrade", "orders__operate"
 
 
 class World:
@@ -41,9 +44,17 @@ class World:
         conf = {"version": version, "arguments": [*self.site.spec.arguments, *arguments]}
         return self.site.airflow.trigger(DAG, conf)
 
-    def ends(self, run: str, wanted: str) -> None:
+    def operate(self, operation: str) -> str:
+        """Ask for an operation by its form, as a user would; return the run."""
+        return self.site.airflow.trigger(OPERATE, {"operation": operation, "reason": "second thoughts", "ask": False})
+
+    def ends(self, run: str, wanted: str, dag: str = DAG) -> None:
         """Wait for the end of a run."""
-        assert self.site.airflow.wait_for_run(DAG, run, 600) == wanted, self.site.airflow.task_states(DAG, run)
+        assert self.site.airflow.wait_for_run(dag, run, 600) == wanted, self.site.airflow.task_states(dag, run)
+
+    def comes_up(self, version: str) -> bool:
+        """Whether a driver of this version was submitted."""
+        return any(d.submission and d.release.version == version for d in self.log.refresh().deployments.values())
 
     def holding(self) -> str:
         """The version of the release that holds now."""
@@ -68,7 +79,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with example_site(tmp_path_factory.mktemp("airflow"), DAG) as (stack, site):
+    with example_site(tmp_path_factory.mktemp("airflow"), DAG, OPERATE) as (stack, site):
         world = World(stack, site)
         with world.producer:
             world.ends(world.upgrade("1"), "success")
@@ -147,4 +158,32 @@ def test_a_task_cleared_while_it_waits_ends_the_same(world: World) -> None:
     assert world.holding() == "1"
     taken = [r for r in world.log.records() if r.kind == Kind.ACQUIRED]
     assert len(taken) == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "phase", "later", "holds"),
+    [
+        ("4", World.comes_up, "upgrade", "5"),
+        ("6", World.requested, "roll-back", "5"),
+        ("7", World.comes_up, "stop", ""),
+        ("8", World.comes_up, "upgrade", "9"),  # of a stream that was stopped
+    ],
+)
+def test_the_later_wish_counts_and_the_earlier_run_says_so(
+    world: World, version: str, phase: Callable[[World, str], bool], later: str, holds: str
+) -> None:
+    earlier = world.upgrade(version)
+    wait_for(f"release {version}, as far as it is to come", lambda: phase(world, version), 600)
+    dag, run = (DAG, world.upgrade(holds)) if later == "upgrade" else (OPERATE, world.operate(later))
+    world.ends(run, "success", dag)
+    world.ends(earlier, "failed")
+
+    assert world.holding() == holds
+    by = [r for r in world.log.records() if r.kind == Kind.WANTED and r.by.startswith(f"airflow:{dag}/{run}/")]
+    failed = [task for task, state in world.site.airflow.task_states(DAG, earlier).items() if state == "failed"]
+    told = [world.site.airflow.task_log(DAG, earlier, task) for task in failed]
+    assert any(f"was replaced by record {wish.seq}, by {wish.by}" in text for wish in by for text in told), told
+
+
+def test_nothing_was_lost_or_written_twice(world: World) -> None:
     world.audit()

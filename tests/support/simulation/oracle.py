@@ -231,6 +231,7 @@ class Oracle(OracleOfWishes):
             self._owe(me)
         self.proven.add(self.hashes[deployment_of(me)])
         self.ran.add(self.families[deployment_of(me)])
+        self.unapproved.discard(self.families[deployment_of(me)])  # what has held lawfully is not asked about again
         self.over.add(request)
 
     def _owe(self, first: str | None) -> None:
