@@ -113,6 +113,11 @@ test-quick: $(READY) ## `make test` without lint and types
 .PHONY: test-all
 test-all: test test-integration test-system test-chaos test-stores test-clusters ## everything, one after the other (hours)
 
+# The picture that moves is drawn by `python -m demo.moving`, from the report of `make demo`.
+.PHONY: screenshots
+screenshots: $(CLASSES) page ## the pictures of docs/page.md, from the page in a real Chromium while a stream is upgraded
+	SCREENSHOTS=$(CURDIR)/docs/pictures $(BIN)/pytest -m system tests/system/test_page_live.py
+
 # Beside each other, the longest first: most of them wait for a process most of the time.
 .PHONY: test-integration
 test-integration: $(CLASSES) page-or-not ## tests of real parts, a hand-over and two faults on the real stack, four cells of the kill matrix

@@ -35,7 +35,7 @@ INTERRUPTED = 130  # the shell's exit code after Ctrl-C
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSWORD_VARIABLE = "AIRFLOW_ADMIN_PASSWORD"
 # For minutes instead of an hour: a shorter soak, and the old release stops as soon as the new one is accepted.
-UPGRADE = {"soak": "40s", "keep_previous": "0s"}
+UPGRADE = {"soak": "15s", "keep_previous": "0s"}
 # No scheduled watch: two cores are busy enough, and the demo measures the lag itself.
 WATCH = {"schedule": None}
 WORKER_CORES = 9  # for a holder, a standby and one that is ending: each needs a driver core and two executor cores
@@ -73,9 +73,9 @@ def main() -> int:
                         stack = until_the_end.enter_context(_local(args.dags, folder, display, storage))
                         cluster = None if args.on == YARN else stack.cluster.connection
                         environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api, storage, cluster)
-                    story = Story(environment, display.say)
+                    story = Story(environment, display.say, display.tell)
                     display.watch(story)
-                    report = story.tell(started)
+                    report = story.run(started)
                 report.write(args.report / "report.json")
                 draw(args.report / "report.png", story.watcher.commits, story.steps)
                 draw_lag(args.report / "lag.png", story.lag.samples, story.steps, environment.spec.lag.limits)

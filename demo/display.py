@@ -48,8 +48,12 @@ class Display:
     def say(self, what: str) -> None:
         """Show what the demo is doing. Without a terminal, a message that differs only in numbers is shown once."""
         if _DIGITS.sub("", what) != _DIGITS.sub("", self._said) and not self._console.is_terminal:
-            self._console.print(f"{self._elapsed():>5.0f} s  {what}")
+            self.tell(what)
         self._said = what
+
+    def tell(self, what: str) -> None:
+        """Print what has happened; it stays above what is live."""
+        self._console.print(f"{self._elapsed():>5.0f} s  {what}", markup=False, highlight=False, soft_wrap=True)
 
     def watch(self, story: Story) -> None:
         """Show the progress of a story from now on."""
@@ -117,9 +121,11 @@ def _steps(story: Story) -> Table:
 
 def _stream(story: Story) -> Table:
     table = Table.grid(padding=(0, 2))
-    table.add_row("orders produced", f"{story.producer.sent:,}", "")
+    table.add_row("orders produced", f"{story.producer.sent:,}", "", "")
     for query, commits in story.watcher.commits.items():
-        table.add_row(f"commits of {query}", f"{len(commits):,}", Text(bars(commits), style="cyan"))
+        since = time.time() - max(commits.values(), default=time.time())
+        late = Text(f"{max(0.0, since):.1f} s since the last batch", style="red" if since > _FULL_BAR_SECONDS else "")
+        table.add_row(f"batches of {query}", f"{len(commits):,}", Text(bars(commits), style="cyan"), late)
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,7 @@ class Report:
     :param max_holders: largest number of holders at the same time.
     :param seconds_total: duration of the demo, in seconds.
     :param lag: the lag; see `describe_lag`.
+    :param timeline: when what happened; see `timeline_of`.
     """
 
     steps: list[StepReport]
@@ -68,6 +69,7 @@ class Report:
     max_holders: int
     seconds_total: float
     lag: Mapping[str, Any]
+    timeline: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
         """Write the report as JSON."""
@@ -110,3 +112,30 @@ def failure_times(changes: Sequence[Change], commits: Commits) -> list[tuple[flo
         for change in changes
         if not change.clean
     ]
+
+
+def timeline_of(steps: Sequence[Step], commits: Mapping[str, Commits], versions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the batches of each query, the steps, and which version took over when: in seconds since the first batch.
+
+    :param versions: of each driver's release.
+    """
+    origin = min(at for times in commits.values() for at in times.values())
+    return {
+        "batches": {
+            query: [round(at - origin, 2) for at in sorted(times.values())] for query, times in commits.items()
+        },
+        "steps": [
+            {
+                "name": step.name,
+                "result": step.result.value,
+                "started": round(step.started - origin, 2),
+                "ended": round(step.ended - origin, 2),
+            }
+            for step in steps
+        ],
+        "changes": [
+            {"at": round(change.at - origin, 2), "version": versions.get(change.to, "")}
+            for step in steps
+            for change in step.changes
+        ],
+    }

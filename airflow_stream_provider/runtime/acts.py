@@ -335,7 +335,7 @@ class Acts:
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def _comes_back(self, state: StreamState) -> bool:
-        """Whether the release of this driver ran last, and nobody holds."""
+        """Whether the release of this driver ran last, and no driver holds."""
         last = state.last_deployment
         return state.holder is None and last is not None and state.akin(last.id, self._control.deployment)
 

@@ -108,7 +108,7 @@ ON_PURPOSE = (
     "What has another state needs a new checkpoint."
 )
 BROUGHT_BACK = (
-    "This release ran last, and nobody holds the stream: only its plans were rehearsed, so that it runs again soon."
+    "This release ran last, and no driver holds the stream: only its plans were rehearsed, so that it runs again soon."
 )
 NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
@@ -150,7 +150,7 @@ class Rehearsal:
         """Rehearse every query and return a summary by query name.
 
         :param former: the queries of the release that runs or ran last, from its `standby` record.
-        :param brought_back: this release ran last and nobody holds: no batch runs, as each would run twice while the
+        :param brought_back: this release ran last and no driver holds: no batch runs, as each would run twice while the
             stream is down.
         :param check: raises if a checkpoint is not the one that the stream has run on.
         :param say: takes one line for the heartbeat.

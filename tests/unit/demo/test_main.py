@@ -37,7 +37,7 @@ def test_a_story_that_fails_says_where_the_logs_are_and_keeps_what_is_to_be_kept
 
     monkeypatch.setattr(main_module, "_local", stack)
     monkeypatch.setattr(DemoEnvironment, "at", lambda *given: None)
-    monkeypatch.setattr(main_module, "Story", lambda *given: SimpleNamespace(tell=lambda started: tell(None, started)))
+    monkeypatch.setattr(main_module, "Story", lambda *given: SimpleNamespace(run=lambda started: tell(None, started)))
     monkeypatch.setattr(Display, "watch", lambda *given: None)
     monkeypatch.setattr(main_module, "_wait_for_ctrl_c", lambda *given: done.append("waited"))
     monkeypatch.setattr(signal, "signal", lambda *given: None)

@@ -33,7 +33,7 @@ def test_the_json_has_the_documented_keys(tmp_path: Path) -> None:
     report = Report(steps, steady(STEPS, COMMITS), Records(10, 10, 0, 0, 0), max_holders=1, seconds_total=60.0, lag={})
     report.write(tmp_path / "demo" / "report.json")
     found = json.loads((tmp_path / "demo" / "report.json").read_text())
-    assert set(found) == {"steps", "steady_seconds", "records", "max_holders", "seconds_total", "lag"}
+    assert set(found) == {"steps", "steady_seconds", "records", "max_holders", "seconds_total", "lag", "timeline"}
     assert set(found["steps"][0]) == {"name", "result", "gap_seconds", "boundary"}
     assert set(found["records"]) == {"produced", "delivered", "lost", "duplicated", "duplicated_by_failure"}
     assert found["steps"][1]["result"] == "rolled-back"

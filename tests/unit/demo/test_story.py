@@ -19,7 +19,7 @@ GOOD = Report([], {}, Records(10, 10, 0, 0, 0), max_holders=1, seconds_total=1.0
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     lay_out(DAGS, tmp_path / "dags", brokers="127.0.0.1:1", data=tmp_path / "data", changes={})
-    return Story(DemoEnvironment.at(tmp_path / "dags", AirflowApi("http://airflow", "admin", "x")), lambda text: None)
+    return Story(DemoEnvironment.at(tmp_path / "dags", AirflowApi("http://airflow", "admin", "x")), print, print)
 
 
 def test_a_good_report_has_no_problems(story: Story) -> None:
