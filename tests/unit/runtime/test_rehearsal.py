@@ -131,8 +131,8 @@ def test_no_batch_runs_of_a_release_that_is_brought_back(
         did, summary = rehearsed(tmp_path, ["lines", "totals"], brought_back=True)
         assert did == ["plan lines", "plan totals"]
         assert summary["notes"] == [
-            "This release ran last, and no driver holds the stream: only its plans were rehearsed, so that it runs again "
-            "soon."
+            "This release ran last, and no driver holds the stream: only its plans were rehearsed, so that it runs "
+            "again soon."
         ]
 
 
