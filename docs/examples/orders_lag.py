@@ -20,7 +20,7 @@ with DAG("orders__hourly", schedule="@hourly", default_args={"retries": 2}):
         task_id="keeps_up",
         stream=orders,
         for_at_least=300,
-        # to=[SmtpNotifier(...)], with {{ alert.subject }} and {{ alert.html }} in its templates
+        # to=[SmtpNotifier(...)]: see orders_notify.py
         on_failure_callback=LagNotifier(stream=orders, to=[]),
     )
     # Returns the report as XCom; here for a consumer group that is not a stream.
