@@ -16,7 +16,7 @@ orders = load_spec(Path(__file__).parent / "streams" / "orders.yaml")
 slack = SlackWebhookNotifier(
     slack_webhook_conn_id="slack_default",
     timeout=10,
-    text="{{ (alert.subject ~ '\n' ~ alert.text)"
+    text="{{ (alert.stream ~ ': ' ~ alert.text)"
     " | replace('&', '&amp;') | replace('<', '&lt;') | replace('>', '&gt;') }}",
 )
 # LagNotifier tells that a lag is too large, and not that it is over: resolve it by hand.

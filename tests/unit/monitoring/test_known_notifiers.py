@@ -27,6 +27,7 @@ from airflow_stream_provider.monitoring.delivery import Told, tell
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom, update_incidents
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.notifications.lag import LagNotifier
+from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import load_spec
 from tests.support.tasks import spec_in
 
@@ -146,11 +147,8 @@ def test_slack_escapes_what_an_alert_quotes(tmp_path: Path, received: Mapping[st
     safe = "No driver holds it: &lt;!channel&gt; a &amp; b."
     look = "Look: airflow streams history orders"
     assert received["posts"] == [
-        {"path": "/services/T/B/x", "text": f"orders: {safe}\n{safe}\n{look}\nIncident: {incident}"},
-        {
-            "path": "/services/T/B/x",
-            "text": f"orders is well again\nIt is over, after 5 min: {safe}\nIncident: {incident}",
-        },
+        {"path": "/services/T/B/x", "text": f"orders: {safe}\n{look}\nIncident: {incident}"},
+        {"path": "/services/T/B/x", "text": f"orders: It is over, after 5 min: {safe}\nIncident: {incident}"},
     ]
 
 
@@ -186,13 +184,14 @@ def test_a_dag_of_ones_own_tells_all_three(tmp_path: Path, received: Mapping[str
     found = runpy.run_path(str(tmp_path / "dags" / "orders_notify.py"))
     [notifier] = found["keeps_up"].on_failure_callback
     assert isinstance(notifier, LagNotifier)
-    # Of a stream that has no control log here: its lag is unknown, which is told, too.
+    # Of a stream whose Kafka cannot be asked here: its lag is unknown, which is told, too.
     notifier.stream = spec_in(tmp_path)
-    notifier.target = replace(notifier.target, stream="orders", control=notifier.stream.control)
+    notifier.target = lag_target(notifier.stream, "", "")
     notifier.notify({"exception": "The lag is too large."})
     assert [to for to, _, _ in parts(received)] == ["on-call@example.org"]
     [slack] = [each for each in received["posts"] if each["path"].startswith("/services/")]
     [page] = [each for each in received["posts"] if each["path"] == "/v2/enqueue"]
     assert page["event_action"] == "trigger"
     assert page["dedup_key"] in slack["text"]
-    assert page["payload"]["summary"] == parts(received)[0][1] == slack["text"].splitlines()[0]
+    assert page["payload"]["summary"] == parts(received)[0][1] == "orders: its lag behind Kafka is unknown"
+    assert slack["text"].startswith("orders: The Airflow connection 'no_such_kafka' cannot be read")
