@@ -360,7 +360,7 @@ class StreamState:
     def akin(self, deployment: str, other: str) -> bool:
         """Whether two deployments serve the same family of wishes."""
         first, second = (self.deployments.get(name) for name in (deployment, other))
-        return first is not None and second is not None and bool(first.family) and first.family == second.family
+        return first is not None and second is not None and first.family == second.family
 
     def has_run(self, family: str) -> bool:
         """Whether a driver that serves this family holds the stream, or ever held it."""

@@ -336,8 +336,8 @@ class Acts:
 
     def _comes_back(self, state: StreamState) -> bool:
         """Whether the release of this driver ran last, and no driver holds."""
-        last = state.last_deployment
-        return state.holder is None and last is not None and state.akin(last.id, self._control.deployment)
+        last, own = state.last_deployment, state.deployments[self._control.deployment]
+        return state.holder is None and last is not None and bool(own.family) and last.family == own.family
 
     def finish(self) -> None:
         """Append `finished`: all queries ended by themselves and the script is over.

@@ -175,6 +175,6 @@ def test_each_question_of_a_night_has_one_command_and_one_click() -> None:
 
 
 def test_every_event_of_a_life_is_explained() -> None:
-    (table,) = re.findall(r"^\| event [^|]*\| means \|\n(.*?)\n\n", OPERATIONS, re.M | re.S)
+    (table,) = re.findall(r"^\| event [^|]*\| means \|\n(.*?)\n(?:\n|\Z)", OPERATIONS, re.M | re.S)
     explained = [name for row in table.splitlines() for name in re.findall(r"`([a-z ]+)`", row.split("|")[1])]
     assert sorted(explained) == sorted(what.words for what in What)
