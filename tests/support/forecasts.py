@@ -14,8 +14,8 @@ from airflow_stream_provider.planning.forecast import forecast
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import Operation
 from tests.support.golden import assert_golden
-from tests.support.snapshots import RUNNING, snapshot
-from tests.support.story import NEW, OLD, OLD_DEPLOYMENT, fenced, hash_of
+from tests.support.snapshots import BOTH, RUNNING, snapshot, up
+from tests.support.story import NEW, OLD, OLD_DEPLOYMENT, fenced, hash_of, requested, wanted
 
 SAME = Wanted("1", hash_of(OLD_DEPLOYMENT), soak=600.0)
 OTHER = Wanted("2", hash_of("other"), soak=600.0)
@@ -26,6 +26,8 @@ BEAT = Heartbeat(at=109.0, queries=(QueryProgress("a", batch=7),))
 ALIVE = {OLD: BEAT, NEW: BEAT}
 SILENT = {**ALIVE, OLD: replace(BEAT, at=10.0)}
 DOWN = [*RUNNING, fenced(OLD)]
+STARTED = [wanted("old"), *up(OLD, "old")]
+STOPPING = [*BOTH, wanted("rest", "stop"), requested("s", None, wish="rest")]
 
 JOB = "driver-1"
 RUNS = UnmanagedView(JOB, DriverState.RUNNING, f"driver {JOB} (orders) of spark", Remains(("It runs.",)))
