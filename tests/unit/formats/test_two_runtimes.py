@@ -17,7 +17,8 @@ from airflow_stream_provider.lifecycle.formats import FORMAT_OF
 from tests.support import runtime_process
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.one_seed import simulate
-from tests.support.stored_forms import FORMAT_1, check_meaning, plant, recorded
+from tests.support.stored_control import plant
+from tests.support.stored_forms import FORMAT_1, check_meaning, recorded
 
 # Seeds of the simulation whose logs both read: hand-overs, roll-backs and faults.
 SEEDS = 6
