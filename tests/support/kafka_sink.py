@@ -1,16 +1,25 @@
-"""Records of a batch without Spark, and readers of a topic: of what is committed, and of everything."""
+"""A topic with ledgers for one test, records of a batch without Spark, and readers of a topic.
+
+The readers return what is committed, or everything.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from airflow_stream_provider.sinks.kafka import Kafka
+from airflow_stream_provider.sinks.kafka import Kafka, kafka
+from airflow_stream_provider.sinks.kafka_ledger import KafkaLedger
 from airflow_stream_provider.sinks.kafka_topic import Record
-from airflow_stream_provider.sinks.ledger import Batch, Writer
+from airflow_stream_provider.sinks.ledger import Batch, Target, Writer
+from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import create_topics
 
 MANAGED = Writer("orders", "daily", "one.a", control="log", hold=4)
 PLAIN = Writer("orders", "daily", "a plain job")
@@ -58,3 +67,37 @@ def read(
 def values(records: Sequence[Any]) -> list[int]:
     """Return the numbers that records have as values, sorted."""
     return sorted(int(record.value) for record in records)
+
+
+class Bus:
+    """A topic of one test's own, with ledgers of it, in a cluster."""
+
+    partitions = 3
+
+    def __init__(self, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cluster = cluster
+        self.servers = cluster.servers
+        self.topic = f"t{uuid.uuid4().hex}"
+        self.kafka = kafka("bus", servers=cluster.servers)
+        self.made: list[KafkaLedger] = []
+        with cluster.client() as client:
+            create_topics(client, {self.topic: self.partitions})
+        monkeypatch.setattr(Kafka, "records", in_hand)
+
+    def ledger(self, writer: Writer = MANAGED, **change: Any) -> Any:  # its frames are lists of records
+        """Return a ledger that is claimed."""
+        self.made.append(self.kafka.ledger(replace(writer, stream=self.topic, **change), Target(self.topic)))
+        self.made[-1].claim()
+        return self.made[-1]
+
+    def read(self, **how: Any) -> list[Any]:
+        """Return the topic's records."""
+        return read(self.servers, self.topic, self.partitions, **how)
+
+    def committed(self) -> list[int]:
+        """Return the numbers in the records that are committed."""
+        return values(self.read())
+
+    def everything(self) -> list[int]:
+        """Return the numbers in all records."""
+        return values(self.read(all_of_them=True))

@@ -8,12 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from devstack import cassandra, mariadb, postgres
+from devstack.kafka_cluster import KafkaCluster
 from devstack.mariadb import MariaDBServer
 from devstack.postgres import PostgresServer
 from devstack.processes import Processes
+from tests.support.kafka_sink import Bus
 from tests.support.lakes import lake_session
+from tests.support.one_broker import kafka
 from tests.support.sql_places import SqlPlace
 
+__all__ = ["kafka"]
 KINDS = (pytest.param("postgres", marks=pytest.mark.quick), pytest.param("mariadb", marks=pytest.mark.system))
 
 
@@ -64,6 +68,15 @@ def maria(mariadb_server: MariaDBServer) -> SqlPlace:
     name = f"t{uuid.uuid4().hex}"
     SqlPlace("mariadb", mariadb_server.url()).run(f"create database {name}")
     return SqlPlace("mariadb", mariadb_server.url(name))
+
+
+@pytest.fixture
+def bus(kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
+    """A topic and ledgers of this test's own in the module's Kafka."""
+    found = Bus(kafka, monkeypatch)
+    yield found
+    for each in found.made:
+        each.close()
 
 
 @pytest.fixture(scope="session")
