@@ -17,12 +17,10 @@ from kafka import KafkaConsumer, TopicPartition
 from airflow_stream_provider.sinks.kafka import Kafka, kafka
 from airflow_stream_provider.sinks.kafka_ledger import KafkaLedger
 from airflow_stream_provider.sinks.kafka_topic import Record
-from airflow_stream_provider.sinks.ledger import Batch, Target, Writer
+from airflow_stream_provider.sinks.ledger import Target, Writer
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-
-MANAGED = Writer("orders", "daily", "one.a", control="log", hold=4)
-PLAIN = Writer("orders", "daily", "a plain job")
+from tests.support.ledgers import MANAGED
 
 
 def in_hand(cluster: Kafka, frame: Any) -> Any:
@@ -33,11 +31,6 @@ def in_hand(cluster: Kafka, frame: Any) -> Any:
 def numbers(begins: int, ends: int) -> list[Record]:
     """Return a record for each number."""
     return [Record(b"key %d" % number, bytearray(b"%d" % number)) for number in range(begins, ends)]
-
-
-def batch(number: int, begins: int, ends: int, query: str = "q1") -> Batch:
-    """Return a batch of this number, by its offsets."""
-    return Batch(query, number, [{"orders": {"0": begins}}], [{"orders": {"0": ends}}])
 
 
 def read(

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from airflow_stream_provider import sinks
 from airflow_stream_provider.sinks.lake import LakeLedger
-from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
-from tests.support.lakes import batch, numbers
+from airflow_stream_provider.sinks.ledger import SinkError, Target
+from tests.support.lakes import numbers
+from tests.support.ledgers import MANAGED, batch
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def main() -> None:
 
     LakeLedger._merge = merge_anew  # type: ignore[method-assign]
     database = getattr(sinks, kind)()
-    mine = database.ledger(Writer("orders", "daily", "one.a", control="log", hold=4), Target(table, tuple(key)))
+    mine = database.ledger(MANAGED, Target(table, tuple(key)))
     mine.claim()
     mine.write(numbers(spark, 0, 10), batch(0, 0, 10))
     if key:

@@ -20,12 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_stream_provider import sinks
 from airflow_stream_provider.sinks.lake import LakeLedger
-from airflow_stream_provider.sinks.ledger import Batch, Target, Writer
+from airflow_stream_provider.sinks.ledger import Target, Writer
 from devstack.drivers import wait_for
 from devstack.jars import delta, fetch, iceberg
+from tests.support.ledgers import MANAGED
 
 ROOT = Path(__file__).parents[2]
-MANAGED = Writer("orders", "daily", "one.a", control="log", hold=4)
 
 EXTENSIONS = (
     "io.delta.sql.DeltaSparkSessionExtension",
@@ -87,11 +87,6 @@ def _end_jvm() -> None:
             process.stdin.close()
             process.wait(60)
         SparkContext._gateway = SparkContext._jvm = None
-
-
-def batch(number: int, begins: int, ends: int, query: str = "q1") -> Batch:
-    """A batch of one partition of a topic."""
-    return Batch(query, number, [{"orders": {"0": begins}}], [{"orders": {"0": ends}}])
 
 
 def numbers(spark: SparkSession, begins: int, ends: int, name: str = "name") -> DataFrame:

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from airflow_stream_provider.sinks.ledger import BadRows
 from airflow_stream_provider.sinks.postgres import Postgres
 from airflow_stream_provider.sinks.sql_database import SqlDatabase
+
+SCHEMA = StructType([StructField("id", LongType()), StructField("name", StringType())])
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,11 @@ class Rows:
     schema: StructType
     lines: Sequence[str]
     again: int = 0
+
+
+def numbers(begins: int, ends: int) -> Rows:
+    """Return a row for each number."""
+    return Rows(SCHEMA, [f"{number}\tname {number}" for number in range(begins, ends)])
 
 
 def copied(database: SqlDatabase, frame: Any, columns: Sequence[str], staging: str) -> list[tuple[int, int]]:

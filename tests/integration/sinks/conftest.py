@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_stream_provider.sinks.sql_database import SqlDatabase
 from devstack import cassandra, mariadb, postgres
 from devstack.kafka_cluster import KafkaCluster
 from devstack.mariadb import MariaDBServer
@@ -15,6 +16,7 @@ from devstack.processes import Processes
 from tests.support.kafka_sink import Bus
 from tests.support.lakes import lake_session
 from tests.support.one_broker import kafka
+from tests.support.rows_in_hand import copied
 from tests.support.sql_places import SqlPlace
 
 __all__ = ["kafka"]
@@ -60,6 +62,13 @@ def place(request: pytest.FixtureRequest) -> SqlPlace:
         found, address = SqlPlace("mariadb", made.url()), made.url(name)
     found.run(f"create database {name}")
     return replace(found, address=address)
+
+
+@pytest.fixture
+def orders(place: SqlPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty table there, and rows of a batch that are copied without Spark."""
+    place.run("create table orders (id bigint not null, name text)")
+    monkeypatch.setattr(SqlDatabase, "copy", copied)
 
 
 @pytest.fixture

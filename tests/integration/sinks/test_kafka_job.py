@@ -11,6 +11,7 @@ import pytest
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.kafka_sink import read, values
+from tests.support.ledgers import wait_until_frozen
 from tests.support.plain_job import PARTITIONS, PlainJob
 
 pytestmark = pytest.mark.system
@@ -68,8 +69,7 @@ def test_a_second_job_is_refused_while_the_first_lives_and_a_frozen_one_writes_n
     job.produce(500)
     first = job.start("one", "stay", "freeze")
     try:
-        stat = Path(f"/proc/{first.pid}/stat")
-        wait_for("the first to freeze", lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        wait_until_frozen(first)
         code, said = job.run("one", "take over")
         assert code == 0, said
         assert job.committed() == list(range(500))

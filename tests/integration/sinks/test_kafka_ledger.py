@@ -33,7 +33,8 @@ from airflow_stream_provider.sinks.kafka_topic import LEDGER, Record
 from airflow_stream_provider.sinks.ledger import Target, is_to_be_written
 from devstack.drivers import wait_for
 from devstack.kafka_writes import alter_topic
-from tests.support.kafka_sink import PLAIN, Bus, batch, numbers, values
+from tests.support.kafka_sink import Bus, numbers, values
+from tests.support.ledgers import PLAIN, batch, wait_until_frozen
 
 pytestmark = pytest.mark.system
 ROOT = Path(__file__).parents[3]
@@ -92,7 +93,8 @@ import os, signal, sys
 from airflow_stream_provider.sinks import kafka_ledger
 from airflow_stream_provider.sinks.kafka import Kafka, kafka
 from airflow_stream_provider.sinks.ledger import SinkError, Target, Writer
-from tests.support.kafka_sink import batch, in_hand, numbers
+from tests.support.kafka_sink import in_hand, numbers
+from tests.support.ledgers import batch
 
 servers, topic, how, *hold = sys.argv[1:]
 Kafka.records = in_hand
@@ -136,8 +138,7 @@ def driver(bus: Bus, how: str, *hold: str) -> subprocess.Popen[str]:
     assert found.stdout is not None
     assert found.stdout.readline() == "there\n"
     if how != "stays":
-        stat = Path(f"/proc/{found.pid}/stat")
-        wait_for("the driver to freeze", lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        wait_until_frozen(found)
     return found
 
 

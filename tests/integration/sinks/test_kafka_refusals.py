@@ -19,7 +19,8 @@ from devstack.certificates import Certificates
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import USERS, KafkaCluster
 from devstack.kafka_writes import create_topics
-from tests.support.kafka_sink import PLAIN, Bus, batch, numbers
+from tests.support.kafka_sink import Bus, numbers
+from tests.support.ledgers import PLAIN, batch
 
 pytestmark = pytest.mark.system
 

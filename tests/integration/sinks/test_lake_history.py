@@ -15,7 +15,8 @@ from airflow_stream_provider.sinks import Fenced, Gap, SinkError, SinkRefused
 from airflow_stream_provider.sinks.iceberg import TRIES, IcebergLedger
 from airflow_stream_provider.sinks.lake import LakeLedger
 from airflow_stream_provider.sinks.ledger import is_to_be_written
-from tests.support.lakes import MANAGED, Lake, batch, frozen_driver, numbers
+from tests.support.lakes import Lake, frozen_driver, numbers
+from tests.support.ledgers import MANAGED, batch
 
 pytestmark = pytest.mark.system
 

@@ -16,7 +16,8 @@ from airflow_stream_provider.sinks import BadRows, Fenced
 from airflow_stream_provider.sinks.delta import DeltaLedger
 from airflow_stream_provider.sinks.lake import LakeLedger
 from airflow_stream_provider.sinks.ledger import Writer, is_to_be_written
-from tests.support.lakes import MANAGED, Job, Lake, batch, frozen_driver, numbers
+from tests.support.lakes import Job, Lake, frozen_driver, numbers
+from tests.support.ledgers import MANAGED, batch
 
 pytestmark = pytest.mark.system
 LATER = replace(MANAGED, holder="two.b", hold=5)

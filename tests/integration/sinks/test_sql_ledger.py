@@ -9,7 +9,6 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,43 +16,22 @@ from pyspark.sql.types import BooleanType, LongType, NullType, StringType, Struc
 
 from airflow_stream_provider.hooks import ledger as reading
 from airflow_stream_provider.sinks import AnotherWriter, BadRows, Fenced, Gap, SinkError
-from airflow_stream_provider.sinks.ledger import Batch, Target, Writer, is_to_be_written
-from airflow_stream_provider.sinks.sql_database import SqlDatabase, run
+from airflow_stream_provider.sinks.ledger import Target, Writer, is_to_be_written
+from airflow_stream_provider.sinks.sql_database import run
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
 from devstack.drivers import wait_for
-from tests.support.rows_in_hand import Rows, copied
-from tests.support.sql_places import SqlPlace, StandInHook
+from tests.support.ledgers import PLAIN, batch, wait_until_frozen
+from tests.support.rows_in_hand import SCHEMA, Rows, copied, numbers
+from tests.support.sql_places import MANAGED, TARGET, SqlPlace, StandInHook
 
-SCHEMA = StructType([StructField("id", LongType()), StructField("name", StringType())])
-MANAGED = Writer("orders", "daily", "one.a", control="log", hold=4, lease_seconds=5.0)
-PLAIN = Writer("orders", "daily", "a plain job")
-TARGET = Target("orders")
+pytestmark = pytest.mark.usefixtures("orders")
 KEYED = Target("orders", ("id",))
+TEXTS = Rows(StructType([StructField("id", StringType())]), ["x"])
 DOUBLED = StructType([StructField("id", LongType()), StructField("twice", LongType())])
 
 
-@pytest.fixture(autouse=True)
-def orders(place: SqlPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.run("create table orders (id bigint not null, name text)")
-    monkeypatch.setattr(SqlDatabase, "copy", copied)
-
-
-def ledger(place: SqlPlace, writer: Writer = MANAGED, target: Target = TARGET) -> Any:  # its frames are `Rows`
-    found = SqlLedger(place.database, writer, target)
-    found.claim()
-    return found
-
-
-def batch(number: int, begins: int, ends: int, query: str = "q1") -> Batch:
-    return Batch(query, number, [{"orders": {"0": begins}}], [{"orders": {"0": ends}}])
-
-
-def numbers(begins: int, ends: int) -> Rows:
-    return Rows(SCHEMA, [f"{number}\tname {number}" for number in range(begins, ends)])
-
-
 def test_rows_and_offsets_are_written_together_and_the_history_says_how(place: SqlPlace) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
     assert mine.write(numbers(0, 10), batch(0, 0, 10)) == 10
     assert mine.write(numbers(10, 15), batch(1, 10, 15)) == 5
     assert place.counted() == (15, 15)
@@ -70,7 +48,7 @@ def test_rows_and_offsets_are_written_together_and_the_history_says_how(place: S
 
 
 def test_a_batch_is_written_once_whatever_was_read_of_the_ledger_before(place: SqlPlace) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
     mine.write(numbers(0, 10), batch(0, 0, 10))
     assert mine.write(numbers(0, 10), batch(0, 0, 10)) == 0
     with pytest.raises(Gap):
@@ -80,22 +58,22 @@ def test_a_batch_is_written_once_whatever_was_read_of_the_ledger_before(place: S
 
 
 def test_attempts_that_do_not_count_leave_no_row(place: SqlPlace) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
     twice = Rows(SCHEMA, ["1\ta", "2\tb"], again=1)
     assert mine.write(twice, batch(0, 0, 2)) == 2
     assert place.counted() == (2, 2)
 
 
 def test_a_driver_of_a_later_hold_fences_the_one_before_at_once(place: SqlPlace) -> None:
-    old = ledger(place)
+    old = place.ledger()
     old.write(numbers(0, 10), batch(0, 0, 10))
-    new = ledger(place, replace(MANAGED, holder="two.b", hold=5))
+    new = place.ledger(replace(MANAGED, holder="two.b", hold=5))
     with pytest.raises(Fenced, match=r"two\.b has claimed the ledger of orders/daily with epoch 2"):
         old.write(numbers(10, 20), batch(1, 10, 20))
     assert new.write(numbers(10, 20), batch(1, 10, 20)) == 10
     assert place.counted() == (20, 20)
     with pytest.raises(Fenced):
-        ledger(place)  # a driver that held before, and comes late
+        place.ledger()  # a driver that held before, and comes late
     assert new.write(numbers(20, 21), batch(2, 20, 21)) == 1
 
 
@@ -104,9 +82,9 @@ import os, signal, sys
 from airflow_stream_provider.sinks.ledger import SinkError
 from airflow_stream_provider.sinks.sql_database import SqlDatabase
 from airflow_stream_provider.sinks.sql_ledger import SqlLedger
-from tests.support.rows_in_hand import copied
-from tests.support.sql_places import SqlPlace
-from tests.integration.sinks.test_sql_ledger import MANAGED, TARGET, batch, numbers
+from tests.support.ledgers import batch
+from tests.support.rows_in_hand import copied, numbers
+from tests.support.sql_places import MANAGED, TARGET, SqlPlace
 
 database = SqlPlace(*sys.argv[1:]).database
 SqlDatabase.copy = copied
@@ -129,10 +107,8 @@ def test_a_driver_that_is_frozen_in_its_transaction_writes_nothing_when_it_wakes
         [sys.executable, "-c", ZOMBIE, place.kind, place.address], stdout=subprocess.PIPE, text=True
     )
     try:
-        stat = Path(f"/proc/{zombie.pid}/stat")
-        while stat.read_text().rpartition(")")[2].split()[0] != "T":
-            assert zombie.poll() is None
-        new = ledger(place, replace(MANAGED, holder="two.b", hold=5))
+        wait_until_frozen(zombie)
+        new = place.ledger(replace(MANAGED, holder="two.b", hold=5))
         assert new.write(numbers(0, 10), batch(0, 0, 10)) == 10
         zombie.send_signal(signal.SIGCONT)
         said, _ = zombie.communicate(timeout=60)
@@ -143,13 +119,10 @@ def test_a_driver_that_is_frozen_in_its_transaction_writes_nothing_when_it_wakes
 
 
 def test_a_task_of_the_driver_before_that_is_frozen_in_its_copy_does_not_hinder_the_next(place: SqlPlace) -> None:
-    old = ledger(place)
+    old = place.ledger()
     old.write(numbers(0, 10), batch(0, 0, 10))
-    with closing(place.database.connect("a task")) as task:
-        run(task, "begin")
-        first = {"postgres": "null", "mariadb": "1, 1"}[place.kind]
-        run(task, f"insert into {old._staging} values ({first}, 7, 'late')")
-        new = ledger(place, replace(MANAGED, holder="two.b", hold=5))
+    with place.late_task(old._staging):
+        new = place.ledger(replace(MANAGED, holder="two.b", hold=5))
         assert new.write(numbers(10, 20), batch(1, 10, 20)) == 10
     assert place.counted() == (20, 20)
 
@@ -161,14 +134,11 @@ def test_the_staging_table_keeps_no_more_than_one_batch_and_what_a_late_task_has
 
     # PostgreSQL empties it before the next batch, MariaDB in the batch's own transaction.
     kept = {"postgres": 10, "mariadb": 0}[place.kind]
-    mine = ledger(place)
+    mine = place.ledger()
     for number in range(3):
         mine.write(numbers(10 * number, 10 * number + 10), batch(number, 10 * number, 10 * number + 10))
     assert left() == kept
-    with closing(place.database.connect("a task")) as task:
-        run(task, "begin")
-        first = {"postgres": "null", "mariadb": "1, 1"}[place.kind]
-        run(task, f"insert into {mine._staging} values ({first}, 7, 'late')")
+    with place.late_task(mine._staging) as task:
         mine.write(numbers(30, 40), batch(3, 30, 40))
         run(task, "rollback")
     assert left() == 2 * kept
@@ -178,7 +148,7 @@ def test_the_staging_table_keeps_no_more_than_one_batch_and_what_a_late_task_has
 
 
 def test_airflow_reads_the_ledger_by_the_same_statements(place: SqlPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
     mine.write(numbers(0, 10), batch(0, 0, 10))
     mine.write(numbers(10, 15), batch(1, 10, 15))
     monkeypatch.setattr(reading, "database_hook", lambda conn_id: StandInHook(place))
@@ -203,17 +173,17 @@ def test_airflow_reads_the_ledger_by_the_same_statements(place: SqlPlace, monkey
 
 
 def test_a_second_plain_job_is_refused_and_says_who_the_first_is(place: SqlPlace) -> None:
-    first = ledger(place, PLAIN)
+    first = place.ledger(PLAIN)
     first.write(numbers(0, 10), batch(0, 0, 10))
     with pytest.raises(AnotherWriter, match=r"a plain job on 127\.0\.0\.1 writes orders/daily since"):
-        ledger(place, replace(PLAIN, holder="a second one"))
+        place.ledger(replace(PLAIN, holder="a second one"))
     assert first.write(numbers(10, 20), batch(1, 10, 20)) == 10
-    taken = ledger(place, replace(PLAIN, holder="a third one", take_over=True))
+    taken = place.ledger(replace(PLAIN, holder="a third one", take_over=True))
     with pytest.raises(SinkError):
         first.write(numbers(20, 30), batch(2, 20, 30))
     assert taken.write(numbers(20, 30), batch(2, 20, 30)) == 10
     taken.close()
-    after = ledger(place, replace(PLAIN, holder="a fourth one"))
+    after = place.ledger(replace(PLAIN, holder="a fourth one"))
     assert (after.epoch, place.counted()) == (3, (30, 30))
 
 
@@ -224,7 +194,7 @@ def session_of(place: SqlPlace) -> int:
 
 
 def test_a_session_that_the_server_ended_is_made_again(place: SqlPlace) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
     mine.write(numbers(0, 10), batch(0, 0, 10))
     place.run(place.database.end_session, (session_of(place),))
     with pytest.raises(SinkError):
@@ -239,7 +209,7 @@ def test_a_session_that_the_server_ended_is_made_again(place: SqlPlace) -> None:
 
 @pytest.mark.parametrize("writer", [MANAGED, PLAIN])
 def test_an_own_session_whose_connection_was_lost_is_ended(place: SqlPlace, writer: Writer) -> None:
-    mine = ledger(place, writer)
+    mine = place.ledger(writer)
     lost, mine._connection = mine._connection, None
     assert mine.write(numbers(0, 10), batch(0, 0, 10)) == 10
     with pytest.raises(place.database.driver().Error):
@@ -248,7 +218,7 @@ def test_an_own_session_whose_connection_was_lost_is_ended(place: SqlPlace, writ
 
 
 def test_the_session_of_a_driver_that_is_about_to_claim_the_ledger_is_not_ended(place: SqlPlace) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
     mine.close()
     with closing(place.database.connect("the next")) as other:
         assert run(other, place.database.try_lock, ("orders/daily",)).fetchone()[0]
@@ -267,7 +237,7 @@ def test_a_driver_that_comes_late_ends_no_session_and_keeps_none(
 
     def overtaken() -> bool:
         if not new:
-            new.append(ledger(place, replace(MANAGED, holder="two.b", hold=5)))
+            new.append(place.ledger(replace(MANAGED, holder="two.b", hold=5)))
         return bool(try_lock())
 
     monkeypatch.setattr(late, "_try_lock", overtaken)
@@ -278,7 +248,7 @@ def test_a_driver_that_comes_late_ends_no_session_and_keeps_none(
 
 
 def test_a_commit_whose_answer_is_lost_is_found(place: SqlPlace, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
 
     def lost(*args: Any) -> Any:
         written = merged(*args)
@@ -295,7 +265,7 @@ def test_a_commit_whose_answer_is_lost_is_found(place: SqlPlace, monkeypatch: py
 def test_rows_replace_each_other_by_key_and_are_removed(place: SqlPlace) -> None:
     place.run("alter table orders add primary key (id)")
     schema = StructType([StructField("gone", BooleanType()), *SCHEMA.fields])
-    mine = ledger(place, target=replace(KEYED, delete="gone"))
+    mine = place.ledger(target=replace(KEYED, delete="gone"))
     mine.write(Rows(schema, ["1\ta\t0", "2\tb\t0", "3\tc\t0"]), batch(0, 0, 3))
     mine.write(Rows(schema, ["1\tA\t0", "2\t\\N\t1", "4\td\t\\N"]), batch(1, 3, 6))
     assert place.run("select id, name from orders order by id") == [(1, "A"), (3, "c"), (4, "d")]
@@ -308,11 +278,7 @@ def test_rows_replace_each_other_by_key_and_are_removed(place: SqlPlace) -> None
         (KEYED, numbers(0, 1), r"no unique index on \(id\)"),
         (Target("orders", ("key",)), numbers(0, 1), "no column 'key'; it has id, name"),
         (Target("orders", delete="name"), numbers(0, 1), "must be a boolean"),
-        (
-            TARGET,
-            Rows(StructType([StructField("id", StringType())]), ["x"]),
-            "does not take a row: invalid input syntax|id is string in the batch and bigint in the table",
-        ),
+        (TARGET, TEXTS, "does not take a row: invalid input syntax|id is string in the batch and bigint in the table"),
         (
             TARGET,
             Rows(StructType([StructField("id", BooleanType())]), ["t"]),
@@ -329,7 +295,7 @@ def test_rows_that_do_not_fit_are_refused_with_a_sentence_and_nothing_is_written
     place: SqlPlace, target: Target, given: Rows, says: str
 ) -> None:
     place.run("create table doubled (id bigint, twice bigint generated always as (id * 2) stored)")
-    mine = ledger(place, target=target)
+    mine = place.ledger(target=target)
     with pytest.raises(BadRows, match=says):
         mine.write(given, batch(0, 0, 1))
     assert place.counted() == (0, 0)
@@ -338,7 +304,7 @@ def test_rows_that_do_not_fit_are_refused_with_a_sentence_and_nothing_is_written
 
 def test_a_key_that_is_twice_in_a_batch_is_refused(place: SqlPlace) -> None:
     place.run("create unique index by_id on orders (id)")
-    mine = ledger(place, target=KEYED)
+    mine = place.ledger(target=KEYED)
     with pytest.raises(BadRows, match=r"Several rows of the batch have the same key \(id\)"):
         mine.write(Rows(SCHEMA, ["1\ta", "1\tb"]), batch(0, 0, 2))
     assert place.counted() == (0, 0)
@@ -347,7 +313,7 @@ def test_a_key_that_is_twice_in_a_batch_is_refused(place: SqlPlace) -> None:
 def test_a_row_without_a_key_is_refused(place: SqlPlace) -> None:
     place.run("create table loose (id bigint, part bigint, unique (id, part))")
     parts = StructType([StructField("id", LongType()), StructField("part", LongType())])
-    mine = ledger(place, target=Target("loose", ("id", "part")))
+    mine = place.ledger(target=Target("loose", ("id", "part")))
     with pytest.raises(BadRows, match=r"A row of the batch has no value in key \(id, part\)"):
         mine.write(Rows(parts, ["1\t1", "1\t\\N"]), batch(0, 0, 2))
     assert place.counted("loose") == (0, 0)
@@ -355,17 +321,17 @@ def test_a_row_without_a_key_is_refused(place: SqlPlace) -> None:
 
 
 def test_a_missing_table_is_made_where_that_is_wanted(place: SqlPlace) -> None:
-    mine = ledger(place, target=Target("made", ("id",), create=True))
+    mine = place.ledger(target=Target("made", ("id",), create=True))
     assert mine.write(numbers(0, 3), batch(0, 0, 3)) == 3
     assert place.counted("made") == (3, 3)
 
 
 def test_a_rehearsal_writes_nothing_and_finds_what_does_not_fit(place: SqlPlace) -> None:
-    mine = ledger(place)
+    mine = place.ledger()
     rehearsal: Any = SqlLedger(place.database, Writer("", "", "a rehearsal"), TARGET)
     rehearsal.rehearse(numbers(0, 3))
     with pytest.raises(BadRows):
-        rehearsal.rehearse(Rows(StructType([StructField("id", StringType())]), ["x"]))
+        rehearsal.rehearse(TEXTS)
     assert place.counted() == (0, 0)
     assert place.run(place.database.tables, ("stream_rehearsal",)) == []
     assert mine.write(numbers(0, 1), batch(0, 0, 1)) == 1
@@ -384,7 +350,7 @@ def test_what_a_killed_rehearsal_has_left_is_dropped_a_day_later(place: SqlPlace
     now = int(time.time())
     for since in (now, now - 80_000, now - 90_000):
         place.run(f"create table stream_rehearsal_{since}_0123456789abcdef (id bigint)")
-    ledger(place).write(numbers(0, 1), batch(0, 0, 1))
+    place.ledger().write(numbers(0, 1), batch(0, 0, 1))
     left = [name for (name,) in place.run(place.database.tables, ("stream_rehearsal_",))]
     assert sorted(int(name.split("_")[2]) for name in left) == [now - 80_000, now]
 
@@ -405,19 +371,19 @@ AWAY = {
 def test_a_database_that_is_away_is_said_without_its_address(place: SqlPlace) -> None:
     away = replace(place, address=AWAY[place.kind])
     with pytest.raises(SinkError) as found:
-        ledger(away, PLAIN)
+        away.ledger(PLAIN)
     assert "orders_db cannot be reached" in str(found.value)
     assert not {"secret", "somebody"} & set(str(found.value).replace("'", " ").split())
 
 
 def test_a_password_in_the_place_of_an_address_is_not_shown(place: SqlPlace) -> None:
     with pytest.raises(SinkError) as found:
-        ledger(replace(place, address="secret"), PLAIN)
+        replace(place, address="secret").ledger(PLAIN)
     assert "secret" not in str(found.value)
 
 
 def test_a_session_that_idles_in_a_transaction_is_ended(place: SqlPlace) -> None:
-    mine = ledger(place, replace(MANAGED, lease_seconds=1.0))
+    mine = place.ledger(replace(MANAGED, lease_seconds=1.0))
     run(mine._connection, "begin")
     assert mine._find() is not None
     wait_for("the lock to be free", lambda: not place.run(place.database.lock_holder, ("orders/daily",)))
