@@ -11,11 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from airflow_stream_provider.sinks.cassandra import Cassandra
-from airflow_stream_provider.sinks.ledger import BadRows, Target
+from airflow_stream_provider.sinks.ledger import BadRows, Target, Writer
 from devstack.cassandra import CassandraNode
+from tests.support.ledgers import MANAGED
+
+SCHEMA = StructType([StructField("id", LongType()), StructField("name", StringType())])
+KEYED = Target("orders", ("id",))
 
 
 @contextlib.contextmanager
@@ -41,6 +45,11 @@ class Rows:
     rows: Sequence[tuple[Any, ...]]
 
 
+def numbers(begins: int, ends: int, name: str = "name") -> Rows:
+    """Return a row for each number."""
+    return Rows(SCHEMA, [(number, f"{name} {number}", False) for number in range(begins, ends)])
+
+
 def upserted(database: Cassandra, frame: Any, target: Target, types: Mapping[str, str], stamp: int) -> int:
     """In place of `Cassandra.upsert`: the real function of a task, in this process, without the checks in Spark."""
     found = list(database.writing(target, types, stamp)(iter(frame.rows)))
@@ -48,6 +57,35 @@ def upserted(database: Cassandra, frame: Any, target: Target, types: Mapping[str
         if said:
             raise BadRows(f"The database {database.name} does not take a row: {said}.", next_step="-")
     return sum(rows for rows, _ in found)
+
+
+class Shop:
+    """A keyspace of one test's own with a table, and ledgers in it.
+
+    :param url: the keyspace.
+    :param session: one in it.
+    """
+
+    def __init__(self, url: str, session: Any) -> None:
+        self.url = url
+        self.session = session
+        self.made: list[Any] = []
+        session.execute("create table orders (id bigint primary key, name text)")
+
+    def ledger(self, writer: Writer = MANAGED, target: Target = KEYED, url: str = "") -> Any:  # its frames are `Rows`
+        """Return a ledger that is claimed."""
+        self.made.append(Cassandra("shop", url or self.url).ledger(writer, target))
+        self.made[-1].claim()
+        return self.made[-1]
+
+    def names(self) -> list[str]:
+        """Return the names in the table, by their ids."""
+        return [row.name for row in sorted(self.session.execute("select * from orders"))]
+
+    def history(self) -> list[Any]:
+        """Return the batches that the ledger knows, oldest first."""
+        where = "stream = 'orders' and query = 'daily' and slot > 0"
+        return sorted(self.session.execute(f"select * from stream_ledger where {where}"), key=lambda row: row.stamp)
 
 
 class Proxy:

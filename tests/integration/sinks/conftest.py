@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_stream_provider.sinks.cassandra import Cassandra
 from airflow_stream_provider.sinks.sql_database import SqlDatabase
 from devstack import cassandra, mariadb, postgres
 from devstack.kafka_cluster import KafkaCluster
 from devstack.mariadb import MariaDBServer
 from devstack.postgres import PostgresServer
 from devstack.processes import Processes
+from tests.support.cassandra_in_hand import Shop, keyspace, upserted
 from tests.support.kafka_sink import Bus
 from tests.support.lakes import lake_session
 from tests.support.one_broker import kafka
@@ -101,6 +103,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cassandra.Cassand
         yield node
     finally:
         processes.close()
+
+
+@pytest.fixture
+def shop(node: cassandra.CassandraNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """A keyspace with ledgers of this test's own in Cassandra, and rows of a batch that are written without Spark."""
+    monkeypatch.setattr(Cassandra, "upsert", upserted)
+    with keyspace(node) as opened:
+        found = Shop(*opened)
+        yield found
+        for each in found.made:
+            each.close()
 
 
 @pytest.fixture(scope="module")

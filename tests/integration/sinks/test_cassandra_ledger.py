@@ -29,100 +29,52 @@ from airflow_stream_provider.sinks import (
     cassandra_ledger,
 )
 from airflow_stream_provider.sinks.cassandra import Cassandra
-from airflow_stream_provider.sinks.ledger import Batch, Target, Writer, is_to_be_written
+from airflow_stream_provider.sinks.ledger import Batch, Target, is_to_be_written
 from devstack.cassandra import CassandraNode
-from tests.support.cassandra_in_hand import Proxy, Rows, keyspace, upserted
+from tests.support.cassandra_in_hand import KEYED, SCHEMA, Proxy, Rows, Shop, numbers, upserted
+from tests.support.ledgers import MANAGED, PLAIN, batch, wait_until_frozen
 
 pytestmark = pytest.mark.system
-SCHEMA = StructType([StructField("id", LongType()), StructField("name", StringType())])
-MANAGED = Writer("orders", "daily", "one.a", control="log", hold=4)
-PLAIN = Writer("orders", "daily", "a plain job")
-KEYED = Target("orders", ("id",))
 
 
-@pytest.fixture
-def place(node: CassandraNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
-    """A keyspace of this test's own, with a table: its URL, and a session in it."""
-    monkeypatch.setattr(Cassandra, "upsert", upserted)
-    with keyspace(node) as (url, session):
-        session.execute("create table orders (id bigint primary key, name text)")
-        yield url, session
-
-
-@pytest.fixture
-def ledger(place: tuple[str, Any]) -> Iterator[Any]:
-    """Makes a ledger that is claimed, and closes it. Its frames are `Rows`."""
-    made = []
-
-    def claimed(writer: Writer = MANAGED, target: Target = KEYED, url: str = "") -> Any:
-        made.append(Cassandra("shop", url or place[0]).ledger(writer, target))
-        made[-1].claim()
-        return made[-1]
-
-    yield claimed
-    for each in made:
-        each.close()
-
-
-def batch(number: int, begins: int, ends: int, query: str = "q1") -> Batch:
-    return Batch(query, number, [{"orders": {"0": begins}}], [{"orders": {"0": ends}}])
-
-
-def numbers(begins: int, ends: int, name: str = "name") -> Rows:
-    return Rows(SCHEMA, [(number, f"{name} {number}", False) for number in range(begins, ends)])
-
-
-def names(session: Any) -> list[str]:
-    return [row.name for row in sorted(session.execute("select * from orders"))]
-
-
-def history(session: Any) -> list[Any]:
-    rows = session.execute("select * from stream_ledger where stream = 'orders' and query = 'daily' and slot > 0")
-    return sorted(rows, key=lambda row: row.stamp)
-
-
-def test_rows_are_written_with_the_stamp_that_the_ledger_had_and_the_history_says_it(
-    place: tuple[str, Any], ledger: Any
-) -> None:
-    mine = ledger()
+def test_rows_are_written_with_the_stamp_that_the_ledger_had_and_the_history_says_it(shop: Shop) -> None:
+    mine = shop.ledger()
     assert mine.write(numbers(0, 10), batch(0, 0, 10)) == 10
     assert mine.write(numbers(8, 15), batch(1, 10, 15)) == 7
     entry = mine.entry()
     assert (entry.query_id, entry.batch_id, entry.offsets, entry.epoch) == ("q1", 1, [{"orders": {"0": 15}}], 1)
     assert not is_to_be_written(entry, mine.id, batch(1, 10, 15))
     assert mine.known() == entry
-    first, second = history(place[1])
+    first, second = shop.history()
     assert (first.slot, first.rows, first.begins, second.offsets) == (
         1,
         10,
         '[{"orders": {"0": 0}}]',
         '[{"orders": {"0": 15}}]',
     )
-    written = {row[0]: row[1] for row in place[1].execute("select id, writetime(name) from orders")}
+    written = {row[0]: row[1] for row in shop.session.execute("select id, writetime(name) from orders")}
     assert written == {**dict.fromkeys(range(8), first.stamp), **dict.fromkeys(range(8, 15), second.stamp)}
     assert first.stamp < second.stamp
 
 
-def test_the_history_keeps_the_last_batches_only(
-    place: tuple[str, Any], ledger: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_history_keeps_the_last_batches_only(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cassandra_ledger, "HISTORY", 3)
-    mine = ledger()
+    mine = shop.ledger()
     for number in range(5):
         mine.write(numbers(number, number + 1), batch(number, number, number + 1))
-    assert [row.batch_id for row in history(place[1])] == [2, 3, 4]
+    assert [row.batch_id for row in shop.history()] == [2, 3, 4]
 
 
-def test_a_driver_of_a_later_hold_fences_the_one_before_at_once(place: tuple[str, Any], ledger: Any) -> None:
-    old = ledger()
+def test_a_driver_of_a_later_hold_fences_the_one_before_at_once(shop: Shop) -> None:
+    old = shop.ledger()
     old.write(numbers(0, 10), batch(0, 0, 10))
-    new = ledger(replace(MANAGED, holder="two.b", hold=5))
+    new = shop.ledger(replace(MANAGED, holder="two.b", hold=5))
     with pytest.raises(Fenced, match=r"two\.b has claimed the ledger of orders/daily with epoch 2"):
         old.write(numbers(10, 20, "late"), batch(1, 10, 20))
-    assert names(place[1]) == [f"name {number}" for number in range(10)], "it is refused before its first row"
+    assert shop.names() == [f"name {number}" for number in range(10)], "it is refused before its first row"
     assert new.write(numbers(10, 20), batch(1, 10, 20)) == 10
     with pytest.raises(Fenced):
-        ledger()  # a driver that held before, and comes late
+        shop.ledger()  # a driver that held before, and comes late
     assert new.write(numbers(20, 21), batch(2, 20, 21)) == 1
 
 
@@ -130,8 +82,8 @@ ZOMBIE = """
 import os, signal, sys
 from airflow_stream_provider.sinks.cassandra import Cassandra
 from airflow_stream_provider.sinks.ledger import SinkError
-from tests.support.cassandra_in_hand import upserted
-from tests.integration.sinks.test_cassandra_ledger import MANAGED, KEYED, batch, numbers
+from tests.support.cassandra_in_hand import KEYED, numbers, upserted
+from tests.support.ledgers import MANAGED, batch
 
 def upsert(*args):
     if sys.argv[2] == "before":
@@ -150,21 +102,12 @@ except SinkError as error:
 """
 
 
-def frozen(process: subprocess.Popen[str]) -> None:
-    """Wait until a process has frozen itself."""
-    stat = Path(f"/proc/{process.pid}/stat")
-    while stat.read_text().rpartition(")")[2].split()[0] != "T":
-        assert process.poll() is None
-
-
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_rows_of_a_driver_that_was_frozen_lose_against_those_of_the_next(
-    place: tuple[str, Any], ledger: Any, when: str
-) -> None:
-    zombie = subprocess.Popen([sys.executable, "-c", ZOMBIE, place[0], when], stdout=subprocess.PIPE, text=True)
+def test_rows_of_a_driver_that_was_frozen_lose_against_those_of_the_next(shop: Shop, when: str) -> None:
+    zombie = subprocess.Popen([sys.executable, "-c", ZOMBIE, shop.url, when], stdout=subprocess.PIPE, text=True)
     try:
-        frozen(zombie)
-        new = ledger(replace(MANAGED, holder="two.b", hold=5))
+        wait_until_frozen(zombie)
+        new = shop.ledger(replace(MANAGED, holder="two.b", hold=5))
         assert is_to_be_written(new.entry(), new.id, batch(0, 0, 10))
         assert new.write(numbers(0, 10), batch(0, 0, 10)) == 10
         zombie.send_signal(signal.SIGCONT)
@@ -174,35 +117,36 @@ def test_rows_of_a_driver_that_was_frozen_lose_against_those_of_the_next(
         zombie.kill()
         zombie.wait()
     # Of the same keys no row is left; of keys that only the zombie's script made, they are: docs/exactly_once.md.
-    assert names(place[1]) == [*(f"name {number}" for number in range(10)), "zombie 10", "zombie 11"]
-    assert [row.holder for row in history(place[1])] == ["two.b"]
+    assert shop.names() == [*(f"name {number}" for number in range(10)), "zombie 10", "zombie 11"]
+    assert [row.holder for row in shop.history()] == ["two.b"]
 
 
-def test_a_late_row_does_not_come_back_after_it_was_removed(place: tuple[str, Any], ledger: Any) -> None:
+def test_a_late_row_does_not_come_back_after_it_was_removed(shop: Shop) -> None:
     schema = StructType([*SCHEMA.fields, StructField("gone", BooleanType())])
-    old = ledger(target=replace(KEYED, delete="gone"))
+    old = shop.ledger(target=replace(KEYED, delete="gone"))
     old.write(Rows(schema, [(1, "a", False), (2, "b", False), (3, "c", False)]), batch(0, 0, 3))
     before = old._stamp
-    new = ledger(replace(MANAGED, hold=5), replace(KEYED, delete="gone"))
+    new = shop.ledger(replace(MANAGED, hold=5), replace(KEYED, delete="gone"))
     new.write(Rows(schema, [(1, "A", False), (2, None, True), (4, "d", False)]), batch(1, 3, 6))
     late = Rows(SCHEMA, [(number, "late", False) for number in (1, 2, 4)])
     upserted(old._database, late, KEYED, {"id": "bigint", "name": "text"}, before)
-    assert names(place[1]) == ["A", "c", "d"]
+    assert shop.names() == ["A", "c", "d"]
 
 
-def test_rows_that_others_wrote_before_are_replaced_as_a_database_does(place: tuple[str, Any], ledger: Any) -> None:
-    place[1].execute("insert into orders (id, name) values (1, 'by hand')")
-    mine = ledger()
+def test_rows_that_others_wrote_before_are_replaced_as_a_database_does(shop: Shop) -> None:
+    shop.session.execute("insert into orders (id, name) values (1, 'by hand')")
+    mine = shop.ledger()
     mine.write(numbers(0, 3), batch(0, 0, 3))
-    place[1].execute("delete from orders where id = 2")
+    shop.session.execute("delete from orders where id = 2")
     mine.write(Rows(SCHEMA, [(2, "again", False)]), batch(1, 3, 4))
-    assert names(place[1]) == ["name 0", "name 1", "again"]
+    assert shop.names() == ["name 0", "name 1", "again"]
 
 
 LIVES = """
 import sys, threading
 from airflow_stream_provider.sinks.cassandra import Cassandra
-from tests.integration.sinks.test_cassandra_ledger import KEYED, PLAIN
+from tests.support.cassandra_in_hand import KEYED
+from tests.support.ledgers import PLAIN
 
 mine = Cassandra("shop", sys.argv[1]).ledger(PLAIN, KEYED)
 mine.claim()
@@ -212,10 +156,10 @@ sys.stdin.readline()
 
 
 @pytest.fixture
-def first(place: tuple[str, Any]) -> Iterator[subprocess.Popen[str]]:
+def first(shop: Shop) -> Iterator[subprocess.Popen[str]]:
     """A plain job that has claimed the ledger. It ends when it is told."""
     job = subprocess.Popen(
-        [sys.executable, "-c", LIVES, place[0]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LIVES, shop.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         assert job.stdout is not None
@@ -227,35 +171,33 @@ def first(place: tuple[str, Any]) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_second_plain_job_is_refused_while_the_first_lives_and_goes_on_when_it_was_killed(
-    place: tuple[str, Any], ledger: Any, first: subprocess.Popen[str]
+    shop: Shop, first: subprocess.Popen[str]
 ) -> None:
     with pytest.raises(AnotherWriter, match=r"a plain job writes orders/daily since 2"):
-        ledger(replace(PLAIN, holder="a second one"))
+        shop.ledger(replace(PLAIN, holder="a second one"))
     first.kill()
     # It sees no sign of life until the lease is over.
-    second = ledger(replace(PLAIN, holder="a second one"))
+    second = shop.ledger(replace(PLAIN, holder="a second one"))
     assert (second.epoch, second.write(numbers(0, 10), batch(0, 0, 10))) == (2, 10)
-    taken = ledger(replace(PLAIN, holder="a third one", take_over=True))
+    taken = shop.ledger(replace(PLAIN, holder="a third one", take_over=True))
     with pytest.raises(Fenced, match="a third one"):
         second.write(numbers(10, 20), batch(1, 10, 20))
     assert taken.write(numbers(10, 20), batch(1, 10, 20)) == 10
-    assert [(row.slot, row.holder) for row in history(place[1])] == [(1, "a second one"), (2, "a third one")]
+    assert [(row.slot, row.holder) for row in shop.history()] == [(1, "a second one"), (2, "a third one")]
 
 
-def test_a_plain_job_that_has_ended_leaves_no_sign_of_life(
-    place: tuple[str, Any], ledger: Any, first: subprocess.Popen[str]
-) -> None:
+def test_a_plain_job_that_has_ended_leaves_no_sign_of_life(shop: Shop, first: subprocess.Popen[str]) -> None:
     assert first.stdin is not None
     first.stdin.close()
     assert first.wait(timeout=120) == 0
-    assert place[1].execute("select alive from stream_ledger").one().alive is None
-    assert ledger(PLAIN).epoch == 2
+    assert shop.session.execute("select alive from stream_ledger").one().alive is None
+    assert shop.ledger(PLAIN).epoch == 2
 
 
 @pytest.mark.parametrize("change", ["_FIRST", "_BEGIN", "_COMMIT"])
 @pytest.mark.parametrize("lose", ["answer", "request"])
 def test_what_became_of_a_change_without_an_answer_is_read(
-    place: tuple[str, Any], ledger: Any, node: CassandraNode, monkeypatch: pytest.MonkeyPatch, lose: str, change: str
+    shop: Shop, node: CassandraNode, monkeypatch: pytest.MonkeyPatch, lose: str, change: str
 ) -> None:
     monkeypatch.setattr(cassandra_ledger, "RENEW_SECONDS", 1000.0)  # the only request then is the one that is lost
     proxy, real = Proxy(node.port), cassandra_ledger.CassandraLedger._run
@@ -268,12 +210,12 @@ def test_what_became_of_a_change_without_an_answer_is_read(
         return real(self, statement, values)
 
     monkeypatch.setattr(cassandra_ledger.CassandraLedger, "_run", run)
-    url = place[0].replace(f":{node.port}/", f":{proxy.port}/")
+    url = shop.url.replace(f":{node.port}/", f":{proxy.port}/")
     try:
         if (lose, change) == ("request", "_FIRST"):
             with pytest.raises(SinkError, match=r"The database shop failed \("):
-                ledger(url=url)
-        mine = ledger(url=url)
+                shop.ledger(url=url)
+        mine = shop.ledger(url=url)
         if lose == "request" and change != "_FIRST":
             with pytest.raises(SinkError, match=r"The database shop failed \("):
                 mine.write(numbers(0, 10), batch(0, 0, 10))
@@ -284,14 +226,14 @@ def test_what_became_of_a_change_without_an_answer_is_read(
         assert mine.write(numbers(10, 20), batch(1, 10, 20)) == 10
     finally:
         proxy.close()
-    assert [row.batch_id for row in history(place[1])] == [0, 1]
-    assert len(names(place[1])) == 20
+    assert [row.batch_id for row in shop.history()] == [0, 1]
+    assert len(shop.names()) == 20
 
 
 @pytest.mark.parametrize("comes", ["before the batch is tried again", "after it"])
 @pytest.mark.parametrize("clock", ["", "behind the stamp"])
 def test_a_change_that_comes_late_counts_once_or_changes_nothing(
-    place: tuple[str, Any], ledger: Any, monkeypatch: pytest.MonkeyPatch, comes: str, clock: str
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, comes: str, clock: str
 ) -> None:
     held, real = list[Any](), cassandra_ledger.CassandraLedger._run
     if clock:
@@ -304,7 +246,7 @@ def test_a_change_that_comes_late_counts_once_or_changes_nothing(
         return real(self, statement, values)
 
     monkeypatch.setattr(cassandra_ledger.CassandraLedger, "_run", run)
-    mine = ledger()
+    mine = shop.ledger()
     with pytest.raises(SinkError, match="OperationTimedOut"):
         mine.write(numbers(0, 10), batch(0, 0, 10))
     assert is_to_be_written(mine.entry(), mine.id, batch(0, 0, 10))
@@ -317,14 +259,14 @@ def test_a_change_that_comes_late_counts_once_or_changes_nothing(
             mine.write(numbers(0, 10), batch(0, 0, 10))
     assert not is_to_be_written(mine.entry(), mine.id, batch(0, 0, 10))
     mine.write(numbers(10, 20), batch(1, 10, 20))
-    assert [row.batch_id for row in history(place[1])] == [0, 1]
+    assert [row.batch_id for row in shop.history()] == [0, 1]
 
 
 def test_a_change_that_is_made_after_its_time_out_counts_once(
-    place: tuple[str, Any], ledger: Any, node: CassandraNode, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, node: CassandraNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules[Cassandra.__module__], "REQUEST_SECONDS", 4.0)
-    mine, real = ledger(), cassandra_ledger.CassandraLedger._run
+    mine, real = shop.ledger(), cassandra_ledger.CassandraLedger._run
     process, stopped = node.process, list[str]()
     assert process is not None
 
@@ -347,7 +289,7 @@ def test_a_change_that_is_made_after_its_time_out_counts_once(
     assert stopped
     assert mine.entry().batch_id == 0
     mine.write(numbers(10, 20), batch(1, 10, 20))
-    assert [row.batch_id for row in history(place[1])] == [0, 1]
+    assert [row.batch_id for row in shop.history()] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -358,8 +300,8 @@ def test_a_change_that_is_made_after_its_time_out_counts_once(
         (Batch("q1", 1, [{"others": {"0": 10}}], [{"others": {"0": 20}}]), OtherSource),
     ],
 )
-def test_a_batch_that_does_not_follow_the_ledger_is_refused(ledger: Any, given: Batch, error: type[SinkError]) -> None:
-    mine = ledger()
+def test_a_batch_that_does_not_follow_the_ledger_is_refused(shop: Shop, given: Batch, error: type[SinkError]) -> None:
+    mine = shop.ledger()
     mine.write(numbers(0, 10), batch(0, 0, 10))
     with pytest.raises(error):
         is_to_be_written(mine.entry(), mine.id, given)
@@ -395,30 +337,30 @@ STRING = StructType([StructField("id", StringType())])
     ],
 )
 def test_rows_that_do_not_fit_are_refused_with_a_sentence_and_nothing_is_written(
-    place: tuple[str, Any], ledger: Any, target: Target, given: Rows, says: str
+    shop: Shop, target: Target, given: Rows, says: str
 ) -> None:
     if target.table in TABLES:
-        place[1].execute(f"create table {target.table} ({TABLES[target.table]})")
-    mine = ledger(target=target)
+        shop.session.execute(f"create table {target.table} ({TABLES[target.table]})")
+    mine = shop.ledger(target=target)
     with pytest.raises(SinkRefused, match=says):
         mine.write(given, batch(0, 0, 1))
     for table in ("orders", *(TABLES.keys() & {target.table})):
-        assert not place[1].execute(f"select * from {table}").all()
+        assert not shop.session.execute(f"select * from {table}").all()
     assert mine.entry().query_id == ""
 
 
-def test_a_missing_table_is_made_where_that_is_wanted(place: tuple[str, Any], ledger: Any) -> None:
-    mine = ledger(target=Target("Made", ("id", "name"), create=True))
+def test_a_missing_table_is_made_where_that_is_wanted(shop: Shop) -> None:
+    mine = shop.ledger(target=Target("Made", ("id", "name"), create=True))
     assert mine.write(numbers(0, 3), batch(0, 0, 3)) == 3
-    assert len(place[1].execute('select * from "Made" where id = 2').all()) == 1
+    assert len(shop.session.execute('select * from "Made" where id = 2').all()) == 1
 
 
-def test_a_user_without_rights_is_told_which(place: tuple[str, Any], ledger: Any, node: CassandraNode) -> None:
-    ledger().close()
-    place[1].execute("create role if not exists poor with password = 'secret' and login = true")
-    name = place[0].rpartition("/")[2]
-    place[1].execute(f"grant select on keyspace {name} to poor")
-    poor = Cassandra("shop", place[0].replace("cassandra:cassandra@", "poor:secret@")).ledger(PLAIN, KEYED)
+def test_a_user_without_rights_is_told_which(shop: Shop, node: CassandraNode) -> None:
+    shop.ledger().close()
+    shop.session.execute("create role if not exists poor with password = 'secret' and login = true")
+    name = shop.url.rpartition("/")[2]
+    shop.session.execute(f"grant select on keyspace {name} to poor")
+    poor = Cassandra("shop", shop.url.replace("cassandra:cassandra@", "poor:secret@")).ledger(PLAIN, KEYED)
     with pytest.raises(SinkRefused, match=rf"MODIFY permission on <table {name}\.stream_ledger>") as found:
         poor.claim()
     poor.close()
