@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_stream_provider.checkpoint.logs import numeric_names
 from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
 from airflow_stream_provider.clusters import ClusterConnection
 from airflow_stream_provider.clusters.master_api import find_master
+from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
@@ -22,9 +25,13 @@ from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.stream import HandOverOperator
 from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
+from airflow_stream_provider.planning.foreseen import Foreseen
+from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.steps import TaskIdentity
+from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
-from devstack.stack_stream import APP, StackStream
+from devstack.stack import LocalStack
+from devstack.stack_stream import APP, StackStream, stack_stream
 from devstack.unmanaged import yaml_of
 
 
@@ -58,6 +65,12 @@ class GuardedStream:
         """Let the YAML say something else."""
         self.file.write_text(yaml.safe_dump(dict(fields)))
 
+    def copied(self, name: str) -> StreamSpec:
+        """A stream of another name with a YAML that says the same."""
+        file = self.file.with_name(f"{name}.yaml")
+        file.write_text(yaml.safe_dump({**yaml.safe_load(self.file.read_text()), "name": name}))
+        return load_spec(file)
+
     def with_conf(self, **conf: str) -> StreamSpec:
         """The stream with other Spark conf; `__` stands for a dot."""
         more = {key.replace("__", "."): value for key, value in conf.items()}
@@ -87,6 +100,11 @@ class GuardedStream:
             self.check(spec=spec, **form)
         return str(found.value)
 
+    def refuses(self, spec: StreamSpec | None = None, commits: int = 1, **form: Any) -> str:
+        """Run the task `check`, which must refuse and touch nothing, and return what it says."""
+        with self.untouched(commits=commits):
+            return self.refusal(spec, **form)
+
     def submit(self, run: str, checked: dict[str, Any], spec: StreamSpec | None = None, **form: Any) -> Ran:
         """Run the task `submit` of what was checked."""
         return self.task(SubmitStandbyOperator, run, spec, checked=checked["release"], **form)
@@ -96,12 +114,17 @@ class GuardedStream:
         operator = kind(task_id=kind.__name__, stream=spec or self.spec, **arguments)
         return run_here(operator, TaskIdentity("d", run, kind.__name__))
 
+    def does(self, kind: type[StreamOperator], run: str, **arguments: Any) -> Ran:
+        """Run another task of a run, which must do what it is asked for."""
+        ran = self.task(kind, run, **arguments)
+        assert ran.code is Exit.DONE, ran.said
+        return ran
+
     def deploy(self, run: str, **form: Any) -> str:
         """Run all tasks of an upgrade, and return the deployment that holds then."""
         ran = self.submit(run, self.check(run, **form), **form)
         assert ran.code is Exit.DONE, ran.said
-        over = self.task(HandOverOperator, run, family=ran.result["family"], approved="the test")
-        assert over.code is Exit.DONE, over.said
+        self.does(HandOverOperator, run, family=ran.result["family"], approved="the test")
         return str(ran.result["deployment"])
 
     def fails_to_come_up(self, run: str, spec: StreamSpec | None = None, **form: Any) -> str:
@@ -114,6 +137,12 @@ class GuardedStream:
             assert ran.code is Exit.FAILED, ran
         assert [d.id for d in self.orders.state.deployments.values() if not d.ended] == [self.holding]
         return ran.said
+
+    def ahead(self, operation: Operation, spec: StreamSpec | None = None, **words: Any) -> Foreseen:
+        """Return what a person is told who asks for an operation: by the form, or on the command line."""
+        spec = spec or self.spec
+        requested = RequestedRelease.of(spec) if operation.brings_up else None
+        return look_ahead(StreamHook.of(spec), operation, requested, **words)
 
     # -- what must not change ----------------------------------------------------------------------------------------
 
@@ -152,3 +181,49 @@ class GuardedStream:
         connection = self.orders.stack.cluster.connection
         master = find_master(ClusterConnection(connection["host"], extra=connection["extra"]).masters)
         return {driver["id"] for driver in (*master.active_drivers, *master.completed_drivers)}
+
+
+@contextmanager
+def guarded_stream(stack: LocalStack, folder: Path, name: str) -> Iterator[GuardedStream]:
+    """Yield a stream of which release 1 runs."""
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": stack.bootstrap_servers}}
+    with pytest.MonkeyPatch.context() as patch, stack_stream(folder, stack, name) as orders:
+        patch.setenv("AIRFLOW_CONN_KAFKA_UNDER_TEST", json.dumps(kafka))
+        patch.setenv("AIRFLOW_CONN_SPARK_UNDER_TEST", json.dumps(stack.cluster.connection))
+        stream = GuardedStream(orders, folder)
+        stream.deploy("first")
+        orders.settle()
+        yield stream
+        for record in orders.log.records():  # shown when a test fails
+            print(record.seq, record.kind, record.by, {k: v for k, v in record.fields.items() if k != "release"})
+
+
+@contextmanager
+def damaged(*files: Path) -> Iterator[None]:
+    """Let files be gone meanwhile; of checksums, one bit is another."""
+    whole = {file: file.read_bytes() for file in files}
+    for file, data in whole.items():
+        if file.suffix == ".crc":
+            file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        else:
+            file.unlink()
+    try:
+        yield
+    finally:
+        for file, data in whole.items():
+            file.write_bytes(data)
+
+
+def newest(folder: Path) -> Path:
+    """Return the file of the last batch in `offsets` or `commits`."""
+    return folder / str(numeric_names(folder)[-1])
+
+
+def last_state(root: Path) -> list[Path]:
+    """Return what a state store has of the last commit: changes, and a snapshot if there is one."""
+    return sorted((root / "state" / "0" / "1").glob(f"{int(newest(root / 'commits').name) + 1}.*"))
+
+
+def last_checksum(root: Path) -> list[Path]:
+    """Return the hidden checksum of the last commit."""
+    return [root / "commits" / f".{newest(root / 'commits').name}.crc"]

@@ -12,24 +12,18 @@ and could run; with a later one, `tests/integration/runtime/test_way_back.py` ha
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from kafka import KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
 
 from airflow_stream_provider.checkpoint import read
-from airflow_stream_provider.checkpoint.logs import numeric_names
 from airflow_stream_provider.cli.run_here import Exit, Ran, adopt_here
-from airflow_stream_provider.hooks.look_ahead import look_ahead
-from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import application_name
@@ -42,17 +36,15 @@ from airflow_stream_provider.operators.stream import (
     StartStreamOperator,
     StopStreamOperator,
 )
-from airflow_stream_provider.planning.foreseen import Foreseen
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.steps import TaskIdentity
 from airflow_stream_provider.runtime.compatibility import FORMAT
-from airflow_stream_provider.spec.requested_release import RequestedRelease
-from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.drivers import wait_for
+from devstack.kafka_writes import alter_topic
 from devstack.stack import LocalStack
-from devstack.stack_stream import QUERIES, stack_stream
+from devstack.stack_stream import QUERIES
 from devstack.unmanaged import end_unmanaged, submit_script
-from tests.support.guarded_stream import GuardedStream
+from tests.support.guarded_stream import GuardedStream, damaged, guarded_stream, last_checksum, last_state, newest
 
 SUPPORT = Path(__file__).parents[1] / "support"
 # Of a topic without a record: a changed source, whose records nobody has to count.
@@ -62,81 +54,47 @@ MORE = ('f"{args.prefix}-in")', 'f"{args.prefix}-in,{args.prefix}-more")')
 @pytest.fixture(scope="module")
 def stream(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedStream]:
     """The stream, release 1 running."""
-    folder = tmp_path_factory.mktemp("preflight")
-    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": stack.bootstrap_servers}}
-    with pytest.MonkeyPatch.context() as patch, stack_stream(folder, stack, "preflight") as orders:
-        patch.setenv("AIRFLOW_CONN_KAFKA_UNDER_TEST", json.dumps(kafka))
-        patch.setenv("AIRFLOW_CONN_SPARK_UNDER_TEST", json.dumps(stack.cluster.connection))
-        stack.broker.create_topics({"preflight-more": 1})
-        stream = GuardedStream(orders, folder)
-        stream.deploy("first")
-        orders.settle()
+    stack.broker.create_topics({"preflight-more": 1})
+    with guarded_stream(stack, tmp_path_factory.mktemp("preflight"), "preflight") as stream:
         yield stream
-        for record in orders.log.records():  # shown when a test fails
-            print(record.seq, record.kind, record.by, {k: v for k, v in record.fields.items() if k != "release"})
-
-
-def ahead(stream: GuardedStream, operation: Operation, spec: StreamSpec | None = None, **words: Any) -> Foreseen:
-    """Return what a person is told who asks for an operation: by the form, or on the command line."""
-    spec = spec or stream.spec
-    requested = RequestedRelease.of(spec) if operation.brings_up else None
-    return look_ahead(StreamHook.of(spec), operation, requested, **words)
-
-
-@contextmanager
-def damaged(*files: Path) -> Iterator[None]:
-    """Let files be gone meanwhile; of checksums, one bit is another."""
-    whole = {file: file.read_bytes() for file in files}
-    for file, data in whole.items():
-        if file.suffix == ".crc":
-            file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        else:
-            file.unlink()
-    try:
-        yield
-    finally:
-        for file, data in whole.items():
-            file.write_bytes(data)
 
 
 # -- said before a driver is started ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("form", "found", "next_step"),
+    ("form", "packages", "found", "next_step"),
     [
-        ({"application": "apps/gone.py"}, "There is no file ", "Check `application` and `py_files`: relative paths"),
-        ({"application": "apps/torn.py"}, "torn.py, line 1: this is not Python: ", "Correct the script; nothing was"),
+        ({"application": "apps/gone.py"}, "", "There is no file ", "Check `application` and `py_files`: relative"),
+        ({"application": "apps/torn.py"}, "", "torn.py, line 1: this is not Python: ", "Correct the script; nothing"),
         (
             {"stored": "0123456789ab"},
+            "",
             "preflight has no stored release of which the hash begins with '0123456789ab'.",
             "Those that are there, newest first: 1 (",
         ),
+        (
+            {},
+            "delta",
+            "'delta' in spark.jars.packages is no package. Nothing was touched. ",
+            "Write GROUP:NAME:VERSION, several separated by commas.",
+        ),
     ],
-    ids=["script gone", "script torn", "hash unknown"],
+    ids=["script gone", "script torn", "hash unknown", "no package"],
 )
-def test_files_that_are_not_there(stream: GuardedStream, form: dict[str, Any], found: str, next_step: str) -> None:
+def test_a_form_that_names_what_is_not_there(
+    stream: GuardedStream, form: dict[str, Any], packages: str, found: str, next_step: str
+) -> None:
     (stream.folder / "apps" / "torn.py").write_text("def half(")
-    with stream.untouched():
-        said = stream.refusal(**form)
+    said = stream.refuses(stream.with_conf(spark__jars__packages=packages) if packages else None, **form)
     assert found in said
     assert next_step in said
-
-
-def test_a_package_that_is_none(stream: GuardedStream) -> None:
-    with stream.untouched():
-        said = stream.refusal(stream.with_conf(spark__jars__packages="delta"))
-    assert said == (
-        "'delta' in spark.jars.packages is no package. Nothing was touched. "
-        "Write GROUP:NAME:VERSION, several separated by commas."
-    )
 
 
 def test_no_room_for_two_and_room_for_one_after_the_other(stream: GuardedStream) -> None:
     # Of 8 cores the holder has 3, its driver's included.
     wide = stream.with_conf(spark__cores__max="7")
-    with stream.untouched():
-        said = stream.refusal(wide)
+    said = stream.refuses(wide)
     assert "The cluster has no room for preflight 1 [" in said
     assert "5 cores and " in said
     assert "the job asks for 1 core and 700 MiB for the driver, 7 cores with 700 MiB each for the executors." in said
@@ -151,21 +109,16 @@ def test_an_instance_that_the_control_log_does_not_know(stream: GuardedStream) -
     name = application_name(orders.stream, "0", "preflight-forgotten", orders.log.store.origin())
     script = SUPPORT / "app_named.py"
     job = submit_script(orders.stack.cluster.connection, script, [name], conf=orders.conf())
-    cluster = stream.hook.cluster
-    running = wait_for(
-        "it to be there",
-        lambda: [
-            id
-            for id, deployment in cluster.running(orders.stream, orders.log.store.origin()).items()
-            if deployment == "preflight-forgotten"
-        ],
-    )
-    with stream.untouched():
-        said = stream.refusal()
-    assert said == (
-        f"The cluster runs {running[0]} for this stream, of the deployment preflight-forgotten, and the control log "
+
+    def ids() -> list[str]:
+        running = stream.hook.cluster.running(orders.stream, orders.log.store.origin())
+        return [id for id, deployment in running.items() if deployment == "preflight-forgotten"]
+
+    [running] = wait_for("it to be there", ids)
+    assert stream.refuses() == (
+        f"The cluster runs {running} for this stream, of the deployment preflight-forgotten, and the control log "
         "has none of that name. Nothing was touched. Find out who has started it, and whether the control log was put "
-        f"back from an older copy; end {running[0]} on the cluster. Then trigger again."
+        f"back from an older copy; end {running} on the cluster. Then trigger again."
     )
     end_unmanaged(orders, job)
     assert stream.check()["holder"] == stream.holding, "the cure cures it"
@@ -199,7 +152,7 @@ def test_a_checkpoint_that_is_damaged_beside_its_holder(stream: GuardedStream, n
 
 def test_nothing_to_roll_back_to(stream: GuardedStream) -> None:
     with stream.untouched():
-        said = ahead(stream, Operation.ROLL_BACK).refused
+        said = stream.ahead(Operation.ROLL_BACK).refused
         ran = stream.task(RollBackOperator, "back", deployment=stream.holding, reason="at night")
     assert said == (
         f"No release is known that held before {stream.holding}. Upgrade to the one that you want, or redeploy a "
@@ -211,17 +164,14 @@ def test_nothing_to_roll_back_to(stream: GuardedStream) -> None:
 def test_a_checkpoint_that_is_managed_is_not_adopted(stream: GuardedStream, tmp_path: Path) -> None:
     orders = stream.orders
     with stream.untouched():
-        said = ahead(stream, Operation.ADOPT).refused
+        said = stream.ahead(Operation.ADOPT).refused
     assert "There is nothing to adopt" in said
 
     # Nor by a stream of another name, whose YAML has the same arguments: by the driver's id …
-    body = {**json.loads(stream.file.read_text()), "name": "thief"}
-    file = stream.folder / "streams" / "thief.yaml"
-    file.write_text(json.dumps(body))
-    thief = load_spec(file)
+    thief = stream.copied("thief")
     job = orders.state.deployments[stream.holding].submission
     with stream.untouched():
-        said = ahead(stream, Operation.ADOPT, thief, job=job).refused
+        said = stream.ahead(Operation.ADOPT, thief, job=job).refused
     assert said.endswith("is run by a stream of this provider. Stop that stream, and see docs/control.md.")
 
     # … or by a person's word.
@@ -322,7 +272,7 @@ def test_a_yaml_that_changes_in_mid_run_and_two_upgrades_at_once(stream: Guarded
     runs[1].start()
     submissions = stream.submissions()
     for operation, words in ((Operation.UPGRADE, {}), (Operation.REDEPLOY, {"digits": checked["hash"]})):
-        said = ahead(stream, operation, **words).will[0]
+        said = stream.ahead(operation, **words).will[0]
         assert said.startswith(f"The request for {asked.to} to hold is under way, by {asked.by}")
         assert said.endswith("Its end is waited for first.")
     assert stream.submissions() == submissions
@@ -344,8 +294,8 @@ def test_a_roll_back_to_a_release_that_cannot_go_on_from_what_the_checkpoint_is_
     """The warm driver is gone, so the stored release is redeployed, and its rehearsal refuses."""
     orders, bad = stream.orders, stream.holding
     old = orders.state.deployments[bad].previous or ""
-    assert stream.task(RetireOperator, "retires", deployment=old).code is Exit.DONE
-    foreseen = ahead(stream, Operation.ROLL_BACK)
+    stream.does(RetireOperator, "retires", deployment=old)
+    foreseen = stream.ahead(Operation.ROLL_BACK)
     assert foreseen.release == orders.state.deployments[old].release.hash
     assert any("It rehearses on a clone of the checkpoint." in sentence for sentence in foreseen.will)
     with stream.untouched(declared=False):
@@ -362,12 +312,12 @@ def test_a_roll_back_to_a_release_that_is_not_stored_any_more(stream: GuardedStr
     stored = stream.orders.folder / "releases" / release.hash
     aside = stored.rename(stored.with_name("aside"))
     with stream.untouched():
-        said = ahead(stream, Operation.ROLL_BACK).refused
+        said = stream.ahead(Operation.ROLL_BACK).refused
         redeployed = stream.refusal(stored=release.hash)
     aside.rename(stored)
     assert said.endswith("Upgrade to that version, with its files, or redeploy another stored release.")
     assert "Upgrade to that version instead, with its files, or redeploy another one." in redeployed
-    assert not ahead(stream, Operation.ROLL_BACK).refused
+    assert not stream.ahead(Operation.ROLL_BACK).refused
 
 
 # -- a stream that stands still --------------------------------------------------------------------------------------
@@ -376,18 +326,8 @@ def test_a_roll_back_to_a_release_that_is_not_stored_any_more(stream: GuardedStr
 @pytest.fixture(scope="module")
 def stopped(stream: GuardedStream) -> GuardedStream:
     """The stream, stopped by a person, while orders go on coming in."""
-    ran = stream.task(StopStreamOperator, "stops", reason="to look at it")
-    assert ran.code is Exit.DONE, ran.said
+    stream.does(StopStreamOperator, "stops", reason="to look at it")
     return stream
-
-
-def newest(folder: Path) -> Path:
-    return folder / str(numeric_names(folder)[-1])
-
-
-def last_state(root: Path) -> list[Path]:
-    """Return what a state store has of the last commit: changes, and a snapshot if there is one."""
-    return sorted((root / "state" / "0" / "1").glob(f"{int(newest(root / 'commits').name) + 1}.*"))
 
 
 @pytest.mark.parametrize(
@@ -395,11 +335,7 @@ def last_state(root: Path) -> list[Path]:
     [
         ("out", lambda root: [newest(root / "offsets")], "is in commits/, and offsets/ ends at "),
         ("totals", last_state, "/totals/state/0/1/"),
-        (
-            "totals",
-            lambda root: [root / "commits" / f".{newest(root / 'commits').name}.crc"],
-            "it has other contents than its hidden checksum file says",
-        ),
+        ("totals", last_checksum, "it has other contents than its hidden checksum file says"),
     ],
     ids=["offsets", "state", "checksum"],
 )
@@ -416,8 +352,7 @@ def test_a_checkpoint_that_is_not_whole(
 
 def test_afterwards_every_record_is_there(stopped: GuardedStream) -> None:
     orders = stopped.orders
-    ran = stopped.task(StartStreamOperator, "starts", reason="it is whole")
-    assert ran.code is Exit.DONE, ran.said
+    stopped.does(StartStreamOperator, "starts", reason="it is whole")
     orders.settle()
     found = orders.audit()
     print(found)
@@ -433,16 +368,14 @@ def test_records_that_kafka_deletes_before_they_are_read(stopped: GuardedStream)
     """The last one, after the count: these records are lost for good."""
     orders = stopped.orders
     topic = f"{orders.stream}-in"
-    ran = stopped.task(StopStreamOperator, "stops-again", reason="to lose records")
-    assert ran.code is Exit.DONE, ran.said
+    stopped.does(StopStreamOperator, "stops-again", reason="to lose records")
     with KafkaClient("kafka_under_test", orders.stack.broker.connection["extra"]) as client:
         producer = KafkaProducer(bootstrap_servers=orders.stack.bootstrap_servers)
         for _ in range(100):
             producer.send(topic, b"-1", partition=0)
         producer.close()
         # Near is what has less than half of its time left. The broker looks for what is too old every five minutes.
-        kept = {"retention.ms": "60000"}
-        client._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, kept)])
+        alter_topic(client, topic, {"retention.ms": "60000"})
 
         def near() -> list[str]:
             found = [text for text in stopped.check()["findings"] if "needs next in" in text]
@@ -456,8 +389,7 @@ def test_records_that_kafka_deletes_before_they_are_read(stopped: GuardedStream)
 
         end = read(stopped.checkpoint("out")).committed[topic][0] + 100
         client._admin.delete_records({TopicPartition(topic, 0): end - 40})
-    with stopped.untouched(commits=0):
-        refused = stopped.refusal()
+    refused = stopped.refuses(commits=0)
     assert refused.startswith(
         f"Kafka has deleted 60 records that the query out has not read: of {topic}-0 it needs offset {end - 100} next, "
         f"and the log begins at {end - 40}."
