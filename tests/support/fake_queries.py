@@ -65,8 +65,8 @@ class Query:
     writer_spec = WriterSpec()
     begun_at: float | None = None
 
-    def __init__(self, checkpoint: Path) -> None:
-        self.label = "orders"
+    def __init__(self, checkpoint: Path, label: str = "orders") -> None:
+        self.label = label
         self.checkpoint = str(checkpoint)
         self.real: Run | None = None
         self.starts = 0
@@ -92,10 +92,10 @@ class Query:
             (folder / str(batch)).touch()
 
 
-def group_of(query: Query, claimed: list[str] | None = None) -> QueryGroup:
+def group_of(*queries: Query, claim: Callable[[str], None] = lambda location: None, **more: float) -> QueryGroup:
     gate: Any = Gate()
-    gate.queries.append(query)
-    return QueryGroup(gate, (claimed if claimed is not None else []).append)
+    gate.queries += queries
+    return QueryGroup(gate, claim, **more)
 
 
 def started(query: Query) -> QueryGroup:

@@ -151,8 +151,7 @@ def test_what_time_does_not_mend_ends_the_start(query: Query, storage: Storage) 
         def claim(location: str, error: CheckpointError = error) -> None:
             raise error
 
-        gate = group_of(query)._gate
-        group = QueryGroup(gate, claim)
+        group = group_of(query, claim=claim)
         with pytest.raises(CheckpointError):
             group.start(group.hold(), {})
         assert tended(group) == ([], None)
@@ -171,7 +170,7 @@ def test_an_owner_that_cannot_be_read_is_waited_for(query: Query, storage: Stora
         if away.pop():
             raise CheckpointAway("The owner file cannot be read: its storage has not answered for 10 s.")
 
-    group = QueryGroup(group_of(query)._gate, claim)
+    group = group_of(query, claim=claim)
     away.insert(0, False)
     group.start(group.hold(), {})
     assert (query.starts, tended(group)[0]) == (0, [])
@@ -196,7 +195,7 @@ def test_a_holder_whose_claim_does_not_answer_can_be_stopped_and_relieved(
     query: Query, storage: Storage, end: str
 ) -> None:
     claims = Claims(ControlUnavailable("The claims have not answered for 4 s."))
-    group = QueryGroup(group_of(query)._gate, claims.claim)
+    group = group_of(query, claim=claims.claim)
     driver = driver_of(NEW, RELEASED, group)
     turns(driver, storage, 30)
     assert (driver.record().kind, query.starts) == ("acquired", 0)
@@ -216,7 +215,7 @@ def test_a_holder_whose_claim_does_not_answer_can_be_stopped_and_relieved(
 
 def test_a_claim_that_answers_again_lets_the_queries_start(query: Query, storage: Storage) -> None:
     claims = Claims(ControlUnavailable("The claims have not answered for 4 s."))
-    group = QueryGroup(group_of(query)._gate, claims.claim)
+    group = group_of(query, claim=claims.claim)
     driver = driver_of(NEW, RELEASED, group)
     turns(driver, storage, 30)
     claims.error = None
@@ -225,7 +224,7 @@ def test_a_claim_that_answers_again_lets_the_queries_start(query: Query, storage
 
 
 def test_claims_that_the_user_may_not_use_end_the_start(query: Query, storage: Storage) -> None:
-    group = QueryGroup(group_of(query)._gate, Claims(TopicDenied("Its user lacks WRITE.")).claim)
+    group = group_of(query, claim=Claims(TopicDenied("Its user lacks WRITE.")).claim)
     with pytest.raises(TopicDenied):
         group.start(group.hold(), {})
     assert tended(group) == ([], None)
@@ -280,11 +279,10 @@ def test_failures_while_the_storage_is_away_say_nothing_against_the_release(quer
 
 
 def test_a_query_that_the_script_adds_waits_too(tmp_path: Path, storage: Storage) -> None:
-    gate: Any = group_of(Query(tmp_path / "a"))._gate
-    group = QueryGroup(gate, lambda location: None)
+    group = group_of(Query(tmp_path / "a"))
+    gate: Any = group._gate
     group.start(group.hold(), {})
-    late = Query(tmp_path / "b")
-    late.label = "late"
+    late = Query(tmp_path / "b", "late")
     storage.away = SILENT
     gate._start_late(late)
     gate.queries.append(late)
