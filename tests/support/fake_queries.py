@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,16 @@ class Query:
             folder = Path(self.checkpoint) / log
             folder.mkdir(parents=True, exist_ok=True)
             (folder / str(batch)).touch()
+
+    @contextmanager
+    def unlisted(self) -> Iterator[None]:
+        """Let its commits be in what is no folder, and cannot be listed, meanwhile."""
+        commits = Path(self.checkpoint) / "commits"
+        folder = commits.rename(commits.with_name("away"))
+        commits.touch()
+        yield
+        commits.unlink()
+        folder.rename(commits)
 
 
 def group_of(*queries: Query, claim: Callable[[str], None] = lambda location: None, **more: float) -> QueryGroup:

@@ -19,7 +19,6 @@ from airflow_stream_provider.control import bounded
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryHealth, QueryState
 from airflow_stream_provider.runtime import query_group, query_starts
-from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS, QueryFailures
 from airflow_stream_provider.runtime.query_group import QueryGroup
@@ -79,22 +78,15 @@ def test_the_commits_of_others_do_not_count(query: Query, clock: Time) -> None:
     group.start(group.hold(), {})
     query.commits(8)
     assert group.has_committed()
-    commits = Path(query.checkpoint) / "commits"
-    commits.rename(commits.with_name("away"))
-    commits.touch()  # what is no folder cannot be listed
-    assert group.has_committed(), "it is known already"
+    with query.unlisted():
+        assert group.has_committed(), "it is known already"
 
 
 def test_what_could_not_be_started_has_committed_nothing(query: Query, clock: Time) -> None:
     query.commits(7)
-    commits = Path(query.checkpoint) / "commits"
-    commits.rename(commits.with_name("away"))
-    commits.touch()
     group = group_of(query)
-    with pytest.raises(StreamError):
+    with query.unlisted(), pytest.raises(StreamError):
         group.start(group.hold(), {})
-    commits.unlink()
-    commits.with_name("away").rename(commits)
     assert not group.has_committed()
 
 
@@ -103,29 +95,28 @@ def test_an_outage_of_the_checkpoints_storage_is_survived_too(query: Query, cloc
     group = started(query)
     query.commits(0)
     assert attempts(group, query, clock, "The sink does not answer", 10)
-    commits = Path(query.checkpoint) / "commits"
-    commits.rename(commits.with_name("away"))
-    commits.touch()  # what is no folder cannot be listed
-    query.refuses = OSError("Stale file handle")
-    assert len(attempts(group, query, clock, "Stale file handle", 3600)) > 10
+    with query.unlisted():
+        query.refuses = OSError("Stale file handle")
+        assert len(attempts(group, query, clock, "Stale file handle", 3600)) > 10
     query.refuses = None
-    commits.unlink()
-    commits.with_name("away").rename(commits)
     clock.now += BACK_OFF_SECONDS
     group.restart(tended(group)[0])
     assert query.real is not None
     assert query.real.isActive
 
 
-def test_a_new_release_that_commits_nothing_is_given_up_so_that_it_is_rolled_back(query: Query, clock: Time) -> None:
+SCHEMA = "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match existing state key schema."
+LOST = "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Partitions Set(1) are gone"
+
+
+@pytest.mark.parametrize("error", ["It is broken", LOST])
+def test_a_new_release_that_commits_nothing_is_given_up_so_that_it_is_rolled_back(
+    query: Query, clock: Time, error: str
+) -> None:
     query.commits(7)  # by the release before
     group = started(query)
     with pytest.raises(AssertionError, match="given up after 3"):
-        attempts(group, query, clock, "It is broken", 86_400)
-
-
-SCHEMA = "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match existing state key schema."
-LOST = "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Partitions Set(1) are gone"
+        attempts(group, query, clock, error, 86_400)
 
 
 def test_an_error_that_no_restart_cures_is_not_tried_again(query: Query, clock: Time) -> None:
@@ -138,12 +129,8 @@ def test_an_error_that_no_restart_cures_is_not_tried_again(query: Query, clock: 
 
 
 def two_of_them(tmp_path: Path, seconds: float) -> tuple[QueryGroup, Query, Query]:
-    gate: Any = Gate()
-    queries = Query(tmp_path / "one"), Query(tmp_path / "two")
-    for query, name in zip(queries, ("one", "two"), strict=True):
-        query.label = name
-        gate.queries.append(query)
-    group = QueryGroup(gate, lambda location: None, seconds)
+    queries = Query(tmp_path / "one", "one"), Query(tmp_path / "two", "two")
+    group = group_of(*queries, loss_seconds=seconds)
     group.start(group.hold(), {})
     for query in queries:
         query.commits(0)
@@ -186,17 +173,14 @@ def test_records_that_kafka_shows_no_more_are_waited_for_and_take_no_other_query
 
 def test_a_query_waits_for_its_log_too_that_has_not_committed_in_a_driver_that_has(tmp_path: Path, clock: Time) -> None:
     """As after a hand-over: the batch that the driver before had planned is the first of this one."""
-    gate: Any = Gate()
-    queries = Query(tmp_path / "one"), Query(tmp_path / "two")
-    for query, name in zip(queries, ("one", "two"), strict=True):
-        query.label = name
+    one, two = Query(tmp_path / "one", "one"), Query(tmp_path / "two", "two")
+    for query in (one, two):
         query.commits(7)
-        gate.queries.append(query)
-    group = QueryGroup(gate, lambda location: None, 120.0)
+    group = group_of(one, two, loss_seconds=120.0)
     group.start(group.hold(), {})
-    queries[1].commits(8)
+    two.commits(8)
     assert group.has_committed()
-    assert tries_in(group, queries[0], clock, 100.0) > 5
+    assert tries_in(group, one, clock, 100.0) > 5
 
 
 def test_a_batch_that_runs_again_ends_the_wait_for_the_log(tmp_path: Path, clock: Time) -> None:
@@ -207,13 +191,6 @@ def test_a_batch_that_runs_again_ends_the_wait_for_the_log(tmp_path: Path, clock
         group.restart(tended(group)[0])
         one.commits(batch)
     assert tries_in(group, one, clock, 30.0)
-
-
-def test_a_release_that_has_never_committed_ends_soon_with_what_kafka_has_lost(query: Query, clock: Time) -> None:
-    query.commits(7)  # by the release before
-    group = started(query)
-    with pytest.raises(AssertionError, match="given up after 3"):
-        attempts(group, query, clock, LOST, 86_400)
 
 
 def test_how_a_query_is_counts_from_its_first_failure_by_this_clock(query: Query, clock: Time) -> None:
