@@ -82,6 +82,21 @@ class RealRun:
         raise AttributeError(name)
 
 
+class Told:
+    """Notes what a query says, in the place of the gate."""
+
+    holds = True
+
+    def __init__(self) -> None:
+        self.waits = self.ended = 0
+
+    def script_waits(self) -> None:
+        self.waits += 1
+
+    def query_ended(self, query: object) -> None:
+        self.ended += 1
+
+
 def real_run() -> Any:
     """A new run."""
     return RealRun()
