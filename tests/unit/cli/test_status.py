@@ -13,18 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.cli import status
-from airflow_stream_provider.cli.status import (
-    STALE_SECONDS,
-    Code,
-    StreamStatus,
-    code_of_look,
-    code_of_sample,
-    status_of,
-    statuses,
-)
-from airflow_stream_provider.cli.status import (
-    wanted as wanted_of,
-)
+from airflow_stream_provider.cli.status import STALE_SECONDS, Code, StreamStatus, code_of_sample, status_of
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.files_root import SampleFile
@@ -43,7 +32,6 @@ from tests.support import snapshots
 from tests.support.control_root import log_of
 from tests.support.lag_reports import partition, report
 from tests.support.more_time import in_time
-from tests.support.snapshots import up
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -108,7 +96,7 @@ def test_a_code_is_the_health_and_a_warning_of_burrows(health: Health, verdict: 
 )
 def test_a_look_is_judged_by_the_streams_limits(spec: StreamSpec, found: LagReport | None, code: Code) -> None:
     look = LagLook.of(found) if found else LagLook.failed(StreamError("Away."))
-    assert code_of_look(spec, look) is code
+    assert status.code_of_look(spec, look) is code
 
 
 def sample(phase: str = "running", verdict: str = "OK", **more: object) -> LagSample:
@@ -154,7 +142,7 @@ def test_without_kafka_only_incidents_are_bad(spec: StreamSpec) -> None:
         ([*RUNNING, fenced(OLD)], "down", "", Code.BAD),
         ([*RUNNING, failed(OLD)], "failed", "", Code.BAD),
         (
-            [*RUNNING, fenced(OLD), wanted("go"), *up(NEW, "go"), requested("x", NEW, wish="go")],
+            [*RUNNING, fenced(OLD), wanted("go"), *snapshots.up(NEW, "go"), requested("x", NEW, wish="go")],
             "starting",
             "",
             Code.BAD,
@@ -176,7 +164,7 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
         "holder": found.holder,
         "since": found.since,
         "event": event,
-        "wanted": wanted_of(play(records)),
+        "wanted": status.wanted(play(records)),
         "queries": {},
         "lag": None,
         "problem": "",
@@ -199,13 +187,6 @@ def test_a_query_that_fails_is_told_with_its_error_and_the_offsets_of_its_batch(
     said = json.loads(json.dumps(found.to_json()))["queries"]
     assert (said["enrich"]["state"], said["old"]) == ("running", None)
     assert said["alerts"]["ranges"] == [{"source": "orders-3", "start": "100", "end": "250"}]
-
-
-def test_what_goes_wrong_in_the_driver_that_holds_is_shown(spec: StreamSpec) -> None:
-    """Found by a review: nothing showed what a driver says of itself."""
-    log = log_of(spec.control, *RUNNING)
-    log.beat(OLD, Heartbeat(counter=1, at=time.time(), message="The runtime cannot go on: KeyError: 'a'"))
-    assert status_of(spec).problem == "The runtime cannot go on: KeyError: 'a'"
 
 
 @pytest.mark.parametrize(
@@ -266,13 +247,6 @@ def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
     assert f"{first} (acquired: only-the-appointed), {first + 1} (unreadable: readable)" in found.problem
 
 
-def test_a_rewind_that_was_left_undone_is_a_warning(spec: StreamSpec) -> None:
-    log = log_of(spec.control, *RUNNING)
-    log.beat(OLD, Heartbeat(at=time.time(), rewind="orders-2 was lost. Nobody does it any more.", rewind_undone=True))
-    found = status_of(spec.model_copy(update={"kafka": None}))
-    assert (found.problem, found.code) == ("orders-2 was lost. Nobody does it any more.", Code.WARN)
-
-
 def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:
     log = log_of(spec.control, *RUNNING)
     (folder_of(log) / "log" / f"{4:020d}.json").write_bytes(b"garbage")
@@ -327,24 +301,29 @@ def test_a_driver_that_has_been_silent_for_long_is_not_called_running(
     assert found.to_json()["silent_seconds"] == pytest.approx(2400.0, abs=60.0)
 
 
-def test_a_driver_that_has_been_silent_for_longer_than_its_lease_is_a_warning(spec: StreamSpec) -> None:
+@pytest.mark.parametrize(
+    ("age", "said", "problem", "code"),
+    [
+        (0.0, {"message": "The runtime cannot go on: 'a'"}, r"^The runtime cannot go on: 'a'$", Code.WELL),
+        (0.0, {"rewind": "Nobody does it any more.", "rewind_undone": True}, r"^Nobody does it any more\.$", Code.WARN),
+        (31.0, {}, r"no sign of life for \d+ s, longer than its lease of 30 s\.", Code.WARN),
+    ],
+    ids=["it says what goes wrong", "it left a rewind undone", "it is silent for longer than its lease"],
+)
+def test_what_the_driver_that_holds_says_is_shown(
+    spec: StreamSpec, age: float, said: dict[str, Any], problem: str, code: Code
+) -> None:
     log = log_of(spec.control, *RUNNING)
-    log.beat(OLD, Heartbeat(counter=1, at=time.time() - 31.0))
+    log.beat(OLD, Heartbeat(at=time.time() - age, **said))
     found = status_of(spec.model_copy(update={"kafka": None}))
-    assert (found.phase, found.code) == ("running", Code.WARN)
-    assert re.search(r"no sign of life for \d+ s, longer than its lease of 30 s\.", found.problem)
+    assert (found.phase, found.code) == ("running", code)
+    assert re.search(problem, found.problem)
 
 
-def test_a_damaged_heartbeat_is_no_sign_of_life(spec: StreamSpec) -> None:
+@pytest.mark.parametrize("beat", [b"{", b'{"counter": 1, "at": 1' + b"0" * 400 + b"}"], ids=["torn", "beyond numbers"])
+def test_a_damaged_heartbeat_is_no_sign_of_life(spec: StreamSpec, beat: bytes) -> None:
     log = log_of(spec.control, *RUNNING)
-    log.store.put_heartbeat(OLD, b"{")
-    found = status_of(spec)
-    assert (found.phase, found.code, found.silent_seconds) == ("silent", Code.BAD, None)
-
-
-def test_a_heartbeat_that_nobody_can_calculate_with_is_no_sign_of_life(spec: StreamSpec) -> None:
-    log = log_of(spec.control, *RUNNING)
-    log.store.put_heartbeat(OLD, b'{"counter": 1, "at": 1' + b"0" * 400 + b"}")
+    log.store.put_heartbeat(OLD, beat)
     found = status_of(spec)
     assert (found.phase, found.code, found.silent_seconds) == ("silent", Code.BAD, None)
 
@@ -384,7 +363,7 @@ def test_a_stream_that_does_not_answer_keeps_no_other_one_waiting(
 
     def read(seconds: float) -> bool:
         monkeypatch.setattr(status, "EACH_SECONDS", seconds)
-        found = statuses([dead, spec, broken])
+        found = status.statuses([dead, spec, broken])
         assert [line.stream for line in found] == ["dead", "orders", "broken"]
         assert [line.code for line in found] == [Code.UNKNOWN] * 3
         says = f"It could not be read within {seconds:.0f} s: its folder does not answer."
@@ -417,4 +396,4 @@ HOLDS, STANDS_BY = f"Release 1 is to hold the stream, {SINCE}", f"Release 1 is t
     ],
 )
 def test_what_is_wanted_by_whom_since_when_and_whether_it_is_so_is_one_line(records: list[Record], says: str) -> None:
-    assert wanted_of(play(records)) == says
+    assert status.wanted(play(records)) == says
