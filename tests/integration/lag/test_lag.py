@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOf
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from devstack import checkpoint_trees as trees
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import alter_topic, commit_group, create_topics
 from tests.support.lag_reports import measure, of_group
@@ -31,34 +30,25 @@ class Checkpoint:
     """What Spark writes of a query that reads Kafka; each commit may be back-dated."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder
+        self.path = trees.new(folder)
         for name in ("offsets", "commits"):
-            (folder / name).mkdir(parents=True)
-        (folder / "metadata").write_text('{"id": "0a1b"}')
+            (folder / name).mkdir()
         self.next = 0
 
     def commit(self, offsets: Mapping[str, Mapping[int, int]], at: float | None = None) -> None:
-        batch = self.plan(offsets)
+        self.plan(offsets)
+        trees.commit(self.path, self.next, at=at)
         self.next += 1
-        path = self.path / "commits" / str(batch)
-        hidden = path.with_name(f".{batch}.tmp")
-        hidden.write_text('v1\n{"nextBatchWatermarkMs":0}')
-        if at is not None:
-            os.utime(hidden, (at, at))
-        hidden.rename(path)
 
-    def plan(self, offsets: Mapping[str, Mapping[int, int]]) -> int:
-        batch = self.next
-        text = json.dumps({topic: {str(p): o for p, o in parts.items()} for topic, parts in offsets.items()})
-        path = self.path / "offsets" / str(batch)
-        hidden = path.with_name(f".{batch}.tmp")
-        hidden.write_text(f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{text}')
-        hidden.rename(path)
-        return batch
+    def plan(self, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        trees.plan(self.path, self.next, trees.kafka(**offsets))
 
     def purge(self, batch: int) -> None:
         for name in ("offsets", "commits"):
             (self.path / name / str(batch)).unlink(missing_ok=True)
+
+    def committed(self, **more: Any) -> CommittedOffsets:
+        return CommittedOffsets("q", checkpoint=str(self.path), **more)
 
 
 @pytest.fixture
@@ -100,7 +90,7 @@ class Look:
 
 def lag(client: KafkaClient, checkpoint: Checkpoint, quiet_seconds: float | None = None, **more: Any) -> QueryLag:
     beat = Heartbeat(queries=(QueryProgress("q", quiet_seconds=quiet_seconds),))
-    (found,) = measure(client, [CommittedOffsets("q", beat, str(checkpoint.path), **more)]).queries
+    (found,) = measure(client, [checkpoint.committed(heartbeat=beat, **more)]).queries
     return found
 
 
@@ -156,9 +146,7 @@ def test_open_and_aborted_transactions(
         assert committed.alarms(Ceilings(transaction=0)) == (Alarm.STUCK_TRANSACTION,)
         before, after = began - 1250, began - 1150
         asked = Moments(at=frozenset({before, after}))
-        (gate,) = measure(
-            client, [CommittedOffsets("q", checkpoint=str(checkpoint.path), read_committed=True)], asked
-        ).queries
+        (gate,) = measure(client, [checkpoint.committed(read_committed=True)], asked).queries
         assert gate.unread_before == {before: False, after: True}, "records behind an open transaction are not read"
         assert (uncommitted.records, uncommitted.partitions[0].held) == (3, None)
         assert uncommitted.alarms(Ceilings()) == ()
@@ -302,10 +290,7 @@ def test_lag_is_never_negative_while_the_stream_reads_and_commits(
     try:
         kafka.wait(lambda: client.groups_offsets(["quick"]).get("quick"))
         for _ in range(60):
-            report = measure(
-                client,
-                [CommittedOffsets("q", checkpoint=str(checkpoint.path)), of_group(client, "quick")],
-            )
+            report = measure(client, [checkpoint.committed(), of_group(client, "quick")])
             for query in report.queries:
                 (found,) = query.partitions
                 assert found.state is PartitionState.OK, query.problem
@@ -336,19 +321,14 @@ def test_several_queries_and_places_in_one_report(
     beat = Heartbeat(queries=(QueryProgress("fresh", committed=({topic: {"0": 3}},), batch=7),))
     moments = Moments(at=frozenset({began - 1000, began - 150}))
     sources: list[Committed | CommittedOffsets] = [
-        CommittedOffsets("q", checkpoint=str(checkpoint.path)),
+        checkpoint.committed(),
         of_group(client, "slow"),
         CommittedOffsets("fresh", beat),
         CommittedOffsets("new", beat),
     ]
     with Look() as look:
         report = measure(client, sources, moments)
-    assert [(query.query, query.records) for query in report.queries] == [
-        ("q", 1),
-        ("slow", 2),
-        ("fresh", 0),
-        ("new", None),
-    ]
+    assert {query.query: query.records for query in report.queries} == {"q": 1, "slow": 2, "fresh": 0, "new": None}
     assert report.queries[2].batch == 7
     assert (report.records, report.complete) == (2, False)
     assert report.seconds == look.seconds(began - 200)
