@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.bounded import gather
-from airflow_stream_provider.hooks.control import Newest, control_root
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lag.limits import Health, LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
@@ -131,47 +131,25 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
     if isinstance(spec, SpecError):
         return StreamStatus(_name(spec), problem=str(spec))
     try:
-        return read_status(spec)
+        return read_status(spec, StreamHook.of(spec))
+    except StreamError as error:
+        return StreamStatus(spec.name, problem=str(error))
     except Exception as error:  # noqa: BLE001 - what lies in a control folder may break this in ways not thought of
         return StreamStatus(spec.name, problem=f"Its status is unknown: {error!r}.")
 
 
-def read_status(spec: StreamSpec) -> StreamStatus:
-    """Return what `status_of` does of a stream that is known; where the API server asks, whose log has other readers.
+def read_status(spec: StreamSpec, hook: StreamHook) -> StreamStatus:
+    """Return the status now, by the open hook of the stream: of its log, what is new is read.
 
-    :raises Exception: an unexpected error, whose text was not searched for secrets.
+    :raises StreamError: the control log cannot be read now.
     """
-    return StatusReader(spec).read()
-
-
-class StatusReader:
-    """Reads the status of one stream again and again; of its log, each time what is new.
-
-    `log` is that as it was read last; None: it cannot be read now.
-    """
-
-    def __init__(self, spec: StreamSpec) -> None:
-        self.spec = spec
-        self.log: ControlLog | None = None
-        self._newest: Newest | None = None
-
-    def read(self) -> StreamStatus:
-        """Return the status now; see `read_status`."""
-        log, newest, self.log = self.log, self._newest, None
-        try:
-            root = control_root(self.spec.control)
-            if log is None or newest is None:
-                log = ControlLog(root.store(self.spec.name), self.spec.name)
-                newest = self._newest = Newest(log)
-            state, last = log.refresh(), last_sample(root.samples(self.spec.name))
-            beats, unreadable = _last_heartbeat(log, state.last_holder)
-            newest.check(beats)
-            since, event = _since(log, state), next(reversed(life(log.history(_TAIL), log.state)), None)
-        except StreamError as error:
-            return StreamStatus(self.spec.name, problem=str(error))
-        self.log = log
-        found = Snapshot(self.spec.name, time.time(), log.state, heartbeats=beats)
-        return _status(self.spec, found, last, unreadable, since, event)
+    log = hook.control_log
+    state, last = log.refresh(), last_sample(hook.samples)
+    beats, unreadable = _last_heartbeat(log, state.last_holder)
+    hook.check_newest(beats)
+    since, event = _since(log, state), next(reversed(life(log.history(_TAIL), log.state)), None)
+    found = Snapshot(spec.name, time.time(), log.state, heartbeats=beats)
+    return _status(spec, found, last, unreadable, since, event)
 
 
 def _status(

@@ -261,11 +261,12 @@ def gap(event: LifeEvent) -> str:
     known.
     """
     if event.gap_seconds:
-        return ", ".join(f"{query} {_seconds(seconds)}" for query, seconds in event.gap_seconds.items())
-    return "" if event.free_seconds is None else f"nobody for {_seconds(event.free_seconds)}"
+        return ", ".join(f"{query} {brief(seconds)}" for query, seconds in event.gap_seconds.items())
+    return "" if event.free_seconds is None else f"nobody for {brief(event.free_seconds)}"
 
 
-def _seconds(seconds: float) -> str:
+def brief(seconds: float) -> str:
+    """Return a short time, such as a gap, with its tenths of a second."""
     return duration(seconds) if seconds >= 60 else f"{seconds:.1f} s"
 
 

@@ -128,7 +128,6 @@ class StreamHook(BaseHook):
         """The control log of a stream that exists."""
         if self._log_opened is None:
             self._log_opened = ControlLog(self.root.store(self.stream), self.stream)
-            self._newest = Newest(self._log_opened)
         return self._log_opened
 
     @property
@@ -167,10 +166,14 @@ class StreamHook(BaseHook):
         records = self.control_log.history() if history else ()
         read_at = time.monotonic()
         heartbeats = living_heartbeats(self.control_log, state)
-        if self._newest is not None:
-            self._newest.check(heartbeats)
+        self.check_newest(heartbeats)
         lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
         return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag, read_at, job)
+
+    def check_newest(self, heartbeats: Mapping[str, Heartbeat]) -> None:
+        """Check that the log, as it was read last, has every record that a driver has read; see `Newest.check`."""
+        self._newest = self._newest or Newest(self.control_log)
+        self._newest.check(heartbeats)
 
     async def aobserve(self, needs: Needs) -> Snapshot:
         """Return a snapshot of the stream, from a trigger's event loop; see `observe`.

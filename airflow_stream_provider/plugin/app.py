@@ -17,28 +17,15 @@ from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from airflow_stream_provider.cli.status import StreamStatus, read_status
 from airflow_stream_provider.planning.operation import Operation
-from airflow_stream_provider.plugin import BUNDLE
+from airflow_stream_provider.plugin import BUNDLE, shapes
 from airflow_stream_provider.plugin.board import Board
-from airflow_stream_provider.plugin.looks import (
-    FORM,
-    NOTHING,
-    Visible,
-    answer,
-    details,
-    gaps_of,
-    look_at_life,
-    may_trigger,
-    series_of,
-    visible_streams,
-)
+from airflow_stream_provider.plugin.looks import FORM, NOTHING, OpenStream, Visible, may_trigger, visible_streams
 from airflow_stream_provider.plugin.templates import STYLE, render
 
-# Seconds that are waited for the state of a stream, its life, and the answer, for which Kafka is asked.
-STATUS_SECONDS = 5.0
-LIFE_SECONDS = 10.0
-ANSWER_SECONDS = 20.0
+# Seconds that are waited for what the control log says of a stream, for an answer, for which Kafka is asked, and for
+# the gaps, for which checkpoints are read.
+LOG_SECONDS, ANSWER_SECONDS, GAPS_SECONDS = 5.0, 20.0, 10.0
 
 _SAFE = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 _HEADERS = {
@@ -49,8 +36,6 @@ _HEADERS = {
 }
 
 
-# The same for what the API reads; the forecast asks Kafka, and the gaps read checkpoints.
-DETAIL_SECONDS, FORECAST_SECONDS, GAPS_SECONDS = 5.0, 20.0, 10.0
 # An answer about one stream is for all who ask within so many seconds.
 SAME_SECONDS, SAME_GAPS = 1.0, 20.0
 MOST_SECONDS = 400 * 86_400.0
@@ -101,13 +86,9 @@ async def stream(board: BoardDep, shown: AskedForDep, user: GetUserDep) -> Respo
     """Say all that is known of one stream now."""
     if shown is None:
         return _missing()
-    found, rows, may = await asyncio.gather(
-        board.known(shown, "details", details, DETAIL_SECONDS, SAME_SECONDS),
-        board.rows([shown], ""),
-        asyncio.to_thread(may_trigger, user, shown.form),
+    said, rows, may = await asyncio.gather(
+        _details(board, shown), board.rows([shown], ""), asyncio.to_thread(may_trigger, user, shown.form)
     )
-    said: dict[str, Any] = {**NOTHING, "problem": found} if isinstance(found, str) else {"problem": "", **found}
-    said["events"] = _with_gaps(board, shown, said["events"])
     dags = {"operate": shown.form, "upgrade": shown.upgrade, "watch": list(shown.watches)}
     return _json({"at": rows["at"], "row": rows["streams"][0], **said, "dags": dags, "verbs": _VERBS if may else []})
 
@@ -118,8 +99,8 @@ async def series(board: BoardDep, shown: AskedForDep, seconds: float = 3600.0) -
     if shown is None:
         return _missing()
     length = min(max(0.0, seconds), MOST_SECONDS) if seconds == seconds else 0.0
-    read = partial(series_of, seconds=length)
-    found = await board.known(shown, f"series:{length}", read, DETAIL_SECONDS, SAME_SECONDS)
+    read = partial(OpenStream.series, seconds=length)
+    found = await board.known(shown, f"series:{length}", read, LOG_SECONDS, SAME_SECONDS)
     if isinstance(found, str):
         return _json({"detail": found}, 503)
     return _json({**found, "marks": _with_gaps(board, shown, found["marks"])})
@@ -136,8 +117,8 @@ async def forecast(board: BoardDep, shown: AskedForDep, verb: str, confirmed_by:
     operation = Operation(verb)
     if operation.brings_up:
         return _json({"problem": _BY_YAML})
-    read = partial(answer, operation=operation, confirmed_by=confirmed_by)
-    found = await board.known(shown, f"answer:{verb}:{confirmed_by}", read, FORECAST_SECONDS)
+    read = partial(OpenStream.answer, operation=operation, confirmed_by=confirmed_by)
+    found = await board.known(shown, f"answer:{verb}:{confirmed_by}", read, ANSWER_SECONDS)
     if isinstance(found, str):
         return _json({"problem": found})
     tone = {"Yes.": "good", "No.": "bad"}.get(found.word, "rest")
@@ -151,8 +132,7 @@ async def story(board: BoardDep, user: GetUserDep, dag_id: str, run_id: str = ""
     shown = await asyncio.to_thread(_asked_for, user, form)
     if shown is None:
         return _json({"stream": None, "events": [], "began": None, "ended": None})
-    found = await board.known(shown, "details", details, DETAIL_SECONDS, SAME_SECONDS)
-    events = [] if isinstance(found, str) else found["events"][::-1]
+    events = (await _details(board, shown))["events"][::-1]
     if run_id:
         events = _of_run(events, dag_id, run_id)
     times = [each["at"] for each in events if each["at"] is not None]
@@ -160,9 +140,16 @@ async def story(board: BoardDep, user: GetUserDep, dag_id: str, run_id: str = ""
     return _json({"stream": form, "events": events, "began": began, "ended": ended})
 
 
+async def _details(board: Board, shown: Visible) -> dict[str, Any]:
+    """Return all that is known of one stream but its line in the list, or nothing of it and the reason."""
+    found = await board.known(shown, "details", OpenStream.details, LOG_SECONDS, SAME_SECONDS)
+    said: dict[str, Any] = {**NOTHING, "problem": found} if isinstance(found, str) else {"problem": "", **found}
+    return {**said, "events": _with_gaps(board, shown, said["events"])}
+
+
 def _with_gaps(board: Board, shown: Visible, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the events with the gaps that are known; the board reads checkpoints for them in the background."""
-    gaps = board.latest(shown, "gaps", gaps_of, GAPS_SECONDS, SAME_GAPS) or {}
+    gaps = board.latest(shown, "gaps", OpenStream.gaps, GAPS_SECONDS, SAME_GAPS) or {}
     return [{**each, "gap": gaps.get(each["seq"], each["gap"])} for each in events]
 
 
@@ -197,22 +184,22 @@ def make_app() -> FastAPI:
     async def streams(visible: VisibleDep) -> HTMLResponse:
         """List the streams."""
         await board.reopen(each.stream.spec for each in visible if each.stream.spec is not None)
-        found = await asyncio.gather(*(_status(board, each) for each in visible))
+        found = await asyncio.gather(*(_row(board, each) for each in visible))
         return _html("list", now=time.time(), streams=list(zip(visible, found, strict=True)))
 
     @app.get("/stream")
     async def stream(shown: AskedForDep) -> HTMLResponse:
-        """Show one stream: its holder, whether it can be rolled back, and its life."""
+        """Show one stream: its drivers, whether it can be rolled back, and its life."""
         if shown is None:
             # Also where there is one that this user may not see.
             return _html("missing", 404)
         await board.reopen([shown.stream.spec] if shown.stream.spec is not None else [])
-        status, life, back = await asyncio.gather(
-            _status(board, shown),
-            board.known(shown, "life", look_at_life, LIFE_SECONDS),
-            board.known(shown, "answer", answer, ANSWER_SECONDS),
+        row, said, back = await asyncio.gather(
+            _row(board, shown),
+            _details(board, shown),
+            board.known(shown, "answer", OpenStream.answer, ANSWER_SECONDS),
         )
-        return _html("stream", now=time.time(), shown=shown, status=status, life=life, answer=back)
+        return _html("stream", now=time.time(), shown=shown, row=row, said=said, answer=back)
 
     @app.get("/page.css", dependencies=[Depends(get_user)])
     async def style() -> Response:
@@ -228,9 +215,10 @@ def make_app() -> FastAPI:
     return app
 
 
-async def _status(board: Board, shown: Visible) -> StreamStatus:
-    found = await board.known(shown, "status", read_status, STATUS_SECONDS)
-    return StreamStatus(shown.stream.name, problem=found) if isinstance(found, str) else found
+async def _row(board: Board, shown: Visible) -> dict[str, Any]:
+    """Return a stream's line in the list, read now: a plain page does not read it again."""
+    found = await board.known(shown, "row", OpenStream.row, LOG_SECONDS)
+    return shapes.unread(shown.stream.name, found) if isinstance(found, str) else found
 
 
 def _html(name: str, code: int = 200, **values: object) -> HTMLResponse:

@@ -8,19 +8,16 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
-from airflow_stream_provider.cli.status import StatusReader
 from airflow_stream_provider.control.bounded import ManyPlaces, NoAnswer
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.monitoring import samples
-from airflow_stream_provider.monitoring.life import LifeEvent, life
-from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.plugin import shapes
-from airflow_stream_provider.plugin.looks import RECORDS, Visible
+from airflow_stream_provider.plugin.looks import OpenStream, Visible
 from airflow_stream_provider.spec.fields import TopicAddress
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -36,43 +33,19 @@ LOOKED_SECONDS = 20.0
 FIRST_SECONDS, READ_SECONDS = 5.0, 15.0
 # Streams of one control root that one call reads: a thread for each would cost more than the reads.
 AT_ONCE = 50
-# The curve in the list.
-CURVE_SECONDS = 3_600.0
 # Connections to a Kafka with control logs are read again after so long: this process lives for long.
 REOPEN_SECONDS = 30.0
 
 
+@dataclass
 class _Line:
-    """One stream's line in the list. Only one thread at a time reads it."""
+    """A stream that somebody looks at, with its line in the list as it was read last."""
 
-    def __init__(self, spec: StreamSpec) -> None:
-        self.spec = spec
-        self.said = shapes.unread(spec.name)
-        self.version = 0
-        self.asked = 0.0
-        self.reading = False
-        self._reader = StatusReader(spec)
-        self._samples: list[LagSample] = []
-        self._change: tuple[int, LifeEvent | None] = (0, None)
-
-    def read(self) -> dict[str, Any]:
-        """Return the line as it is now."""
-        at = time.time()
-        status = self._reader.read()
-        known = self._samples[-1].at if self._samples else at - CURVE_SECONDS
-        if status.sample is not None and status.sample.at > known:
-            self._samples += samples.since(control_root(self.spec.control).samples(self.spec.name), known)
-        self._samples = [each for each in self._samples if each.at > at - CURVE_SECONDS]
-        return {**shapes.row(status, self._samples, self._changed(), at), "read_at": at}
-
-    def _changed(self) -> LifeEvent | None:
-        """Return the last change of holder, as it was found when the log had its last record."""
-        found = self._reader.log
-        if found is not None and self._change[0] != found.state.seq:
-            events = life(found.history(RECORDS), found.state)
-            last = next((each for each in reversed(events) if each.what in shapes.CHANGES), None)
-            self._change = (found.state.seq, last or self._change[1])
-        return self._change[1]
+    stream: OpenStream
+    said: dict[str, Any]
+    version: int = 0
+    asked: float = 0.0
+    reading: bool = False
 
 
 class Board:
@@ -102,8 +75,6 @@ class Board:
         board, _, number = since.partition(".")
         after = int(number) if board == self._id and number.isdecimal() else 0
         lines = {each.form: self._line(each) for each in visible if each.stream.spec is not None}
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._go_on())
         new = [line for line in lines.values() if not line.version]
         until = time.monotonic() + FIRST_SECONDS
         while any(not line.version for line in new) and time.monotonic() < until:
@@ -120,9 +91,11 @@ class Board:
         spec = shown.stream.spec
         assert spec is not None
         line = self._lines.get(shown.form)
-        if line is None or line.spec != spec:
-            line = self._lines[shown.form] = _Line(spec)
+        if line is None or line.stream.spec != spec:
+            line = self._lines[shown.form] = _Line(OpenStream(spec), shapes.unread(spec.name))
         line.asked = time.monotonic()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._go_on())
         return line
 
     def _said(self, shown: Visible) -> dict[str, Any]:
@@ -139,13 +112,13 @@ class Board:
             self._lines = {id: each for id, each in self._lines.items() if each.asked > began - LOOKED_SECONDS}
             if not self._lines:
                 return
-            await self.reopen([each.spec for each in self._lines.values()], REOPEN_SECONDS)
+            await self.reopen([each.stream.spec for each in self._lines.values()], REOPEN_SECONDS)
             due = sorted(
-                (each for each in self._lines.values() if not each.reading), key=lambda each: each.spec.control
+                (each for each in self._lines.values() if not each.reading), key=lambda each: each.stream.spec.control
             )
             parts = [
                 chunk
-                for _, some in groupby(due, key=lambda each: each.spec.control)
+                for _, some in groupby(due, key=lambda each: each.stream.spec.control)
                 for chunk in _chunks(list(some), AT_ONCE)
             ]
             # A read that hangs keeps its own streams from being read, and no others.
@@ -158,16 +131,17 @@ class Board:
     async def _read(self, lines: list[_Line]) -> None:
         for line in lines:
             line.reading = True
-        place = lines[0].spec.control
+        first = lines[0].stream.spec
+        key = first.control, "lines", first.name
         try:
-            key = place, "lines", lines[0].spec.name
-            found = await self.reads.call(place, key, partial(_read_all, lines), READ_SECONDS)
+            found = await self.reads.call(first.control, key, partial(_read_all, lines), READ_SECONDS)
         except NoAnswer as error:
-            found = [str(error)] * len(lines)
+            found = [(line, str(error)) for line in lines]
         finally:
             for line in lines:
                 line.reading = False
-        for line, said in zip(lines, found, strict=True):
+        # Not all of them need be among these lines: an earlier read that hung may have had others beside the first.
+        for line, said in found:
             if isinstance(said, str):
                 # The last picture stays, and says what it is.
                 said = {**line.said, "tone": "unknown", "problem": said}
@@ -191,7 +165,7 @@ class Board:
         self._reopened.update(dict.fromkeys(due, now))
 
     def latest(
-        self, shown: Visible, what: str, read: Callable[[StreamSpec], T], seconds: float, same: float
+        self, shown: Visible, what: str, read: Callable[[OpenStream], T], seconds: float, same: float
     ) -> T | None:
         """Return what was read of a stream last; None: nothing yet. It is read again in the background.
 
@@ -213,7 +187,7 @@ class Board:
         return cast("T | None", kept)
 
     async def known(
-        self, shown: Visible, what: Hashable, read: Callable[[StreamSpec], T], seconds: float, same: float = 0.0
+        self, shown: Visible, what: Hashable, read: Callable[[OpenStream], T], seconds: float, same: float = 0.0
     ) -> T | str:
         """Return what is read of a stream, or a sentence on why it is not known.
 
@@ -229,7 +203,7 @@ class Board:
         if same and time.monotonic() < until:
             return cast(T, kept)
         try:
-            found = await self.reads.call(place, key, partial(read, spec), seconds)
+            found = await self.reads.call(place, key, partial(read, self._line(shown).stream), seconds)
         except Exception as error:  # noqa: BLE001 - a control folder may break this in ways not thought of
             return _why(error, f"the {what} of {shown.form}")
         if same:
@@ -239,13 +213,13 @@ class Board:
         return found
 
 
-def _read_all(lines: Iterable[_Line]) -> list[dict[str, Any] | str]:
-    found: list[dict[str, Any] | str] = []
+def _read_all(lines: Iterable[_Line]) -> list[tuple[_Line, dict[str, Any] | str]]:
+    found: list[tuple[_Line, dict[str, Any] | str]] = []
     for line in lines:
         try:
-            found.append(line.read())
+            found.append((line, line.stream.row()))
         except Exception as error:  # noqa: BLE001 - as in `Board.known`; it hides no other stream
-            found.append(_why(error, line.spec.name))
+            found.append((line, _why(error, line.stream.spec.name)))
     return found
 
 

@@ -9,19 +9,19 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.cli.status import StreamStatus, read_status
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.lifecycle.texts import duration, plain
-from airflow_stream_provider.links.stream import web_address
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.texts import plain
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.life import LifeEvent, life, with_gaps
-from airflow_stream_provider.planning.foreseen import Foreseen
+from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.plugin import shapes
@@ -31,190 +31,126 @@ from airflow_stream_provider.spec.stream import StreamSpec
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
-# The events of a stream's life, and the records that are searched for them: half of those of an upgrade are no event.
-EVENTS, RECORDS = 15, 100
+# The records that are searched for the events of a stream's life, and the seconds of the curve in the list.
+RECORDS, CURVE_SECONDS = 100, 3_600.0
+# The answer of `OpenStream.details` about a stream that was never deployed, or that cannot be read.
+NOTHING: Mapping[str, Any] = {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Whether a stream can be rolled back now.
+    """Whether something can be done now.
 
     :param word: the answer in a word or two.
-    :param lines: what `airflow streams roll-back --dry-run` prints, and the form shows.
+    :param lines: what `airflow streams VERB --dry-run` prints, and the form shows.
     """
 
     word: str
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Driver:
-    """A driver that does not hold.
+class OpenStream:
+    """All that the page reads of one stream, by one open control log: each read reads what is new.
 
-    :param id: of the driver; of its deployment while it has not announced itself.
-    :param says: what it does.
+    One thread at a time reads the log; others wait for it. After an error the next one opens it anew. Each method may
+    hang, and raises StreamError where the stream cannot be read now.
     """
 
-    id: str
-    version: str
-    says: str
+    def __init__(self, spec: StreamSpec) -> None:
+        self.spec = spec
+        self._lock = Lock()
+        self._hook: StreamHook | None = None
+        self._samples: list[LagSample] = []
+        self._change: tuple[int, LifeEvent | None] = (0, None)
 
+    @contextmanager
+    def _opened(self) -> Iterator[StreamHook]:
+        with self._lock:
+            hook, self._hook = self._hook, None
+            # The root is another one once its Airflow connection has changed.
+            if hook is None or hook.root is not control_root(self.spec.control):
+                hook = StreamHook.of(self.spec)
+            yield hook
+            self._hook = hook
 
-@dataclass(frozen=True)
-class Life:
-    """The other drivers, and the last events.
-
-    :param events: the last ones, the newest first.
-    :param ui: address of the holder's Spark UI; empty: not known.
-    """
-
-    others: tuple[Driver, ...] = ()
-    events: tuple[LifeEvent, ...] = ()
-    ui: str = ""
-
-
-def answer(spec: StreamSpec, operation: Operation = Operation.ROLL_BACK, confirmed_by: str = "") -> Answer:
-    """Return whether something can be done now, and what is read again after it.
-
-    :param operation: one in which the YAML has no say: the API server has no YAML.
-    :param confirmed_by: see `look_ahead`.
-    :raises StreamError: what has to be asked does not answer.
-    """
-    found = look_ahead(StreamHook.of(spec), operation, confirmed_by=confirmed_by)
-    return Answer(_word(found), tuple(plain(line) for line in found.lines))
-
-
-def _word(found: Foreseen) -> str:
-    return "No." if found.refused else "There is nothing to do." if found.done else "Yes."
-
-
-def look_at_life(spec: StreamSpec) -> Life:
-    """Return the drivers that stand by or come up, and the last events.
-
-    :raises StreamError: the control log cannot be read now.
-    """
-    hook = StreamHook.of(spec)
-    if not hook.exists():
-        return Life()
-    # Without its whole history, of up to 2,000 records: that is read for the answer already.
-    found = hook.observe(history=False)
-    events = reversed(life(hook.control_log.history(RECORDS), found.state)[-EVENTS:])
-    beat = found.holder_heartbeat
-    return Life(tuple(_others(found)), tuple(events), web_address(beat.ui_url) if beat else "")
-
-
-def _says(beat: Heartbeat | None, now: float, does: str) -> str:
-    """Return what a driver does, by the log or else by its own word, and how old its last sign of life is."""
-    if beat is None:
-        return does or shapes.NOT_REPORTED
-    said = f"{does or beat.phase}, last sign of life {duration(max(0.0, now - beat.at))} ago"
-    return f"{said}: {plain(beat.message)}" if beat.message else said
-
-
-def _others(found: Snapshot) -> list[Driver]:
-    others = []
-    for name in found.live_deployments():
-        driver = found.candidate(name)
-        beat = found.heartbeats.get(shapes.newest_driver(found, name))
-        says = _says(beat, found.at, "stands by" if driver is not None else "")
-        version = found.state.deployments[name].release.version
-        others.append(Driver(driver.id if driver is not None else name, version, says))
-    return others
-
-
-# An open hook is forgotten after so many seconds in which no page has asked for its stream.
-OPEN_SECONDS = 60.0
-
-
-@dataclass
-class _Open:
-    """The open hook of a stream: of its control log, each read reads what is new."""
-
-    hook: StreamHook
-    lock: Lock = field(default_factory=Lock)
-    used: float = 0.0
-
-
-_open: dict[tuple[str | None, ...], _Open] = {}
-
-
-@contextmanager
-def _opened(spec: StreamSpec) -> Iterator[StreamHook]:
-    """Lend the open hook of a stream to one reader at a time. After an error the next reader opens it anew."""
-    now = time.monotonic()
-    for key, each in list(_open.items()):
-        if each.used < now - OPEN_SECONDS:
-            _open.pop(key, None)
-    key = (spec.name, spec.control, spec.cluster, spec.kafka, spec.storage, spec.storage_connection)
-    kept = _open.setdefault(key, _Open(StreamHook.of(spec)))
-    kept.used = now
-    with kept.lock:
+    def row(self) -> dict[str, Any]:
+        """Return the stream's line in the list; of one that cannot be read, with the reason and without its state."""
+        at = time.time()
         try:
-            yield kept.hook
-        except BaseException:
-            _open.pop(key, None)
-            raise
+            with self._opened() as hook:
+                status = read_status(self.spec, hook)
+                self._keep(hook, status, at)
+        except StreamError as error:
+            status = StreamStatus(self.spec.name, problem=str(error))
+        return {**shapes.row(status, self._samples, self._change[1], at), "read_at": at}
 
+    def _keep(self, hook: StreamHook, status: StreamStatus, at: float) -> None:
+        """Keep the samples of the last hour, and the last change of holder as of the log's last record."""
+        known = self._samples[-1].at if self._samples else at - CURVE_SECONDS
+        new = samples.since(hook.samples, known) if status.sample is not None and status.sample.at > known else ()
+        self._samples = [each for each in (*self._samples, *new) if each.at > at - CURVE_SECONDS]
+        log = hook.control_log
+        if self._change[0] != log.state.seq:
+            events = life(log.history(RECORDS), log.state)
+            last = next((each for each in reversed(events) if each.what in shapes.CHANGES), None)
+            self._change = (log.state.seq, last or self._change[1])
 
-def _recent(spec: StreamSpec) -> tuple[Snapshot, tuple[Record, ...]] | None:
-    """Return a stream as it is now, with its last records; None: it was never deployed."""
-    with _opened(spec) as hook:
-        if not hook.exists():
-            return None
-        return hook.observe(history=False), hook.control_log.history(RECORDS)
+    def _recent(self) -> Snapshot | None:
+        """Return the stream as it is now, with its last records; None: it was never deployed."""
+        with self._opened() as hook:
+            if not hook.exists():
+                return None
+            return replace(hook.observe(history=False), records=hook.control_log.history(RECORDS))
 
+    def details(self) -> dict[str, Any]:
+        """Return what the page says of the stream, but for its line in the list."""
+        found = self._recent()
+        if found is None:
+            return {**NOTHING}
+        drivers = shapes.drivers(found)
+        return {
+            "drivers": drivers,
+            "queries": shapes.queries(found.holder_heartbeat),
+            "events": shapes.events(reversed(life(found.records, found.state))),
+            "now": shapes.now(found.state, drivers),
+            "releases": shapes.releases(found.state),
+        }
 
-# The answer of `details` about a stream that was never deployed, or that cannot be read.
-NOTHING: Mapping[str, Any] = {"drivers": [], "queries": [], "events": [], "now": [], "releases": []}
+    def gaps(self) -> dict[int, float]:
+        """Return the longest gap of a query by the number of the record that changed the holder, as far as known.
 
+        The checkpoints are read beside the lock.
+        """
+        found = self._recent()
+        told = with_gaps(found, life(found.records, found.state)) if found is not None else ()
+        return {each.seq: max(each.gap_seconds.values()) for each in told if each.gap_seconds}
 
-def details(spec: StreamSpec) -> dict[str, Any]:
-    """Return what the page says of one stream, but for its line in the list.
+    def series(self, seconds: float) -> dict[str, Any]:
+        """Return the time line.
 
-    :raises StreamError: the control log cannot be read now.
-    """
-    recent = _recent(spec)
-    if recent is None:
-        return {**NOTHING}
-    found, records = recent
-    drivers = shapes.drivers(found)
-    return {
-        "drivers": drivers,
-        "queries": shapes.queries(found.holder_heartbeat),
-        "events": shapes.events(reversed(life(records, found.state))),
-        "now": shapes.now(found.state, drivers),
-        "releases": shapes.releases(found.state),
-    }
+        :param seconds: its length; 0: all that is kept.
+        """
+        now = time.time()
+        since = now - seconds if seconds else 0.0
+        with self._opened() as hook:
+            if not hook.exists():
+                return shapes.series((), (), 0.0, now)
+            # All that is kept of it: a band may have begun before the line does.
+            state, records = hook.control_log.refresh(), hook.control_log.history()
+            seen = samples.since(hook.samples, since or -math.inf)
+        return shapes.series(seen, life(records, state), since, now)
 
+    def answer(self, operation: Operation = Operation.ROLL_BACK, confirmed_by: str = "") -> Answer:
+        """Return whether something can be done now, and what is read again after it.
 
-def gaps_of(spec: StreamSpec) -> dict[int, float]:
-    """Return the longest gap of a query by the number of the record that changed the holder, as far as it is known.
+        By a log of its own: it waits for Kafka, and for storage.
 
-    :raises StreamError: the control log cannot be read now.
-    """
-    recent = _recent(spec)
-    if recent is None:
-        return {}
-    found, records = recent
-    told = with_gaps(replace(found, records=records), life(records, found.state))
-    return {each.seq: max(each.gap_seconds.values()) for each in told if each.gap_seconds}
-
-
-def series_of(spec: StreamSpec, seconds: float) -> dict[str, Any]:
-    """Return the time line of a stream.
-
-    :param seconds: its length; 0: all that is kept.
-    :raises StreamError: the control log cannot be read now.
-    """
-    now = time.time()
-    since = now - seconds if seconds else 0.0
-    with _opened(spec) as hook:
-        if not hook.exists():
-            return shapes.series((), (), 0.0, now)
-        # All that is kept of it: a band may have begun before the line does.
-        state, records = hook.control_log.refresh(), hook.control_log.history()
-        seen = samples.since(hook.samples, since or -math.inf)
-    return shapes.series(seen, life(records, state), since, now)
+        :param operation: one in which the YAML has no say: the API server has no YAML.
+        :param confirmed_by: see `look_ahead`.
+        """
+        found = look_ahead(StreamHook.of(self.spec), operation, confirmed_by=confirmed_by)
+        word = "No." if found.refused else "There is nothing to do." if found.done else "Yes."
+        return Answer(word, tuple(plain(line) for line in found.lines))
 
 
 FORM, WATCH, LOOK = "__operate", "__watch", "look"

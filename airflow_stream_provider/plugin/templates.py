@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.cli.status import StreamStatus
-from airflow_stream_provider.cli.tables import gap, who, why
+from airflow_stream_provider.cli.tables import brief
 from airflow_stream_provider.lifecycle.rewind import at
 from airflow_stream_provider.lifecycle.texts import count, duration, plain
-from airflow_stream_provider.plugin.shapes import tone, words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,23 +47,23 @@ _LIST = """\
 <h1>Streams</h1>
 {% if streams %}
 <table>
-<tr><th>stream</th><th>state</th><th>holder</th><th>release</th><th>since</th><th>behind, oldest</th><th>last event</th>
-</tr>
-{% for shown, status in streams %}
+<tr><th>stream</th><th>state</th><th>holder</th><th>release</th><th>since</th><th>behind, oldest</th>
+<th>last change of holder</th></tr>
+{% for shown, row in streams %}
 <tr>
 <td><a href="stream?dag_id={{ shown.form | urlencode }}">{{ shown.stream.name }}</a>
 <div class="small">{{ shown.form }}</div></td>
-<td class="{{ status | colour }}">{{ status | state }}</td>
-<td>{{ status | holder }}</td>
-<td>{{ status.version or "-" }}</td>
-<td>{{ status.since | at }}</td>
-<td>{% if status.sample %}{{ status.sample.records | count }}, {{ status.sample.seconds | duration }}
-<div class="small">{{ (now - status.sample.at) | duration }} ago</div>{% else %}-{% endif %}</td>
-<td>{% if status.event %}{{ status.event.what.words }}: {{ status.event | why or "no reason given" }}
-<div class="small">{{ status.event.at | at }}, by <span class="lines">{{ status.event | who or "?" }}</span></div>
+<td class="{{ row.tone }}">{{ row.words }}</td>
+<td>{{ row.holder or "-" }}</td>
+<td>{{ row.release or "-" }}</td>
+<td>{{ row.since | at }}</td>
+<td>{% if row.lag %}{{ row.lag.records | count }}, {{ row.lag.seconds | duration }}
+<div class="small">{{ (now - row.lag.at) | duration }} ago</div>{% else %}-{% endif %}</td>
+<td>{% if row.upgrade %}{{ row.upgrade.words }}: {{ row.upgrade.reason or "no reason given" }}
+<div class="small">{{ row.upgrade.at | at }}, by <span class="lines">{{ row.upgrade.by or "?" }}</span></div>
 {% else %}-{% endif %}</td>
 </tr>
-{% for problem in (shown.stream.problem, status.problem) if problem %}
+{% for problem in (shown.stream.problem, row.problem) if problem %}
 <tr><td></td><td colspan="6" class="unknown">{{ problem }}</td></tr>
 {% endfor %}
 {% endfor %}
@@ -81,8 +79,8 @@ _STREAM = """\
 {% block title %}{{ shown.stream.name }}{% endblock %}
 {% block body %}
 <p><a href="./">All streams</a></p>
-<h1>{{ shown.stream.name }}: <span class="{{ status | colour }}">{{ status | state }}</span></h1>
-{% for problem in (shown.stream.problem, status.problem) if problem %}<p class="unknown">{{ problem }}</p>{% endfor %}
+<h1>{{ shown.stream.name }}: <span class="{{ row.tone }}">{{ row.words }}</span></h1>
+{% for problem in (shown.stream.problem, row.problem) if problem %}<p class="unknown">{{ problem }}</p>{% endfor %}
 
 <h2>Can I roll back now, and what is read again?</h2>
 <div class="answer">
@@ -104,41 +102,42 @@ Other DAGs: <a href="../dags/{{ shown.upgrade | urlencode }}">{{ shown.upgrade }
 <h2>Who is there</h2>
 <table>
 <tr><th>driver</th><th>release</th><th></th></tr>
-<tr><td>{{ status | holder }}</td><td>{{ status.version or "-" }}</td>
-<td>holds it{% if status.holder %} since {{ status.since | at }}{% endif %}
-{%- if life is not string and life.ui %} (<a href="{{ life.ui }}" rel="noopener noreferrer">Spark UI</a>){% endif %}
-</td></tr>
-{% if life is not string %}{% for driver in life.others %}
-<tr><td>{{ driver.id }}</td><td>{{ driver.version }}</td><td>{{ driver.says }}</td></tr>
-{% endfor %}{% endif %}
+{% for driver in said.drivers %}
+<tr><td>{{ driver.id }}</td><td>{{ driver.version }}</td>
+<td>{{ driver.role }}{% if driver.role == "holder" %} since {{ row.since | at }}{% endif %}: {{ driver.says }}
+{%- if driver.sign_at is not none %}, last sign of life {{ (now - driver.sign_at) | duration }} ago{% endif %}
+{%- if driver.ui %} (<a href="{{ driver.ui }}" rel="noopener noreferrer">Spark UI</a>){% endif %}</td></tr>
+{% else %}
+<tr><td colspan="3">{{ "not known" if said.problem else "nobody" }}</td></tr>
+{% endfor %}
 </table>
 
-{% if status.queries %}
+{% if said.queries %}
 <h2>Its queries</h2>
 <table>
 <tr><th>query</th><th></th><th>batch</th><th>why</th></tr>
-{% for query in status.queries %}{% set health = query.health %}
+{% for query in said.queries %}
 <tr><td>{{ query.name }}</td>
-{% if health is none %}<td>not known</td><td></td><td></td>
-{% else %}<td>{{ health.state }}{% if health.seconds %} for {{ health.seconds | duration }}{% endif %}
-{%- if health.failures %}, {{ health.failures }} times{% endif %}</td>
-<td>{{ query.batch if health.batch is none else health.batch }}</td>
-<td>{{ health.error }} {{ health.cause }}{% if health.reads %}
-<div class="small">{{ health.reads }}</div>{% endif %}</td>{% endif %}</tr>
+<td class="{{ query.tone }}">{{ query.words }}{% if query.seconds %} for {{ query.seconds | duration }}{% endif %}
+{%- if query.failures %}, {{ query.failures }} times{% endif %}</td>
+<td>{{ "-" if query.batch is none else query.batch }}</td>
+<td>{{ query.error }} {{ query.cause }}{% if query.reads %}
+<div class="small">{{ query.reads }}</div>{% endif %}</td></tr>
 {% endfor %}
 </table>
 {% endif %}
 
 <h2>What has happened</h2>
-{% if life is string %}
-<p class="unknown">{{ life }}</p>
+{% if said.problem %}
+<p class="unknown">{{ said.problem }}</p>
 {% else %}
 <table>
 <tr><th>at</th><th>what</th><th>release</th><th>driver</th><th>who</th><th>why</th><th>gap</th></tr>
-{% for event in life.events %}
-<tr><td>{{ event.at | at }}</td><td>{{ event.what.words }}</td><td>{{ event.version or "-" }}</td>
-<td>{{ event.incarnation or event.deployment or "-" }}</td><td class="lines">{{ event | who or "?" }}</td>
-<td>{{ event | why }}</td><td>{{ event | gap }}</td></tr>
+{% for event in said.events %}
+<tr><td>{{ event.at | at }}</td><td class="{{ event.tone }}">{{ event.words }}</td><td>{{ event.version or "-" }}</td>
+<td>{{ event.driver or "-" }}</td><td class="lines">{{ event.by or "?" }}</td><td>{{ event.reason }}</td>
+<td>{% if event.gap is not none %}{{ event.gap | brief }}
+{%- elif event.free_seconds is not none %}nobody for {{ event.free_seconds | brief }}{% endif %}</td></tr>
 {% endfor %}
 </table>
 <p class="small">The newest first; all of it: <code>airflow streams history {{ shown.stream.name }}</code></p>
@@ -172,16 +171,10 @@ def _environment() -> Environment:
         # As in a terminal: what turns the direction of a text, or steers, is not shown.
         finalize=lambda value: plain(value) if isinstance(value, str) else value,
     )
-    found.filters.update(
-        at=_at, colour=tone, count=count, duration=duration, gap=gap, holder=_holder, state=words, who=who, why=why
-    )
+    found.filters.update(at=_at, brief=brief, count=count, duration=duration)
     return found
 
 
 def _at(seconds: float | None) -> str:
     # In UTC: the reader's time zone is not known here.
     return "-" if seconds is None else at(seconds // 1)
-
-
-def _holder(status: StreamStatus) -> str:
-    return status.holder or ("nobody" if status.phase else "not known")

@@ -13,7 +13,7 @@ from airflow_stream_provider.cli.status import Code, status_of
 from airflow_stream_provider.lifecycle.heartbeat import QueryHealth
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.planning.stream_health import ILL_SECONDS
-from airflow_stream_provider.plugin.looks import Answer, Life, Visible
+from airflow_stream_provider.plugin.looks import Answer, OpenStream, Visible
 from airflow_stream_provider.plugin.templates import render
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -51,8 +51,10 @@ class Watch:
 
     def page(self) -> str:
         shown = Visible("orders__operate", Shown("orders", self.spec, ""), ())
-        said = {"status": status_of(self.spec), "life": Life(), "answer": Answer("Yes.", ())}
-        return render("stream", now=time.time(), shown=shown, **said)
+        stream = OpenStream(self.spec)
+        said = {"problem": "", **stream.details()}
+        answer = Answer("Yes.", ())
+        return render("stream", now=time.time(), shown=shown, row=stream.row(), said=said, answer=answer)
 
 
 def health(stream: HandRunStream, query: str) -> QueryHealth:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +14,12 @@ import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
-from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control import ControlLog, bounded
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryHealth, QueryProgress
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.plugin import app as page
 from airflow_stream_provider.plugin import board
+from airflow_stream_provider.plugin.board import Board
 from airflow_stream_provider.plugin.looks import Visible
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -33,8 +36,12 @@ def log(tmp_path: Path) -> ControlLog:
 
 @pytest.fixture
 def shown(tmp_path: Path, log: ControlLog) -> list[Visible]:
-    fields = {"name": "orders", "application": "a.py", "version": "1", "cluster": "c", "control": f"file://{tmp_path}"}
-    return [Visible("orders__operate", Shown("orders", StreamSpec.model_validate(fields)), ())]
+    return [visible("orders", tmp_path)]
+
+
+def visible(name: str, folder: Path) -> Visible:
+    fields = {"name": name, "application": "a.py", "version": "1", "cluster": "c", "control": f"file://{folder}"}
+    return Visible(f"{name}__operate", Shown(name, StreamSpec.model_validate(fields)))
 
 
 @pytest.fixture
@@ -75,6 +82,37 @@ def test_only_a_line_that_has_changed_is_sent_again(client: TestClient, log: Con
     (line,) = wait_for("the line that has changed", changed)
     assert (line["holder"], line["upgrade"]["what"]) == (NEW, "handed_over")
     assert asked(client, "streams", since="another-process.99")["streams"], "a version of another server is none"
+
+
+def test_no_stream_is_shown_with_the_line_of_another(
+    log: ControlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read of two streams had to wait for its turn. One was left meanwhile for a third, which then had its line."""
+    for each in (log, new_log(f"file://{tmp_path}", "parts"), new_log(f"file://{tmp_path}", "zones")):
+        write(each, *RUNNING)
+    first, left, third = (visible(name, tmp_path) for name in ("orders", "parts", "zones"))
+    for name, seconds in (("EVERY", 0.5), ("READ", 0.3), ("FIRST", 0.1), ("LOOKED", 0.7)):
+        monkeypatch.setattr(board, f"{name}_SECONDS", seconds)
+    monkeypatch.setattr(board, "BUSY", 1.0)
+    monkeypatch.setattr(bounded, "OF_ONE_PLACE", 1)
+    ended = threading.Event()
+
+    async def look() -> list[tuple[str, str]]:
+        found, found_again = Board(), False
+        turn = asyncio.create_task(found.reads.call(f"file://{tmp_path}", "another", lambda: ended.wait(600), 600.0))
+        await found.rows([first, left], "")
+        until, names = time.monotonic() + 2.0, list[tuple[str, str]]()
+        while not found_again:
+            if time.monotonic() > until:
+                ended.set()
+            lines = (await found.rows([first, third], ""))["streams"]
+            names += [(each["id"], each["name"]) for each in lines]
+            found_again = all(each["holder"] == OLD and not each["problem"] for each in lines)
+            await asyncio.sleep(0.01)
+        await turn
+        return names
+
+    assert set(asyncio.run(look())) == {("orders__operate", "orders"), ("zones__operate", "zones")}
 
 
 def test_a_stream_is_told_with_its_drivers_and_what_goes_on(client: TestClient, log: ControlLog) -> None:

@@ -17,12 +17,11 @@ from fastapi import FastAPI, HTTPException
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from airflow_stream_provider.cli import status
-from airflow_stream_provider.cli.status import read_status
 from airflow_stream_provider.control import ControlLog, bounded
 from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.plugin import app as page
-from airflow_stream_provider.plugin.looks import Visible, answer
+from airflow_stream_provider.plugin import looks
+from airflow_stream_provider.plugin.looks import OpenStream, Visible
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
@@ -83,7 +82,7 @@ def test_a_stream_says_what_a_roll_back_would_do_in_the_words_of_the_command(
     assert said.status_code == 200
     spec = shown[0].stream.spec
     assert spec is not None
-    assert "\n".join(answer(spec).lines) in text_of(said.text)
+    assert "\n".join(OpenStream(spec).answer().lines) in text_of(said.text)
     # Another folder may have a stream of this name, which the command would then roll back.
     assert "--folder" in text_of(said.text)
     for dag in ("orders__operate", "orders__upgrade", "streams__watch"):
@@ -172,17 +171,19 @@ def test_a_store_that_hangs_is_a_sentence_and_others_are_shown_meanwhile(
     client: TestClient, shown: list[Visible], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown.append(visible("hangs", f"file://{tmp_path}/dead"))
-    ended = threading.Event()
+    ended, row = threading.Event(), OpenStream.row
 
-    def read(spec: StreamSpec) -> object:
-        return ended.wait(600) if spec.name == "hangs" else read_status(spec)
+    def read(self: OpenStream) -> object:
+        if self.spec.name == "hangs":
+            ended.wait(600)
+        return row(self)
 
     def others_are_shown(seconds: float) -> bool:
-        monkeypatch.setattr(page, "STATUS_SECONDS", seconds)
+        monkeypatch.setattr(page, "LOG_SECONDS", seconds)
         text = text_of(client.get("/").text)
         return NEW in text and "It did not answer the API server within" in text
 
-    monkeypatch.setattr(page, "read_status", read)
+    monkeypatch.setattr(OpenStream, "row", read)
     try:
         in_time(others_are_shown)
     finally:
@@ -195,9 +196,9 @@ def test_answers_that_wait_for_kafka_keep_nobody_from_reading_the_control_logs_b
     shown += [visible(f"other-{number}", f"file://{tmp_path}") for number in range(bounded.OF_ONE_PLACE)]
     ended = threading.Event()
     monkeypatch.setattr(page, "ANSWER_SECONDS", 0.1)
-    monkeypatch.setattr(page, "STATUS_SECONDS", 60.0)
+    monkeypatch.setattr(page, "LOG_SECONDS", 60.0)
     # Ten times as long as a log is waited for: one that has to wait for an answer must not be read in time.
-    monkeypatch.setattr(page, "answer", lambda spec: ended.wait(600))
+    monkeypatch.setattr(OpenStream, "answer", lambda self: ended.wait(600))
     try:
         for each in shown[1:]:
             assert "That is not known." in client.get("/stream", params={"dag_id": each.form}).text
@@ -215,7 +216,7 @@ def test_a_connection_that_has_changed_counts_from_the_next_page_on(
     fields = {"name": "far", "application": "a.py", "version": "1", "cluster": "c", "storage": "file:///nowhere"}
     spec = StreamSpec.model_validate({**fields, "control": "kafka://far_away/streams"})
     shown[:] = [Visible("far__operate", Shown("far", spec))]
-    monkeypatch.setattr(page, "STATUS_SECONDS", 60.0)
+    monkeypatch.setattr(page, "LOG_SECONDS", 60.0)
     try:
         for port in (1, 2):
             extra = {"bootstrap.servers": f"127.0.0.1:{port}"}
@@ -229,12 +230,12 @@ def test_a_connection_that_has_changed_counts_from_the_next_page_on(
 def test_an_error_that_nobody_thought_of_is_logged_and_its_text_shown_to_nobody(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(spec: StreamSpec) -> None:
+    def fail(*asked: object, **more: object) -> None:
         raise RuntimeError("password=hunter2")
 
-    for module, name, path in ((page, "answer", "/stream?dag_id=orders__operate"), (status, "control_root", "/")):
+    for name, path in (("look_ahead", "/stream?dag_id=orders__operate"), ("read_status", "/")):
         with monkeypatch.context() as patch:
-            patch.setattr(module, name, fail)
+            patch.setattr(looks, name, fail)
             text = client.get(path).text
         assert "RuntimeError" in text
         assert "hunter2" not in text

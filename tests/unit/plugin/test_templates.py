@@ -8,10 +8,11 @@ import pytest
 
 from airflow_stream_provider.cli.status import Code, StreamStatus
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lifecycle.heartbeat import OffsetRange, QueryHealth, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetRange, QueryHealth, QueryProgress
 from airflow_stream_provider.monitoring.life import LifeEvent, What
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
-from airflow_stream_provider.plugin.looks import Answer, Driver, Life, Visible
+from airflow_stream_provider.plugin.looks import NOTHING, Answer, Visible
+from airflow_stream_provider.plugin.shapes import events, queries, row, unread
 from airflow_stream_provider.plugin.templates import render
 from airflow_stream_provider.spec.shown import Shown
 
@@ -64,7 +65,8 @@ class Tags(HTMLParser):
     ],
 )
 def test_a_state_is_said_in_words_and_green_is_what_runs(status: StreamStatus, words: str, colour: str) -> None:
-    page = render("list", now=9.0, streams=[(Visible("s__operate", Shown("s", None, ""), ()), status)])
+    line = row(status, (), None, 9.0)
+    page = render("list", now=9.0, streams=[(Visible("s__operate", Shown("s", None, ""), ()), line)])
     assert f'<td class="{colour}">{words}</td>' in page
 
 
@@ -73,15 +75,16 @@ def everywhere(said: str) -> list[str]:
     sample = LagSample(1.0, said, said, {said: QuerySample(5, 3.0)}, Health.PASS)
     event = LifeEvent(1, What.FAILED, 1.0, f"airflow:{said}/{said}/{said}", said, said, said, said, said)
     health = QueryHealth(said, 5.0, 2, said, said, 8, (OffsetRange(said, said, said),))
-    queries = (QueryProgress(said, health=health), QueryProgress(said))
-    status = StreamStatus(said, said, said, sample, said, holder=said, since=1.0, event=event, queries=queries)
+    progress = (QueryProgress(said, health=health), QueryProgress(said))
+    line = row(StreamStatus(said, said, said, sample, said, holder=said, since=1.0), (), event, 9.0)
     shown = Visible(said, Shown(said, None, said), (said,))
-    life = Life((Driver(said, said, said),), (event,))
-    stream = {"now": 9.0, "shown": shown, "status": status}
+    driver = {"id": said, "version": said, "role": "holder", "says": said, "sign_at": 1.0, "ui": ""}
+    details = {"drivers": [driver], "queries": queries(Heartbeat(1, queries=progress)), "events": events([event])}
+    stream = {"now": 9.0, "shown": shown, "row": line}
     return [
-        render("list", now=9.0, streams=[(shown, status)]),
-        render("stream", **stream, life=life, answer=Answer(said, (said, said))),
-        render("stream", **stream, life=said, answer=said),
+        render("list", now=9.0, streams=[(shown, line)]),
+        render("stream", **stream, said={**details, "problem": ""}, answer=Answer(said, (said, said))),
+        render("stream", **stream, said={**NOTHING, "problem": said}, answer=said),
         render("missing"),
     ]
 
@@ -102,22 +105,21 @@ def test_the_list_without_a_stream_says_what_right_is_missing() -> None:
     assert "of which you may read the DAG" in render("list", now=9.0, streams=[])
 
 
-@pytest.mark.parametrize(("phase", "holder"), [("", "not known"), ("down", "nobody")])
-def test_nobody_holds_only_where_that_is_known(phase: str, holder: str) -> None:
-    shown, status = Visible("a__operate", Shown("a", None, "")), StreamStatus("a", phase)
-    for page in (
-        render("list", now=9.0, streams=[(shown, status)]),
-        render("stream", now=9.0, shown=shown, status=status, life="It is away.", answer="It is away."),
-    ):
-        assert f"<td>{holder}</td>" in page
-        assert ("nobody" in page) == (holder == "nobody")
+@pytest.mark.parametrize(("problem", "holder"), [("It is away.", "not known"), ("", "nobody")])
+def test_nobody_is_there_only_where_that_is_known(problem: str, holder: str) -> None:
+    shown, said = Visible("a__operate", Shown("a", None, "")), {**NOTHING, "problem": problem}
+    page = render("stream", now=9.0, shown=shown, row=unread("a", problem), said=said, answer="It is away.")
+    assert f'<td colspan="3">{holder}</td>' in page
+    assert ("nobody" in page) == (holder == "nobody")
 
 
 def test_what_is_not_known_is_not_a_number() -> None:
     shown = Visible("a__operate", Shown("a", None, ""))
-    assert "unknown" in render("list", now=9.0, streams=[(shown, StreamStatus("a"))])
+    page = render("list", now=9.0, streams=[(shown, unread("a", "It is away."))])
+    assert ">unknown<" in page
+    assert ">0" not in page
 
 
 def test_moments_are_in_utc() -> None:
     shown = Visible("a__operate", Shown("a", None, ""))
-    assert "1970-01-01 00:01:40 UTC" in render("list", now=100.0, streams=[(shown, StreamStatus("a"))])
+    assert "1970-01-01 00:01:40 UTC" in render("list", now=100.0, streams=[(shown, unread("a"))])
