@@ -149,6 +149,8 @@ async def _details(board: Board, shown: Visible) -> dict[str, Any]:
 
 def _with_gaps(board: Board, shown: Visible, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the events with the gaps that are known; the board reads checkpoints for them in the background."""
+    if not events:
+        return []
     gaps = board.latest(shown, "gaps", OpenStream.gaps, GAPS_SECONDS, SAME_GAPS) or {}
     return [{**each, "gap": gaps.get(each["seq"], each["gap"])} for each in events]
 

@@ -8,7 +8,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar, cast
@@ -46,6 +46,9 @@ class _Line:
     version: int = 0
     asked: float = 0.0
     reading: bool = False
+    # Other answers about it, each with the time until which it is for others, too, or is not asked for again.
+    answers: dict[Hashable, tuple[float, Any]] = field(default_factory=dict)
+    latest: dict[str, tuple[float, Any]] = field(default_factory=dict)
 
 
 class Board:
@@ -62,9 +65,6 @@ class Board:
         self._lines: dict[str, _Line] = {}
         self._task: asyncio.Task[None] | None = None
         self._reopened: dict[str, float] = {}
-        # By what was asked, with the time until which an answer is for others, too, or is not asked for again.
-        self._answers: dict[Hashable, tuple[float, Any]] = {}
-        self._latest: dict[Hashable, tuple[float, Any]] = {}
         self._renewing: set[asyncio.Task[None]] = set()
 
     async def rows(self, visible: Sequence[Visible], since: str) -> dict[str, Any]:
@@ -171,15 +171,15 @@ class Board:
 
         :param same: seconds after which it is read again; see `known` for the others.
         """
-        key, now = (shown.form, what), time.monotonic()
-        until, kept = self._latest.get(key, (0.0, None))
+        line, now = self._line(shown), time.monotonic()
+        until, kept = line.latest.get(what, (0.0, None))
         if now >= until:
-            self._latest[key] = (now + same, kept)
+            line.latest[what] = (now + same, kept)
 
             async def renew() -> None:
                 found = await self.known(shown, what, read, seconds)
                 if not isinstance(found, str):
-                    self._latest[key] = (time.monotonic() + same, found)
+                    line.latest[what] = (time.monotonic() + same, found)
 
             task = asyncio.create_task(renew())
             self._renewing.add(task)
@@ -197,19 +197,20 @@ class Board:
         spec = shown.stream.spec
         if spec is None:
             return "It cannot be looked at: it is not known where its control log is."
+        line = self._line(shown)
         # Reads that wait for Kafka or a checkpoint do not keep others from reading control logs.
         place, key = (spec.control, str(what).partition(":")[0]), (shown.form, spec.control, what)
-        until, kept = self._answers.get(key, (0.0, None))
+        until, kept = line.answers.get(what, (0.0, None))
         if same and time.monotonic() < until:
             return cast(T, kept)
         try:
-            found = await self.reads.call(place, key, partial(read, self._line(shown).stream), seconds)
+            found = await self.reads.call(place, key, partial(read, line.stream), seconds)
         except Exception as error:  # noqa: BLE001 - a control folder may break this in ways not thought of
             return _why(error, f"the {what} of {shown.form}")
         if same:
             now = time.monotonic()
-            self._answers = {k: each for k, each in self._answers.items() if each[0] > now}
-            self._answers[key] = (now + same, found)
+            line.answers = {k: each for k, each in line.answers.items() if each[0] > now}
+            line.answers[what] = (now + same, found)
         return found
 
 

@@ -20,7 +20,7 @@ from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.plugin import app as page
 from airflow_stream_provider.plugin import board
 from airflow_stream_provider.plugin.board import Board
-from airflow_stream_provider.plugin.looks import Visible
+from airflow_stream_provider.plugin.looks import OpenStream, Visible
 from airflow_stream_provider.spec.shown import Shown
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.drivers import wait_for
@@ -113,6 +113,19 @@ def test_no_stream_is_shown_with_the_line_of_another(
         return names
 
     assert set(asyncio.run(look())) == {("orders__operate", "orders"), ("zones__operate", "zones")}
+
+
+def test_the_gaps_of_another_control_log_are_not_kept(log: ControlLog, tmp_path: Path) -> None:
+    """They are known by the numbers of records: those of a stream that had moved were shown at its new log."""
+    new_log(f"file://{tmp_path}/new")
+
+    async def look() -> object:
+        found, before = Board(), visible("orders", tmp_path)
+        while found.latest(before, "gaps", lambda stream: {1: 2.0}, 10.0, 20.0) is None:
+            await asyncio.sleep(0.01)
+        return found.latest(visible("orders", tmp_path / "new"), "gaps", OpenStream.gaps, 10.0, 20.0)
+
+    assert asyncio.run(look()) is None
 
 
 def test_a_stream_is_told_with_its_drivers_and_what_goes_on(client: TestClient, log: ControlLog) -> None:
