@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import pytest
 
-from airflow_stream_provider.control import ControlLog, make_root
+from airflow_stream_provider.control import ControlLog, bounded, make_root
 from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.control.files_root import FilesRoot, SampleFile
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
@@ -135,6 +138,33 @@ def test_a_stream_that_could_not_be_read_is_opened_anew(stream: OpenStream, log:
     away.rename(tmp_path)
     assert (stream.row()["holder"], stream.row()["problem"]) == (OLD, "")
     assert stream.details()["drivers"][0]["id"] == OLD
+
+
+def test_one_thread_at_a_time_reads_a_stream_and_others_are_read_meanwhile(
+    stream: OpenStream, control: str, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, *RUNNING)
+    write(new_log(control, "parts"), *RUNNING)
+    begun, ended, samples = SimpleQueue[str](), threading.Event(), FilesRoot.samples
+
+    def read(self: FilesRoot, name: str) -> SampleFile:
+        begun.put(name)
+        if name == "orders":
+            ended.wait(600)
+        return samples(self, name)
+
+    monkeypatch.setattr(FilesRoot, "samples", read)
+    try:
+        reads = [bounded.start(each, "orders") for each in (stream.row, lambda: stream.series(0.0))]
+        assert begun.get(timeout=60) == "orders"
+        other = OpenStream(stream.spec.model_copy(update={"name": "parts"}))
+        assert other.row()["holder"] == OLD
+        assert begun.get(timeout=60) == "parts"
+        with pytest.raises(Empty):
+            begun.get(timeout=1.0)
+    finally:
+        ended.set()
+    assert [bool(each.result(60)) for each in reads] == [True, True]
 
 
 def test_nothing_is_written(stream: OpenStream, log: ControlLog, tmp_path: Path) -> None:
