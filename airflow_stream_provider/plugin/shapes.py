@@ -181,7 +181,7 @@ def _drivers(found: Snapshot) -> Iterator[dict[str, Any]]:
             "id": known or deployment,
             "version": state.deployments[deployment].release.version,
             "role": "holder" if holds else "standby" if standby else "coming up",
-            "says": _says(beat),
+            "says": _says(beat, announced=holds or standby is not None),
             "sign_at": beat.at if beat and beat.at else None,
             "ui": web_address(beat.ui_url) if beat else "",
             "host": beat.host if beat else "",
@@ -194,9 +194,9 @@ def newest_driver(found: Snapshot, deployment: str) -> str:
     return max(beats, key=lambda name: beats[name].at, default="")
 
 
-def _says(beat: Heartbeat | None) -> str:
+def _says(beat: Heartbeat | None, *, announced: bool) -> str:
     if beat is None:
-        return NOT_REPORTED
+        return "no sign of life is known" if announced else NOT_REPORTED
     return f"{beat.phase}: {beat.message}" if beat.message else beat.phase
 
 

@@ -85,9 +85,9 @@ def test_who_is_there_and_what_has_happened(stream: OpenStream, log: ControlLog)
     write(log, *PREPARED)
     log.beat(OLD, Heartbeat(counter=1, phase="running", at=1.0, ui_url="http://driver:4040"))
     found = stream.details()
-    assert [(each["id"], each["role"], each["ui"]) for each in found["drivers"]] == [
-        (OLD, "holder", "http://driver:4040"),
-        (NEW, "standby", ""),
+    assert [(each["id"], each["role"], each["says"], each["ui"]) for each in found["drivers"]] == [
+        (OLD, "holder", "running", "http://driver:4040"),
+        (NEW, "standby", "no sign of life is known", ""),
     ]
     assert [each["what"] for each in found["events"]][:2] == ["stood_by", "deployed"]
     assert [each["seq"] for each in found["events"]] == sorted((each["seq"] for each in found["events"]), reverse=True)
