@@ -11,29 +11,14 @@ in seconds of CPU: the clock counts what else the machine does. Airflow's import
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.fresh import run
 from benchmarks.results import machine, show, spread, write
 
 ROOT = Path(__file__).parents[1]
-PARSE = """
-import gc, json, sys, time
-began = time.perf_counter()
-import airflow.sdk
-from airflow.triggers.base import BaseTrigger
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-gc.freeze()
-imported, busy = time.perf_counter(), time.process_time()
-from airflow_stream_provider import stream_dags
-dags = stream_dags(sys.argv[1])
-took = time.perf_counter() - imported
-print(json.dumps([imported - began, took, time.process_time() - busy, len(dags)]))
-"""
 
 
 def main() -> int:
@@ -51,10 +36,7 @@ def main() -> int:
         for number in range(options.streams):
             (streams / f"orders-{number}.yaml").write_text(example.replace("name: orders", f"name: orders-{number}", 1))
         for _ in range(options.rounds):
-            run = subprocess.run(
-                [sys.executable, "-c", PARSE, str(streams)], cwd=ROOT, capture_output=True, text=True, check=True
-            )
-            airflow, ours, busy, dags = json.loads(run.stdout.splitlines()[-1])
+            airflow, ours, busy, dags = run("parse", streams)
             if dags < options.streams:
                 raise SystemExit(f"only {dags} DAGs came out of {options.streams} streams")
             sides["airflow"].append(airflow)

@@ -32,8 +32,8 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.saved_state import dump
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
+from benchmarks.fresh import run
 from benchmarks.open_log import life
-from benchmarks.watch import run
 from devstack.kafka_cluster import KafkaCluster
 
 HEAP = "1g"
@@ -61,43 +61,6 @@ SPEC = {
     "control": f"kafka://kafka_here/{PREFIX}",
     "storage": "file:///releases",
 }
-
-LOOK = """
-import json, math, resource, sys, time
-
-def cpu():
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-import airflow.sdk.execution_time.task_runner
-import psutil
-from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.monitoring import folder_reading, health
-from airflow_stream_provider.monitoring.folder_look import FolderLook
-from airflow_stream_provider.spec.folder import StreamFile
-from airflow_stream_provider.spec.stream import StreamSpec
-health.FRESH_SECONDS = math.inf
-folder_reading.STAGE_SECONDS = folder_reading.EACH_SECONDS = 3600.0
-folder_reading.READ_SECONDS = folder_reading.WRITE_SECONDS = 3600.0
-spec, size, broker = json.loads(sys.argv[1]), int(sys.argv[2]), psutil.Process(int(sys.argv[3]))
-specs = [StreamSpec.model_validate({**spec, "name": f"s{number:04d}"}) for number in range(size)]
-files = [StreamFile(each.source, each) for each in specs]
-received, read = [], KafkaClient.read
-
-def counted(*arguments, **options):
-    answers = read(*arguments, **options)
-    for each in (message for fetched in answers.values() for message in fetched.messages):
-        received.append(len(each.key or b"") + len(each.value or b"") + sum(map(len, each.headers.values())))
-    return answers
-
-KafkaClient.read = counted
-start, began, before = cpu(), time.perf_counter(), broker.cpu_times()
-look = FolderLook("streams__watch", files, (), None, {}, print, everything=True).go()
-seconds, after = time.perf_counter() - began, broker.cpu_times()
-used = after.user + after.system - before.user - before.system
-print(json.dumps({"start": start, "look": cpu() - start, "seconds": seconds, "broker": used, "bytes": sum(received),
-                  "summary": look.summary, "revive": [*look.revive]}))
-"""
 
 
 class Recorder:
@@ -218,7 +181,7 @@ def look(kafka: KafkaCluster, size: int) -> Mapping[str, Any]:
         "AIRFLOW_CONN_KAFKA_HERE": json.dumps({"conn_type": "kafka", "extra": kafka.extra}),
         "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }
-    found: Mapping[str, Any] = run(LOOK, json.dumps(SPEC), size, kafka.pid(1), **connections)
+    found: Mapping[str, Any] = run("topic_look", json.dumps(SPEC), size, kafka.pid(1), **connections)
     summary = found["summary"]
     if summary["looked"] != size or summary["unanswered"] or summary["incidents"] or found["revive"]:
         raise SystemExit(f"a look at {size} streams found what is not there: {found}")

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control.files_root import SampleFile
+from benchmarks.fresh import run
 from benchmarks.results import machine, show, spread, write
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
@@ -42,41 +43,6 @@ CORES = 0.5
 PERIOD = 60.0
 HEAP = "1g"
 SECOND_BEAT = 3
-
-LOOK = """
-import json, resource, sys, time
-
-def cpu():
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-import airflow.sdk.execution_time.task_runner
-from pathlib import Path
-from airflow_stream_provider.monitoring.folder_look import FolderLook
-from airflow_stream_provider.spec.folder import read_folder
-start = cpu()
-files = read_folder(sys.argv[1])[:int(sys.argv[2])]
-read = cpu()
-began = time.perf_counter()
-look = FolderLook(f"w{sys.argv[2]}__watch", files, (), None, {}, print, everything=True)
-found = look.go()
-look.watching.keep()
-seconds = time.perf_counter() - began
-print(json.dumps({"start": start, "read": read - start, "look": cpu() - read, "seconds": seconds,
-                  "summary": found.summary, "revive": [*found.revive],
-                  "memory": len(json.dumps(look.memory.to_json(look.now)))}))
-"""
-PARSE = """
-import json, sys, time
-import airflow.sdk
-from airflow.triggers.base import BaseTrigger
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-began = time.perf_counter()
-from airflow_stream_provider import stream_dags
-dags = stream_dags(sys.argv[1])
-print(json.dumps([time.perf_counter() - began, len(dags)]))
-"""
 
 
 @contextmanager
@@ -110,24 +76,9 @@ def write_yaml(folder: Path, streams: Sequence[StoredStream]) -> Path:
     return found
 
 
-def run(program: str, *arguments: object, **environment: str) -> Any:
-    """Run a program in a fresh process, and return the JSON of its last line."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr[-3000:])
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def looks(yaml: Path, count: int, rounds: int, connections: Mapping[str, str]) -> list[dict[str, Any]]:
     """Look at so many streams, and return what each look but the first cost; every one must find all lags."""
-    found = [run(LOOK, yaml, count, **connections) for _ in range(rounds + 1)]
+    found = [run("watch_look", yaml, count, **connections) for _ in range(rounds + 1)]
     for look in found:
         summary = look["summary"]
         if summary["looked"] != count or summary["unanswered"] or summary["incidents"] or look["revive"]:
@@ -153,11 +104,11 @@ def parsing(yaml: Path, count: int, rounds: int) -> tuple[list[float], list[floa
         for path in sorted(yaml.glob("*.yaml"))[:count]:
             (streams / path.name).symlink_to(path)
         one = {"_AIRFLOW_PARSING_CONTEXT_DAG_ID": "s0000__upgrade", "_AIRFLOW_PARSING_CONTEXT_TASK_ID": "check"}
-        parse = [run(PARSE, streams) for _ in range(rounds)]
-        task = [run(PARSE, streams, **one) for _ in range(rounds)]
-    if parse[0][1] < count:
-        raise SystemExit(f"only {parse[0][1]} DAGs came out of {count} streams")
-    return [seconds for seconds, _ in parse], [seconds for seconds, _ in task]
+        parse = [run("parse", streams) for _ in range(rounds)]
+        task = [run("parse", streams, **one) for _ in range(rounds)]
+    if parse[0][-1] < count:
+        raise SystemExit(f"only {parse[0][-1]} DAGs came out of {count} streams")
+    return [seconds for _, seconds, *_ in parse], [seconds for _, seconds, *_ in task]
 
 
 def main() -> int:

@@ -46,11 +46,11 @@ class Watched:
         expect(page.get_by_role("heading", name="orders", exact=True)).to_be_visible()
         return page
 
-    def act(self, page: Page, words: str, reason: str) -> str:
+    def act(self, page: Page, words: str, reason: str, answer: str = "Yes.") -> str:
         """Click a button, read what it will do, give a reason, click again; return the run that is shown then."""
         page.get_by_role("button", name=f"{words}…").click()
         dialog = page.get_by_role("dialog")
-        expect(dialog.get_by_text("Yes.", exact=True)).to_be_visible()
+        expect(dialog.get_by_text(answer, exact=True)).to_be_visible()
         picture(page, words.lower().replace(" ", "-"))
         page.keyboard.type(reason)
         dialog.get_by_role("button", name=words, exact=True).click()
@@ -90,7 +90,7 @@ def test_an_upgrade_by_its_button_is_seen_step_by_step_until_the_new_release_hol
     fields = yaml.safe_load(file.read_text())
     fields.update(version="2", arguments=[*fields["arguments"], "--vat"])
     file.write_text(yaml.safe_dump(fields, sort_keys=False))
-    run = watched.act(watched.page(), "Upgrade", "with the value added tax")
+    run = watched.act(watched.page(), "Upgrade", "with the value added tax", "It is not known here.")
     states = partial(watched.site.airflow.task_states, OPERATE, run)
     wait_for("the question", lambda: states()["confirm"] in ("awaiting_input", "deferred"), 600)
     watched.person.answer(OPERATE, run, "confirm", "Approve")
@@ -132,8 +132,7 @@ def test_an_incident_opens_and_closes_on_the_open_page(watched: Watched) -> None
 
 
 def test_the_stream_in_the_dark(watched: Watched) -> None:
-    with person_at(watched.stack.airflow, dark=True) as person:
-        page = person.go(f"plugin/streams?stream={OPERATE}")
-        expect(page.get_by_role("heading", name="orders", exact=True)).to_be_visible()
-        expect(page.get_by_role("region", name="Timeline").locator("svg").first).to_be_visible()
-        picture(page, "stream-dark")
+    page = watched.page()
+    page.emulate_media(color_scheme="dark")
+    expect(page.get_by_role("region", name="Timeline").locator("svg").first).to_be_visible()
+    picture(page, "stream-dark")
