@@ -20,6 +20,7 @@ from playwright.sync_api import Page, expect
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.runbook.by_hand import upgrade_run
 from demo.environment import DemoEnvironment
 from devstack.drivers import wait_for
 from devstack.producer import Producer
@@ -103,9 +104,13 @@ def test_an_upgrade_by_its_button_is_seen_step_by_step_until_the_new_release_hol
     seen = time.time()
     taken = [r for r in watched.log.records() if r.kind == Kind.ACQUIRED][-1]
     print(f"The page shows the hand-over {seen - taken.at:.1f} s after it.")
-    wait_for("the gap", lambda: watched.site.airflow.run_state(OPERATE, run) == "success", 600)
+    assert watched.site.airflow.wait_for_run(UPGRADE, upgrade_run(run), 600) == "success"
+    page.get_by_role("button", name="10 min").click()
+    expect(page.locator("tr.sp-query td:last-child").first).to_have_text(re.compile(r"^[0-9.]+ s$"))  # the gap
     picture(page, "stream")
-    picture(watched.person.go("plugin/streams"), "streams")
+    page = watched.person.go("plugin/streams")
+    expect(page.locator(".sp-list tbody tr")).to_have_count(1)
+    picture(page, "streams")
 
 
 def test_a_roll_back_by_its_button(watched: Watched) -> None:
