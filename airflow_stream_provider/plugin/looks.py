@@ -17,6 +17,7 @@ from airflow_stream_provider.cli.status import StreamStatus, read_status
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.texts import plain
 from airflow_stream_provider.monitoring import samples
@@ -24,6 +25,7 @@ from airflow_stream_provider.monitoring.life import LifeEvent, life, with_gaps
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import judge_run
 from airflow_stream_provider.plugin import shapes
 from airflow_stream_provider.spec.shown import Shown, read_shown
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -110,7 +112,9 @@ class OpenStream:
         drivers = shapes.drivers(found)
         return {
             "drivers": drivers,
-            "queries": shapes.queries(found.holder_heartbeat),
+            "queries": shapes.queries(
+                found.holder_heartbeat, lost=judge_run(found, found.silent_seconds).health is Health.FAIL
+            ),
             "events": shapes.events(reversed(life(found.records, found.state))),
             "now": shapes.now(found.state, drivers),
             "releases": shapes.releases(found.state),

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import Deployment, RequestStage, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import duration, plain_within, redact_within
 from airflow_stream_provider.links.stream import web_address
-from airflow_stream_provider.monitoring.health import phase_words
+from airflow_stream_provider.monitoring.health import SILENT, phase_words
 from airflow_stream_provider.monitoring.life import LifeEvent, What
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -81,7 +81,7 @@ def row(status: StreamStatus, samples: Sequence[LagSample], change: LifeEvent | 
             "sign_at": None if brisk or silent is None else now - silent,
             "lag": {"records": sample.records, "seconds": sample.seconds, "at": sample.at} if sample else None,
             "spark": [[each.at, each.seconds, each.records] for each in samples],
-            "queries": [_brief(query) for query in status.queries],
+            "queries": [_brief(query, lost=status.phase == SILENT) for query in status.queries],
             "incidents": [
                 {"kind": kind.replace("_", " "), "id": state.incident.id, "since": state.incident.since}
                 for kind, state in open_incidents
@@ -100,7 +100,9 @@ def unread(name: str, problem: str = "") -> dict[str, Any]:
     return {**row(status, (), None, 0.0), **({} if problem else {"words": "not read yet"}), "read_at": None}
 
 
-def _brief(query: QueryProgress) -> dict[str, Any]:
+def _brief(query: QueryProgress, *, lost: bool) -> dict[str, Any]:
+    if lost and not query.ended:
+        return {"name": query.name, "words": "not known: its driver is silent", "tone": "unknown", "error": ""}
     health = query.health or QueryHealth(state="unknown")
     colour = {QueryState.RUNNING.value: "good", QueryState.LOST.value: "bad", "unknown": "unknown"}
     tone = "rest" if query.ended else colour.get(health.state, "warn" if health.seconds < 60 else "bad")
@@ -108,18 +110,21 @@ def _brief(query: QueryProgress) -> dict[str, Any]:
     return {"name": query.name, "words": said, "tone": tone, "error": health.error}
 
 
-def queries(beat: Heartbeat | None) -> list[dict[str, Any]]:
-    """Return all that is shown of the queries of a driver."""
-    return _shown([_query(each) for each in beat.queries] if beat else [])
+def queries(beat: Heartbeat | None, *, lost: bool) -> list[dict[str, Any]]:
+    """Return all that is shown of the queries of a driver.
+
+    :param lost: it gives no sign of life any more: how its queries are is not known.
+    """
+    return _shown([_query(each, lost=lost) for each in beat.queries] if beat else [])
 
 
-def _query(found: QueryProgress) -> dict[str, Any]:
+def _query(found: QueryProgress, *, lost: bool) -> dict[str, Any]:
     health = found.health or QueryHealth()
     last = found.commits[-1] if found.commits else None
     committed = last.offsets if last else {}
     return {
-        **_brief(found),
-        "seconds": health.seconds,
+        **_brief(found, lost=lost),
+        "seconds": None if lost else health.seconds,
         "failures": health.failures,
         "cause": health.cause,
         "reads": health.reads,

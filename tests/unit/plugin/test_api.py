@@ -144,6 +144,16 @@ def test_a_stream_is_told_with_its_drivers_and_what_goes_on(client: TestClient, 
     assert {each["verb"] for each in found["verbs"]} == set(Operation)
 
 
+def test_a_query_of_a_silent_driver_is_not_called_running(client: TestClient, log: ControlLog) -> None:
+    """Seen on the page: a driver that had been killed a minute before, and its queries in green."""
+    write(log, *RUNNING)
+    health = QueryHealth("running", 0.0, 0, "")
+    beat = Heartbeat(1, at=time.time() - 3600.0, queries=(QueryProgress("q", health=health),))
+    log.store.put_heartbeat(OLD, beat.to_json())
+    (query,) = asked(client, "stream", dag_id="orders__operate")["queries"]
+    assert (query["tone"], query["words"]) == ("unknown", "not known: its driver is silent")
+
+
 def test_a_stream_that_cannot_be_read_has_all_its_fields_and_says_why(
     client: TestClient, log: ControlLog, tmp_path: Path
 ) -> None:

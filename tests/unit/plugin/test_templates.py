@@ -79,7 +79,11 @@ def everywhere(said: str) -> list[str]:
     line = row(StreamStatus(said, said, said, sample, said, holder=said, since=1.0), (), event, 9.0)
     shown = Visible(said, Shown(said, None, said), (said,))
     driver = {"id": said, "version": said, "role": "holder", "says": said, "sign_at": 1.0, "ui": ""}
-    details = {"drivers": [driver], "queries": queries(Heartbeat(1, queries=progress)), "events": events([event])}
+    details = {
+        "drivers": [driver],
+        "queries": queries(Heartbeat(1, queries=progress), lost=False),
+        "events": events([event]),
+    }
     stream = {"now": 9.0, "shown": shown, "row": line}
     return [
         render("list", now=9.0, streams=[(shown, line)]),
