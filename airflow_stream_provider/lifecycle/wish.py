@@ -9,6 +9,9 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.record import Record
 
+# A release that takes over by the verdict on its rehearsal is `approved` by this and the verdict; else by a person.
+JUDGED = "judged: "
+
 
 class Goal(str, Enum):
     """The state that a wish asks for."""
@@ -101,6 +104,11 @@ class Wish:
     def approved(self) -> str:
         """The verdict or the person by which a release that has never held may take over; empty: it needs one."""
         return str(self.record.get("approved") or "")
+
+    @property
+    def approver(self) -> str:
+        """The person who has approved it; empty: only the verdict on its rehearsal has, or nothing."""
+        return "" if self.approved.startswith(JUDGED) else self.approved
 
     @property
     def adopts(self) -> bool:

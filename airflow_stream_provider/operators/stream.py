@@ -204,10 +204,10 @@ class PromoteOperator(HandOverOperator):
 
     @override
     def wish(self, scene: Scene) -> Answer:
-        from airflow_stream_provider.planning.verbs import hand_over, promote
+        from airflow_stream_provider.planning.verbs import promote
 
-        reason, known = self.reason or scene.me.by, scene.state.deployments.get(self.deployment)
-        return promote(scene, reason) if known is None else hand_over(scene, known.family, reason, self.approved)
+        known = scene.state.deployments.get(self.deployment)
+        return promote(scene, self.reason or scene.me.by, known.family if known is not None else "")
 
 
 class RollBackOperator(TellsLineage, WishOperator):

@@ -55,7 +55,7 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
 def unapproved(state: StreamState, wish: Wish) -> bool:
     """Return whether a person has to approve the release of a wish (`upgrade.approval`), and has not."""
     origin = state.wishes.get(wish.family, wish)
-    return bool(origin.option("approval")) and not wish.approved and not state.has_run(wish.family)
+    return bool(origin.option("approval")) and not wish.approver and not state.has_run(wish.family)
 
 
 def coming_up(state: StreamState) -> list[Deployment]:

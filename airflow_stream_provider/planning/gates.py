@@ -38,13 +38,15 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
             f"{scene.snapshot.holder_sentence}",
             next_step="Correct it and upgrade, or roll back: then what runs is what is wanted.",
         )
-    if wish.approved or scene.state.has_run(wish.family):
+    if scene.state.has_run(wish.family):
         return None
-    if origin.option("approval") and not _starts_proven(scene.state, origin):
+    if origin.option("approval") and not wish.approver and not _starts_proven(scene.state, origin):
         return HandOverFailed(
             f"{_named(wish, origin)} has never held the stream, and a person has to approve it (`upgrade.approval`).",
             next_step="Upgrade the stream to it, and answer the question in Airflow; or call it off.",
         )
+    if wish.approved:
+        return None
     doubts = () if standby is None else judge_rehearsal(scene.snapshot, standby, origin.option("max_seconds")).reasons
     if not doubts or broken(scene.snapshot, lost=False) or scene.hangs:
         return None

@@ -33,7 +33,7 @@ from airflow_stream_provider.planning.bring_up import bring_up, come_up, next_tr
 from airflow_stream_provider.planning.choice import TRIES, Family, choose, coming_up
 from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.fence import fence, fence_first
-from airflow_stream_provider.planning.gates import closed
+from airflow_stream_provider.planning.gates import closed, no_way_back_to
 from airflow_stream_provider.planning.job import follows_job
 from airflow_stream_provider.planning.request import ask, see_through
 from airflow_stream_provider.planning.retire import retire_all
@@ -160,10 +160,15 @@ def _change(scene: Scene, wish: Wish, holder: str) -> Step:
     if scene.hangs:
         return fence(scene.snapshot, holder, scene.outcome, scene.hangs)
     asked = [r for r in scene.state.requests.values() if r.wish == wish.id and r.to and r.source == holder]
-    if wish.back and any(live_standby(scene.state, each.to) for each in asked):
+    if wish.back and any(live_standby(scene.state, each.to) and _answered(scene, each) for each in asked):
         why = f"It did not release the stream in time: {wish.reason or wish.by}"
         return fence(scene.snapshot, holder, scene.outcome, why)
     return ask(scene, wish, standby.id) if len(asked) < TRIES else GiveUp(_not_taken(scene, asked[-1]))
+
+
+def _answered(scene: Scene, request: Request) -> bool:
+    """Whether the standby was ready, so that the holder was to let go: before, it may not."""
+    return any(r.kind == Kind.READY and r["request"] == request.id for r in scene.snapshot.records)
 
 
 def _newest(scene: Scene, wish: Wish) -> Incarnation | None:
@@ -207,7 +212,7 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
     why = hindrance(scene, wish)
     if why is not None:
         return GiveUp(why)
-    family = choose(state, wish, scene.snapshot.at)
+    family = _chosen(scene, wish)
     shut = closed(scene, wish, None) if family.id == wish.family else None
     if shut is not None:
         if wish.back or not state.has_run(wish.before):
@@ -218,6 +223,13 @@ def _without_holder(scene: Scene, wish: Wish) -> Step | None:
         if step is not None:
             return step
     return _bring_back(scene, wish, family)
+
+
+def _chosen(scene: Scene, wish: Wish) -> Family:
+    """The family to run now; not another one than the wished that could not read what was written since it held."""
+    family = choose(scene.state, wish, scene.snapshot.at)
+    other = family.id != wish.family
+    return Family(wish.family) if other and no_way_back_to(scene.snapshot, family.id) else family
 
 
 def _make_room(scene: Scene, family: str) -> Step | None:
@@ -234,7 +246,11 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     standbys = _standbys(scene, wish, family.id)
     living = [each for each in standbys if scene.alive.get(each.id)]
     if living:
-        return ask(scene, wish, max(living, key=lambda each: (each.epoch, each.announced)).id, family.why)
+        best = max(living, key=lambda each: (each.epoch, each.announced)).id
+        if _in_vain(scene, best) < TRIES:
+            return ask(scene, wish, best, family.why)
+        why = f"It was asked {TRIES} times to hold a stream without a holder, and did not take it over."
+        return fence(scene.snapshot, best, scene.outcome, why)
     all_standbys = [each.id for each in state.standbys() if live_standby(state, each.id)]
     step = known_to_live(scene, all_standbys) if standbys else None
     if step is not None:
@@ -252,6 +268,13 @@ def _bring_back(scene: Scene, wish: Wish, family: Family) -> Step:
     return _make_room(scene, family.id) or next_try(scene, wish, family)
 
 
+def _in_vain(scene: Scene, standby: str) -> int:
+    """How often a standby was asked since the last hold ended, and has not come to hold."""
+    asked = (r for r in scene.snapshot.records if r.kind == Kind.REQUESTED and r.seq > scene.state.held_to)
+    found = (scene.state.requests.get(r["request"]) for r in asked if r["to"] == standby)
+    return sum(each is not None and each.stage is RequestStage.ABORTED for each in found)
+
+
 def _coming(scene: Scene, wish: Wish, family: str) -> list[Deployment]:
     """The deployments of a family that live and have no driver in the log that may come to hold, oldest first."""
     state = scene.state
@@ -267,7 +290,9 @@ def _is_late(scene: Scene, deployment: Deployment) -> bool:
 
 def _stand_in(scene: Scene, wish: Wish) -> Step | None:
     """Appoint a living standby that has held before: better than no driver, when there is no room for another."""
-    held = [each for each in scene.state.held if live_standby(scene.state, each.id) and scene.alive.get(each.id)]
+    state = scene.state
+    living = [each for each in state.held if live_standby(state, each.id) and scene.alive.get(each.id)]
+    held = [e for e in living if not no_way_back_to(scene.snapshot, state.deployments[e.deployment].family)]
     if not held or wish.back:
         return None
     why = "The release that is to hold does not come up, and this one stands by and has run the stream before."
@@ -295,7 +320,7 @@ def _leftovers(scene: Scene, wish: Wish) -> list[str]:
     state, governs = scene.state, scene.state.wish
     needed = {state.holding_deployment.id} if state.holding_deployment is not None else set()
     if governs is not None and not governs.goal.rest and governs is not wish:
-        family = governs.family if state.holder is not None else choose(state, governs, scene.snapshot.at).id
+        family = governs.family if state.holder is not None else _chosen(scene, governs).id
         needed |= {each.id for each in state.family(family)}
     return [
         each.id

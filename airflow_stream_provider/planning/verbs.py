@@ -110,10 +110,15 @@ def hand_over(scene: Scene, family: str, reason: str, approved: str = "") -> Ans
     return _want(scene, Goal.HOLD, reason, family=family, approved=approved)
 
 
-def promote(scene: Scene, reason: str) -> Answer:
-    """The newest release that stands by, and was judged or approved, is to hold now."""
+def promote(scene: Scene, reason: str, family: str = "") -> Answer:
+    """The newest release that stands by, and was judged or approved, is to hold now.
+
+    :param family: the one that was foreseen; default: the newest.
+    """
     state, snapshot = scene.state, scene.snapshot
     candidate = state.candidate or _waiting(state)
+    if family and candidate is not None and candidate.family != family:
+        return GiveUp(replaced(snapshot, state.wishes.get(family)))
     live = [d for d in state.family(candidate.family) if not d.ended] if candidate is not None else []
     if candidate is None or not live:
         return Skip(f"No new release stands by. {snapshot.holder_sentence} What held before takes over by a roll-back.")
@@ -328,5 +333,10 @@ def _held_before(state: StreamState, last: Deployment) -> str:
     wish = state.wish
     if wish is not None and wish.family != last.family and state.has_run(wish.family) and state.has_run(wish.before):
         return wish.before
-    before = (state.deployments.get(each.previous or "") for each in state.family(last.family))
-    return next((each.family for each in before if each is not None and each.family != last.family), "")
+    passed = [last.family]
+    while True:
+        known = (state.deployments.get(each.previous or "") for each in state.family(passed[-1]))
+        before = next((each for each in known if each is not None and each.family not in passed), None)
+        if before is None or before.release.hash != last.release.hash:
+            return "" if before is None else before.family
+        passed.append(before.family)  # a start or a restart has brought the same release in anew

@@ -9,6 +9,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.lifecycle.ids import VERSION
+from airflow_stream_provider.lifecycle.wish import JUDGED
 from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.stream import RetireOperator, RollBackOperator
@@ -72,7 +73,7 @@ _NEW = "{{ ti.xcom_pull(task_ids='hand_over', key='family') or ti.xcom_pull(task
 _APPROVED = (
     "{% set who = ti.xcom_pull(task_ids='approve', key='approved_by') %}"
     "{% set judged = ti.xcom_pull(task_ids='judge') or {} %}"
-    "{{ who or ('judged: pass' if judged.get('verdict') == 'pass' else '') }}"
+    f"{{{{ who or ('{JUDGED}pass' if judged.get('verdict') == 'pass' else '') }}}}"
 )
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _HANDED = "{{ ti.xcom_pull(task_ids='hand_over') | tojson }}"

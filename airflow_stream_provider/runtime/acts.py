@@ -30,7 +30,15 @@ from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed
 from airflow_stream_provider.runtime.spark_error import WHOLE_KEPT, failure_of, message_of
-from airflow_stream_provider.runtime.surroundings import Freshness, Ports, all_ended, cut_off, described, new_doubts
+from airflow_stream_provider.runtime.surroundings import (
+    Freshness,
+    Ports,
+    all_ended,
+    completed,
+    cut_off,
+    described,
+    new_doubts,
+)
 
 # Failed and ended queries are looked for this often.
 TEND_SECONDS = 1.0
@@ -145,10 +153,9 @@ class Acts:
             return  # asked again at the next turn, until the request expires
         if self._unable() or not self._still_fits(state):
             return
-        # A driver that has held is rolled back to at once; one that adopts follows at once, as the job before it has
-        # ended.
+        # A driver that has held is rolled back to at once; one that adopts follows a job that has ended already.
         at_once = self._heartbeat.started_at is not None or self._policy.adopts
-        if not at_once and not self._freshness.lasts:
+        if not at_once and not self._freshness.lasts(state.holder):
             # In the background: the storage may take its time. The next turn answers.
             self.background.begin(lambda: self._look_again(state), rehearses=True)
             return
@@ -156,7 +163,7 @@ class Acts:
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""
-        if why := self._freshness.why_again():  # first: it names the file that is missing
+        if why := self._freshness.why_again(state.holder):  # first: it names the file that is missing
             log.warning("Rehearsing again before the hand-over: %s", why)
             self._rehearse(state, again=why)
             self._heartbeat.phase = DriverPhase.STANDBY
@@ -318,26 +325,21 @@ class Acts:
             if rewind is not None and not state.has_held(self._control.deployment):
                 self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
-            rehearsal = self._run_rehearsal(
-                former, brought_back=self._comes_back(state), check=self._check_seen, say=self._heartbeat.say
-            )
+            plans_only = not state.holder and (bool(again) or self._control.ran_last(state, self._process.facts))
+            say = self._heartbeat.say
+            rehearsal = self._run_rehearsal(former, plans_only=plans_only, check=self._check_seen, say=say)
             self._check_seen()
         except StreamError as error:
             self.fail(str(error), error)
         else:
-            if again and (doubts := new_doubts(self.rehearsal or {}, rehearsal)):
+            doubts = new_doubts(self.rehearsal or {}, rehearsal) if again else []
+            if doubts and self._control.state.holder is not None:
                 # No person can be asked any more: it tries again until the request expires, and stays a standby.
                 self._heartbeat.say(" ".join(doubts))
                 return
-            if again:
-                rehearsal = {**rehearsal, "notes": [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]}
-            self._freshness.rehearsed(state.last_holder)
+            rehearsal = completed(rehearsal, again, self._control.own_last(state))
+            self._freshness.rehearsed(state.last_holder, plans_only)
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
-
-    def _comes_back(self, state: StreamState) -> bool:
-        """Whether the release of this driver ran last, and no driver holds."""
-        last, own = state.last_deployment, state.deployments[self._control.deployment]
-        return state.holder is None and last is not None and bool(own.family) and last.family == own.family
 
     def finish(self) -> None:
         """Append `finished`: all queries ended by themselves and the script is over.

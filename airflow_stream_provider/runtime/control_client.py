@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlU
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.lifecycle.state import HoldEnd, Request, RequestStage, StreamState
+from airflow_stream_provider.lifecycle.state import HoldEnd, Incarnation, Request, RequestStage, StreamState
 from airflow_stream_provider.runtime.ports import Clock
 
 T = TypeVar("T")
@@ -121,6 +121,21 @@ class ControlClient:
             return [*former.queries, *names]
         says = {"same_script": True, **({"stopped": True} if state.last_end is HoldEnd.STOPPED else {})}
         return [{**query, **says} for query in (*former.queries, *names)]
+
+    def own_last(self, state: StreamState) -> Incarnation | None:
+        """Return the driver that holds or held last, where it is of the release of this one."""
+        last, own = state.last_deployment, state.deployments[self.deployment]
+        return state.last_driver if last is not None and own.family and last.family == own.family else None
+
+    def ran_last(self, state: StreamState, facts: Heartbeat) -> bool:
+        """Return whether the release of this driver holds or held last, on the Spark of these facts of this driver."""
+        last = self.own_last(state)
+        return last is not None and self.patiently(lambda: self._spark_version(last.id)) == facts.spark_version
+
+    def _spark_version(self, driver: str) -> str:
+        with self._lock:
+            heartbeat = self._log.heartbeat(driver)
+        return "" if heartbeat is None else heartbeat.spark_version
 
     def progress_of_holder(self, state: StreamState) -> Sequence[QueryProgress]:
         """Return how far the queries are in another driver, which holds; nothing where that is not known.

@@ -107,8 +107,8 @@ ON_PURPOSE = (
     "checkpoint that is added or dropped; `PATH: source` or `PATH: sink` for a query that reads or writes elsewhere. "
     "What has another state needs a new checkpoint."
 )
-BROUGHT_BACK = (
-    "This release ran last, and no driver holds the stream: only its plans were rehearsed, so that it runs again soon."
+ONLY_PLANS = (
+    "No driver holds the stream, and this release has run, or rehearsed, before: only its plans were rehearsed now."
 )
 NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
@@ -143,15 +143,15 @@ class Rehearsal:
         self,
         former: Sequence[Mapping[str, Any]],
         *,
-        brought_back: bool,
+        plans_only: bool,
         check: Callable[[], None],
         say: Callable[[str], None],
     ) -> dict[str, Any]:
         """Rehearse every query and return a summary by query name.
 
         :param former: the queries of the release that runs or ran last, from its `standby` record.
-        :param brought_back: this release ran last and no driver holds: no batch runs, as each would run twice while the
-            stream is down.
+        :param plans_only: no batch runs: no driver holds, this release has run or rehearsed before, and the stream
+            would be down for each batch twice.
         :param check: raises if a checkpoint is not the one that the stream has run on.
         :param say: takes one line for the heartbeat.
         :raises CheckpointError: a checkpoint cannot be used, or belongs to another stream.
@@ -161,7 +161,7 @@ class Rehearsal:
         self._say = say
         # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
         wanted = max(self._policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
-        self._batches = 0 if brought_back else wanted
+        self._batches = 0 if plans_only else wanted
         began = time.monotonic()
         self._runs.deadline = began + self._policy.rehearse_seconds
         queries = self._gate.all_known()
@@ -180,7 +180,7 @@ class Rehearsal:
         self._queries = [describe(query) for query in queries]
         self._seen = surroundings(queries, self._queries)
         self._pinned = {query.checkpoint: checkpoints.pinned_conf(query.checkpoint) for query in queries}
-        self._notes, self._one_way = self._compared(former) + [BROUGHT_BACK] * brought_back, []
+        self._notes, self._one_way = self._compared(former) + [ONLY_PLANS] * plans_only, []
         self._compare_positions(former, queries)
         self._cleaning = {query.checkpoint for query in queries if cleans_input(query)}
         self._notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
@@ -313,7 +313,7 @@ class Rehearsal:
             if self._batches and query.checkpoint not in self._cleaning:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
-            elif BROUGHT_BACK not in self._notes:
+            else:
                 self._notes.append(FORMATS_UNSEEN.format(query.label, ": none of its batches was run"))
             if self._batches:
                 self._runs.warm_sink(query)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lifecycle.record import Boundary
+from airflow_stream_provider.lifecycle.state import Incarnation
 from airflow_stream_provider.runtime.background import Spawn
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Clock, MachineClock, QueryEnd
 
@@ -98,16 +99,18 @@ class Freshness:
         self._compare = compare
         self._clock = clock
         self._compared_with: str | None = None
+        self._plans_only = False
         self._rehearsed_at = self._fresh_at = clock.monotonic()
 
-    @property
-    def lasts(self) -> bool:
-        """Whether nothing need be looked at again now."""
-        return self._clock.monotonic() - self._fresh_at < FRESH_SECONDS
+    def lasts(self, holder: str | None) -> bool:
+        """Whether nothing need be looked at again now, before it follows this holder; None: no driver holds."""
+        thin = self._plans_only and holder is not None
+        return not thin and self._clock.monotonic() - self._fresh_at < FRESH_SECONDS
 
-    def rehearsed(self, holder: str | None) -> None:
+    def rehearsed(self, holder: str | None, plans_only: bool) -> None:
         """A rehearsal has just gone well, beside this last holder."""
         self._compared_with = holder
+        self._plans_only = plans_only
         self._rehearsed_at = self._fresh_at = self._clock.monotonic()
 
     def check_fits(self, holder: str | None, former: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
@@ -120,16 +123,34 @@ class Freshness:
             self._compare(former())
             self._compared_with = holder
 
-    def why_again(self) -> str:
+    def why_again(self, holder: str | None) -> str:
         """Look, and return why it is to be rehearsed again, as a clause; empty: nothing has changed, and it is fresh.
 
+        :param holder: that it is to follow now; None: no driver holds.
         :raises StreamError: this release cannot take over any more.
         """
         old = self._clock.monotonic() - self._rehearsed_at
         why = f"its rehearsal is {old:.0f} s old" if old >= STALE_SECONDS else self._stale()
+        if self._plans_only and holder is not None:
+            why = why or "only its plans were rehearsed"
         if not why:
             self._fresh_at = self._clock.monotonic()
         return why
+
+
+def completed(rehearsal: Mapping[str, Any], again: str, last: Incarnation | None) -> dict[str, Any]:
+    """Return the summary of a rehearsal with why it was done again, and what its release has said of the way back.
+
+    The checkpoint has the newer format by then: a later rehearsal sees none, and the log forgets drivers.
+
+    :param last: a driver of the same release that has held; None: none has.
+    """
+    found = {**rehearsal}
+    if again:
+        found["notes"] = [*rehearsal.get("notes", ()), f"Rehearsed again, as {again}."]
+    said = (last.rehearsal.get("one_way") if last is not None else None, rehearsal.get("one_way"))
+    one_way = dict.fromkeys(sentence for each in said if isinstance(each, (list, tuple)) for sentence in each)
+    return {**found, "one_way": [*one_way]} if one_way else found
 
 
 def new_doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -293,8 +293,8 @@ class FakeDriver:
             raise self.refusal
         return self.changed
 
-    def _rehearse(self, former: Sequence[Any], *, brought_back: bool, **rest: Any) -> Mapping[str, Any]:
-        self.did.append("rehearse the plans" if brought_back else "rehearse")
+    def _rehearse(self, former: Sequence[Any], *, plans_only: bool, **rest: Any) -> Mapping[str, Any]:
+        self.did.append("rehearse the plans" if plans_only else "rehearse")
         self.rehearsed.append(former)
         if self.refusal is not None:
             raise self.refusal

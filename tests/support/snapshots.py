@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.lifecycle.fold import fold
@@ -62,6 +63,19 @@ ASKED = [*WISHED, requested("mine", NEW, by=ME.by, wish="take")]
 RELEASED = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW)]
 UPGRADED = [*RELEASED, acquired(NEW, "mine", 2)]
 STOPPED = [*RUNNING, wanted("rest", "stop"), requested("s", None, wish="rest"), released(OLD, "s", None)]
+
+
+SEEN = "The query lines writes commits/ in format v2 instead of v1."
+
+
+def seen_by(driver: str, records: list[Record], summary: Any = None) -> list[Record]:
+    """Return a story in which a driver's rehearsal says this; default: that there is no way back."""
+
+    def told(each: Record) -> Record:
+        of_driver = each.kind == "standby" and each["incarnation"] == driver
+        return replace(each, fields={**each.fields, "rehearsal": summary or {"one_way": [SEEN]}}) if of_driver else each
+
+    return [told(each) for each in records]
 
 
 def appended(step: Step | None, *names: str) -> tuple[Any, ...]:

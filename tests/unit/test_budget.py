@@ -43,11 +43,11 @@ links 100
 monitoring 3300
 notifications 200
 operators 2200
-planning 6200
-plugin 1500
+planning 6300
+plugin 1400
 releases 1000
 runbook 2000
-runtime 8700
+runtime 8800
 sensors 400
 sinks 4500
 spec 1600

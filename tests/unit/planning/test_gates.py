@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.gates import closed, no_way_back_to
 from tests.support.rehearsals import again, running
-from tests.support.snapshots import BOTH, RELEASED, RUNNING, STOPPED, UPGRADED, scene, snapshot, up
+from tests.support.snapshots import BOTH, RELEASED, RUNNING, SEEN, STOPPED, UPGRADED, scene, seen_by, snapshot, up
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -23,18 +22,6 @@ from tests.support.story import (
     requested,
     wanted,
 )
-
-SEEN = "The query lines writes commits/ in format v2 instead of v1."
-
-
-def seen_by(driver: str, records: list[Record], summary: Any = None) -> list[Record]:
-    """Return a story in which a driver's rehearsal says this; default: that there is no way back."""
-
-    def told(each: Record) -> Record:
-        of_driver = each.kind == "standby" and each["incarnation"] == driver
-        return replace(each, fields={**each.fields, "rehearsal": summary or {"one_way": [SEEN]}}) if of_driver else each
-
-    return [told(each) for each in records]
 
 
 def there_is_no_way_back(records: list[Record], **beats: Heartbeat) -> str:
@@ -122,3 +109,12 @@ def test_whoever_goes_back_needs_a_way_back_by_whatever_word() -> None:
     said = closed(found, found.state.wish, None)
     assert said is not None
     assert SEEN in str(said)
+
+
+def test_the_verdict_on_a_rehearsal_is_no_persons_approval() -> None:
+    gated = [*RUNNING, wanted("new", "stand_by", approval=True), *up(NEW, "new")]
+    for approved, said in (("judged: pass", "a person has to approve it"), ("Ann", "")):
+        found = scene(*gated, wanted("take", family="new", approved=approved))
+        assert found.state.wish is not None
+        why = closed(found, found.state.wish, None)
+        assert said in str(why) if said else why is None

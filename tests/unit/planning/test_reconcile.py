@@ -26,6 +26,7 @@ from tests.support.snapshots import (
     brief,
     given_up,
     scene,
+    seen_by,
     up,
 )
 from tests.support.story import (
@@ -66,10 +67,14 @@ OTHER = f"{OLD_DEPLOYMENT}.00000003"
 OLD_DEAD, NEW_DEAD = {OLD: False, NEW: True}, {OLD: True, NEW: False}
 
 
-def asked_in_vain(times: int, wish: str = "take", to: str | None = NEW, holder: str = OLD) -> list[Record]:
+def asked_in_vain(
+    times: int, wish: str = "take", to: str | None = NEW, holder: str | None = OLD, *, answered: bool = False
+) -> list[Record]:
     story: list[Record] = []
     for number in range(times):
-        story += [requested(f"q{number}", to, wish=wish), aborted(f"q{number}", name=holder)]
+        said = [ready(f"q{number}", to)] if answered and to is not None else []
+        end = aborted(f"q{number}", name=holder, at=100.0 if holder else 200.0)
+        story += [requested(f"q{number}", to, wish=wish), *said, end]
     return story
 
 
@@ -125,7 +130,10 @@ HOLDER: list[Row] = [
     ("taken back", [*RELEASED, acquired(OLD, "mine", 2)], BEAT, 110, "requested NEW"),
     ("not approved", GATED, BEAT, 110, "giveup"),
     ("a roll-back to a warm one", BACK, BEAT, 110, "requested OLD"),
-    ("it was missed", [*BACK, *asked_in_vain(1, "back", OLD, NEW)], BEAT, 110, "fencing NEW"),
+    ("it was missed", [*BACK, *asked_in_vain(1, "back", OLD, NEW, answered=True)], BEAT, 110, "fencing NEW"),
+    ("the warm one did not answer, so the holder was not asked to stop",
+     [*BACK, *asked_in_vain(1, "back", OLD, NEW)], BEAT, 110, "requested OLD"),
+    ("nor did it later", [*BACK, *asked_in_vain(3, "back", OLD, NEW)], BEAT, 110, "giveup"),
     ("then the warm one is appointed", [*BACK, fenced(NEW)], BEAT, 110, "requested OLD"),
     ("no warm one is left", [*BACK, retired(OLD_DEPLOYMENT)], BEAT, 110, "giveup"),
     ("none was left before", [*UPGRADED, retired(OLD_DEPLOYMENT), BACK[-1]], BEAT, 110, "declare old"),
@@ -150,6 +158,9 @@ NOBODY: list[Row] = [
     ("submitted", [wanted("go"), declared("o-1", "go"), submitted("o-1")], {}, 110, "wait StandbyUp"),
     ("up", [wanted("go"), *up(OLD, "go")], BEAT, 110, "requested OLD"),
     ("up, how it is is not known", [wanted("go"), *up(OLD, "go")], {}, 110, "wait SignsOfLife"),
+    ("asked in vain", [*WISHED, fenced(OLD), *asked_in_vain(2, holder=None)], BEAT, 210, "requested NEW"),
+    ("asked in vain again and again, it makes room for what may",
+     [*WISHED, fenced(OLD), *asked_in_vain(3, holder=None)], BEAT, 210, "fencing NEW"),
     ("SIGTERM, and still there", TERMINATED, BEAT, 110, "requested OLD"),
     ("SIGTERM, how it is is not known", TERMINATED, {}, 110, "wait SignsOfLife"),
     ("SIGTERM, and gone", TERMINATED, {OLD: False}, 110, "declare old"),
@@ -161,6 +172,13 @@ NOBODY: list[Row] = [
     ("failed, and what ran before is warm", [*UPGRADED, failed(NEW)], BEAT, 110, "declare new"),
     ("it is late", [*UPGRADED, failed(NEW), comes_up("o-3", "new", NEW_DEPLOYMENT), submitted("o-3")],
      BEAT, 101 + COME_UP_SECONDS, "requested OLD"),
+    ("it is late, and what is warm cannot read what was written since",
+     [*seen_by(NEW, UPGRADED), failed(NEW), comes_up("o-3", "new", NEW_DEPLOYMENT), submitted("o-3")],
+     BEAT, 101 + COME_UP_SECONDS, "wait StandbyUp"),
+    ("it never commits, and what ran before runs", [*UPGRADED, failed(NEW, committed=False)], BEAT, 110,
+     "requested OLD"),
+    ("it never commits, and what ran before cannot read it",
+     [*seen_by(NEW, UPGRADED), failed(NEW, committed=False)], BEAT, 110, "declare new"),
     ("it is late, and nobody is warm", [*UPGRADED, failed(NEW), comes_up("o-3", "new", NEW_DEPLOYMENT),
      submitted("o-3")], {OLD: False}, 101 + COME_UP_SECONDS, "wait StandbyUp"),
     ("one that never held does not stand in", [*BOTH, fenced(OLD), failed(None, OLD_DEPLOYMENT)],

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning import verbs
 from airflow_stream_provider.planning.scene import Scene
@@ -34,6 +35,7 @@ from tests.support.story import (
     released,
     requested,
     retired,
+    standby,
     wanted,
 )
 
@@ -45,6 +47,16 @@ KILLED = [*RUNNING, fenced(OLD)]
 BACK_AGAIN = [*UPGRADED, wanted("back", family="old", back=True)]
 ROLLED_BACK = [*BACK_AGAIN, requested("b", OLD, wish="back"), ready("b", OLD), released(NEW, "b", OLD),
                acquired(OLD, "b", 3)]  # fmt: skip
+# Release 2 holds, and was restarted since: a family of its own, of the same release.
+SECOND = {"version": "2", "hash": hash_of("second")}
+AGAIN = "orders-2-cccc.00000004"
+RESTARTED = [
+    *(replace(r, fields={**r.fields, "release": SECOND})
+      if r.get("release") and "new" in (r.get("family"), r.get("wish")) else r for r in UPGRADED),
+    *(wanted("again", alone=True, release=SECOND), requested("s", None, wish="again"), released(NEW, "s", None)),
+    *(retired(OLD_DEPLOYMENT), retired(NEW_DEPLOYMENT), declared(deployment_of(AGAIN), "again", release=SECOND)),
+    *(standby(AGAIN), requested("r", AGAIN, wish="again"), ready("r", AGAIN), acquired(AGAIN, "r", 3)),
+]  # fmt: skip
 STOPPING = [*RUNNING, wanted("rest", "stop"), requested("s", None, wish="rest")]
 RESTARTS = [*RUNNING, wanted("go", alone=True), requested("s", None, wish="go"), released(OLD, "s", None),
             declared(NEW_DEPLOYMENT, "go")]  # fmt: skip
@@ -149,6 +161,7 @@ TABLE: list[Row] = [
     (promote, "a candidate", BOTH, "want hold new"),
     (promote, "one that was asked in vain", [*ASKED, aborted("mine", name=OLD)], "want hold new"),
     (promote, "one that waits for approval, which its gate refuses", GATED, "want hold new"),
+    (roll_back, "what ran before the release that was restarted since", RESTARTED, "want hold old back"),
     (promote, "one that comes up", COMING, "refused: new comes up, and has not rehearsed yet."),
     (promote, "one that has failed", [*BOTH, failed(NEW)], "skip: No new release stands by. old (release 1) holds"),
     (promote, "what holds", UPGRADED, "skip: No new release stands by. new (release 1) holds"),
@@ -264,9 +277,11 @@ def test_nothing_goes_back_to_a_release_that_cannot_read_the_checkpoint() -> Non
 
 def test_what_was_approved_stays_so_when_it_is_promoted_or_kept() -> None:
     asked = [*GATED, wanted("take", family="new", approved="Ann")]
-    step = verbs.promote(scene(*asked), "why")
-    assert isinstance(step, Want)
-    assert step.fields["approved"] == "Ann"
+    for family in ("", "new"):  # as by hand, and as the operator does what was foreseen
+        step = verbs.promote(scene(*asked), "why", family)
+        assert isinstance(step, Want)
+        assert step.fields["approved"] == "Ann"
+    assert isinstance(verbs.promote(scene(*asked), "why", "old"), GiveUp)
     kept = verbs.withdraw(scene(*asked, wanted("third", "stand_by")), "", "why")
     assert isinstance(kept, Want)
     assert (kept.fields["family"], kept.fields["approved"]) == ("new", "Ann")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -125,6 +126,17 @@ def test_the_release_that_ran_last_runs_no_batch_twice_while_nobody_holds(record
     driver = FakeDriver(NEW, records)
     announce(driver)
     assert driver.did == [did, "standby"]
+
+
+def test_a_release_that_ran_on_another_spark_is_rehearsed_as_a_whole_and_keeps_what_was_seen_of_the_way_back() -> None:
+    seen = ["The query a writes commits/ in format v2 instead of v1."]
+    records = [replace(r, fields={**r.fields, "rehearsal": {"one_way": seen}}) if r.kind == "standby" else r
+               for r in FAILED]  # fmt: skip
+    driver = FakeDriver(NEW, [*records, *SAME])
+    driver.store.put_heartbeat(OLD, Heartbeat(1, spark_version="3.5.7").to_json())
+    announce(driver)
+    assert driver.did == ["rehearse", "standby"]
+    assert driver.record()["rehearsal"]["one_way"] == seen
 
 
 def test_what_the_records_say() -> None:

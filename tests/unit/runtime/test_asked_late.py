@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointBroken, Rehearsal
 from airflow_stream_provider.runtime.surroundings import FRESH_SECONDS, STALE_SECONDS
 from tests.support.driver_acts import announce, hand_over
 from tests.support.fake_driver import FakeDriver, work
-from tests.support.story import NEW, OLD, PREPARED, READY, RUNNING, acquired, requested, write
+from tests.support.story import NEW, OLD, PREPARED, READY, RUNNING, acquired, fenced, requested, write
 
 
 def wait(driver: FakeDriver, seconds: float) -> None:
@@ -112,3 +112,16 @@ def test_one_that_has_no_time_to_rehearse_again_stays_a_standby_and_does_not_ans
     driver.work()
     driver.turn()
     assert driver.record().kind == "ready"
+
+
+def test_one_that_is_asked_while_no_driver_holds_rehearses_its_plans_again_and_answers_whatever_is_in_doubt() -> None:
+    """It said nothing for hours: the backlog that had grown since the holder died could not be rehearsed in time."""
+    driver = FakeDriver(NEW, [*RUNNING, *PREPARED[-3:-1]])
+    announce(driver)
+    wait(driver, STALE_SECONDS + 1)
+    driver.summary = {"queries": {"out": {"doubt": "Spark did not plan a batch within 180 s."}}}
+    write(driver.log, fenced(OLD), requested("up", NEW))
+    driver.did.clear()
+    work(driver)
+    driver.turn()
+    assert driver.did == ["rehearse the plans", "ready"]

@@ -72,7 +72,7 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 def rehearsed(
-    tmp_path: Path, names: Sequence[str], *, brought_back: bool = False, **policy: Any
+    tmp_path: Path, names: Sequence[str], *, plans_only: bool = False, **policy: Any
 ) -> tuple[list[str], dict[str, Any]]:
     """Rehearse queries of these names; return what Spark would have run, and the summary."""
     spec = SimpleNamespace(trigger={}, options={})
@@ -83,7 +83,7 @@ def rehearsed(
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
     made = Noted(gate, Policy.from_json(policy), "orders-1.0000000a", process, others)
-    summary = made.run([], brought_back=brought_back, check=lambda: None, say=lambda message: None)
+    summary = made.run([], plans_only=plans_only, check=lambda: None, say=lambda message: None)
     return made.did, summary
 
 
@@ -123,17 +123,18 @@ def test_spark_3_runs_a_batch_to_compare_state_schemas_but_none_of_a_query_whose
     assert [step for step in did if step.startswith("warm")] == ["warm totals"]
 
 
-def test_no_batch_runs_of_a_release_that_is_brought_back(
+def test_no_batch_runs_where_only_plans_are_to_be_rehearsed(
     tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for version in ("4.0.0", "3.5.7"):
         monkeypatch.setattr("pyspark.__version__", version)
-        did, summary = rehearsed(tmp_path, ["lines", "totals"], brought_back=True)
+        did, summary = rehearsed(tmp_path, ["lines", "totals"], plans_only=True)
         assert did == ["plan lines", "plan totals"]
-        assert summary["notes"] == [
-            "This release ran last, and no driver holds the stream: only its plans were rehearsed, so that it runs "
-            "again soon."
-        ]
+        assert summary["notes"][0] == (
+            "No driver holds the stream, and this release has run, or rehearsed, before: only its plans were rehearsed "
+            "now."
+        )
+        assert ["not seen" in note for note in summary["notes"][1:]] == [True, True]
 
 
 def test_what_is_only_compared_comes_last(tmp_path: Path, cleaning: set[str]) -> None:
@@ -241,7 +242,7 @@ def test_what_the_running_release_has_started_late_is_waited_for_and_may_come_la
     former = [{"name": name, "checkpoint": f"/data/{name}"} for name in ("late", "dropped")]
     assert made.to_come(former) == "waiting for the script to start late, as the running release did late"
     assert made.to_come(former[1:]) == ""
-    made.run(former, brought_back=False, check=lambda: None, say=lambda message: None)
+    made.run(former, plans_only=False, check=lambda: None, say=lambda message: None)
     assert may_come == [{"/data/late": "late"}]
 
 
@@ -257,10 +258,10 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
     former = [{"name": "lines", "checkpoint": "hdfs://nn/lines"}]
     says = r"on file: .* instead of hdfs://nn .* Put the former URL back"
     with pytest.raises(RehearsalRefused, match=says):
-        made.run(former, brought_back=False, check=lambda: None, say=lambda message: None)
+        made.run(former, plans_only=False, check=lambda: None, say=lambda message: None)
     assert asked == made.did == []
     # Another driver has held since it was rehearsed.
-    made.run([], brought_back=False, check=lambda: None, say=lambda message: None)
+    made.run([], plans_only=False, check=lambda: None, say=lambda message: None)
     with pytest.raises(RehearsalRefused, match=says):
         made.compare(former)
 
@@ -325,7 +326,7 @@ def test_a_checkpoint_that_is_another_one_is_told_before_what_its_sink_remembers
 
     monkeypatch.setattr(module, "check_remembered", refuses)
     with pytest.raises(RehearsalRefused, match="ahead"):
-        made.run([], brought_back=False, check=lambda: None, say=lambda message: None)
+        made.run([], plans_only=False, check=lambda: None, say=lambda message: None)
     with pytest.raises(CheckpointBroken, match="not the one"):
-        made.run([], brought_back=False, check=another, say=lambda message: None)
+        made.run([], plans_only=False, check=another, say=lambda message: None)
     assert made.did == []
