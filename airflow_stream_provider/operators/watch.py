@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,30 @@ MAX_TRIGGERED = 100
 READ_SECONDS = 60.0
 
 
+def _stored(variable: str) -> dict[str, Any]:
+    """Return what a Variable has; empty: there is none.
+
+    :raises StreamError: it cannot be read. Begun anew, it would lack every control root whose YAML is gone.
+    """
+    from airflow_stream_provider.lifecycle.errors import StreamError
+
+    text = Variable.get(variable, default=None)
+    # `get` returns the default, too, when the API server does not answer. Airflow 3.2 has no `keys`, and cannot tell.
+    keys = getattr(Variable, "keys", None)
+    if text is None and (keys is None or variable not in keys(prefix=variable)):
+        return {}
+    try:
+        found = json.loads(text or "")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise StreamError(
+            f"The Airflow Variable {variable}, which has the control roots of this watch, cannot be read.",
+            next_step="If it stays so, correct its JSON; or remove it, and name each control root in a YAML once.",
+        )
+    return found
+
+
 class KnownRoots:
     """The control roots of a watch, in an Airflow Variable that has the id of its DAG.
 
@@ -42,8 +67,7 @@ class KnownRoots:
 
     def __init__(self, watch: str) -> None:
         self._key = watch
-        found = Variable.get(watch, default=None, deserialize_json=True)
-        said = found if isinstance(found, dict) else {}
+        said = _stored(watch)
         listed = said.get("roots")
         self.urls = {url for url in listed if isinstance(url, str)} if isinstance(listed, list) else set()
         self.memory = said.get("memory")

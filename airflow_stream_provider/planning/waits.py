@@ -158,6 +158,10 @@ class Looks(Protocol[LookOut, MemoryIn]):
     async def look(self, memory: MemoryIn) -> LookOut:
         """Look once; a StreamError means that nothing could be seen."""
 
+    async def look_less(self) -> LookOut | None:
+        """Look at what can be seen all the same, after a look that failed; None: nothing more."""
+        return None
+
     async def pause(self) -> None:
         """Sleep until it is time for the next look."""
 
@@ -224,6 +228,8 @@ async def _wait(
             return Waited(WaitOutcome(Ended.CANNOT_LOOK, reason=str(error)), last)
         except StreamError as error:
             memory, problem = condition.new_memory(), str(error)
+            less = await looks.look_less()
+            outcome = None if less is None else condition.check(less, condition.new_memory())
         first = 0.0
         if problem and problem != before:
             log.warning("%s: cannot look now: %s", subject, problem)

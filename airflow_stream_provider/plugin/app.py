@@ -211,6 +211,8 @@ def make_app() -> FastAPI:
     @app.get("/page.js", dependencies=[Depends(get_user)])
     async def bundle() -> Response:
         """Return the script of the page in Airflow's UI."""
+        if not BUNDLE.is_file():  # as while the package is replaced under a server that runs
+            return Response(status_code=404)
         # By its date a browser asks whether it is still the same.
         return FileResponse(BUNDLE, media_type="text/javascript", headers={**_SAFE, "Cache-Control": "no-cache"})
 

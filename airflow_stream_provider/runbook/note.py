@@ -63,7 +63,9 @@ def _write(run: DagRun) -> None:
         from sqlalchemy.orm import object_session
 
         session = object_session(run)
-        line = _line(run, task, session) if session is not None else ""
+        if session is None:  # as in `airflow dags test`, which shows no notes
+            return
+        line = _line(run, task, session)
         if line or MARK in (run.note or ""):
             run.note = with_line(run.note, line)
     except Exception:  # this runs where the scheduler sets the run's state, which a note must never hinder

@@ -15,7 +15,15 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.conditions import CONDITIONS
 from airflow_stream_provider.planning.judgement import Answered
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.waits import Condition, Ended, Looks, Observations, condition_from_json, wait
+from airflow_stream_provider.planning.waits import (
+    Condition,
+    Ended,
+    Looks,
+    Needs,
+    Observations,
+    condition_from_json,
+    wait,
+)
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
@@ -79,8 +87,18 @@ class _StreamLooks(Looks[Snapshot, Observations]):
         self._looking: asyncio.Task[Snapshot] | None = None
 
     async def look(self, memory: Observations) -> Snapshot:
+        return await self._look(self._condition.needs(self._last, memory))
+
+    async def look_less(self) -> Snapshot | None:
+        """Look at the log and the heartbeats: what they say counts while a connection to cluster or Kafka is away."""
+        try:
+            return None if self._looking is not None else await self._look(Needs())
+        except StreamError:
+            return None  # why, the look before has said
+
+    async def _look(self, needs: Needs) -> Snapshot:
         # A look cannot be cut off, and the hook is not made for two at a time: the next one waits for it again.
-        looking = self._looking or asyncio.create_task(self._hook.aobserve(self._condition.needs(self._last, memory)))
+        looking = self._looking or asyncio.create_task(self._hook.aobserve(needs))
         self._looking = looking
         done, _ = await asyncio.wait((looking,), timeout=LOOK_SECONDS)
         if not done:

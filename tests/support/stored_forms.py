@@ -218,6 +218,7 @@ def _write_variable(folder: Path) -> Any:
     kept: dict[str, Any] = {}
     with mock.patch("airflow_stream_provider.operators.watch.Variable") as variable:
         variable.get.return_value = None
+        variable.keys.return_value = []
         variable.set.side_effect = lambda key, value, **_: kept.update({key: value})
         roots = KnownRoots(WATCH)
         roots.add({SPEC.control})
@@ -227,7 +228,7 @@ def _write_variable(folder: Path) -> Any:
 
 def _read_variable(said: Any, folder: Path) -> Any:
     with mock.patch("airflow_stream_provider.operators.watch.Variable") as variable:
-        variable.get.side_effect = lambda key, **_: said[key]
+        variable.get.side_effect = lambda key, **_: json.dumps(said[key])
         found = KnownRoots(WATCH)
     return {"roots": sorted(found.urls), "memory": FolderMemory.read(found.memory)}
 

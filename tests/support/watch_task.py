@@ -23,9 +23,14 @@ class Variables:
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
         self.writes = 0
+        # Whether the API server does not answer when one is read.
+        self.away = False
 
-    def get(self, key: str, default: Any, deserialize_json: bool) -> Any:
-        return json.loads(self.values[key]) if key in self.values else default
+    def get(self, key: str, default: Any) -> Any:
+        return default if self.away else self.values.get(key, default)
+
+    def keys(self, prefix: str) -> list[str]:
+        return [key for key in self.values if key.startswith(prefix)]
 
     def set(self, key: str, value: Any, description: str, serialize_json: bool) -> None:
         self.writes += 1

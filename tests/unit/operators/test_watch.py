@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 
 from airflow_stream_provider.control import FilesRoot, make_root
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.operators import watch
 from airflow_stream_provider.operators.watch import MAX_TRIGGERED, KnownRoots, WatchStreamsOperator
 from airflow_stream_provider.spec.stream import load_spec
@@ -56,7 +56,27 @@ def test_a_control_root_is_known_when_no_file_names_it_any_more(airflow: Airflow
     assert json.loads(airflow.variables.values[WATCH]) == {"roots": ["file:///d"], "memory": None}
 
 
-@pytest.mark.parametrize("found", ["text", 7, [], {"roots": 5}, {"roots": [5, None]}, {"other": 1}])
+@pytest.mark.parametrize("text", ["7", "[]", "{", ""])
+def test_a_variable_that_cannot_be_read_is_kept_and_told(airflow: Airflow, text: str) -> None:
+    airflow.variables.values[WATCH] = text
+    with pytest.raises(StreamError, match="cannot be read.*correct its JSON"):
+        airflow.look()
+    assert airflow.variables.values[WATCH] == text
+
+
+def test_an_api_server_that_does_not_answer_makes_the_watch_forget_no_control_root(airflow: Airflow) -> None:
+    """Airflow's `Variable.get` returns its default then: the watch noted "none", and looked at no stream any more."""
+    airflow.variables.values[WATCH] = kept = json.dumps({"roots": ["file:///gone"], "memory": None})
+    airflow.variables.away = True
+    with pytest.raises(StreamError, match="cannot be read"):
+        airflow.look()
+    assert airflow.variables.values[WATCH] == kept
+    airflow.variables.away = False
+    airflow.look()
+    assert airflow.asked["roots"] == ["file:///d", "file:///gone"]
+
+
+@pytest.mark.parametrize("found", [{"roots": 5}, {"roots": [5, None]}, {"other": 1}])
 def test_a_variable_that_somebody_has_spoilt_is_begun_anew(airflow: Airflow, found: Any) -> None:
     airflow.variables.values[WATCH] = json.dumps(found)
     airflow.look()

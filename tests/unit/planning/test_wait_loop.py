@@ -12,7 +12,15 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.planning import waits
-from airflow_stream_provider.planning.waits import Ended, WaitCondition, Waited, WaitOutcome, condition_from_json, wait
+from airflow_stream_provider.planning.waits import (
+    Ended,
+    Looks,
+    WaitCondition,
+    Waited,
+    WaitOutcome,
+    condition_from_json,
+    wait,
+)
 
 log = logging.getLogger("wait")
 log.setLevel(logging.INFO)
@@ -65,7 +73,7 @@ class Clock:
         return cls.now
 
 
-class Numbers:
+class Numbers(Looks[int, list[int]]):
     """Looks one after the other, and the last one for ever; an exception is raised."""
 
     def __init__(self, *found: int | Exception, takes: float = 0.0) -> None:

@@ -16,6 +16,7 @@ from airflow_stream_provider.planning.conditions import InPhase, StandbyUp
 from airflow_stream_provider.planning.waits import Condition, Ended, Needs, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 from tests.support.control_root import new_log
+from tests.support.story import OLD_DEPLOYMENT, STARTED, failed, write
 
 
 def address(folder: Path) -> dict[str, Any]:
@@ -46,6 +47,14 @@ def test_what_is_reached_is_said_once_and_carries_the_deadline(tmp_path: Path) -
     deadline = time.time() + 600
     (found,) = outcomes(tmp_path, InPhase(("empty",)), deadline)
     assert (found.ended, found.deadline) == (Ended.REACHED, deadline)
+
+
+def test_what_stands_in_the_log_counts_while_the_clusters_connection_cannot_be_read(tmp_path: Path) -> None:
+    """A release that failed while a secrets backend was away was waited for until the task's time was over."""
+    log = new_log(f"file://{tmp_path}", "orders")
+    write(log, *STARTED[:2], failed(None, OLD_DEPLOYMENT))
+    (found,) = outcomes(tmp_path, StandbyUp(OLD_DEPLOYMENT), time.time() + 600)
+    assert (found.ended, found.reason) == (Ended.REACHED, "it has ended (failed): it broke: Boom.")
 
 
 def test_after_an_outage_past_the_deadline_it_looks_once(tmp_path: Path) -> None:
