@@ -59,7 +59,7 @@ def test_a_control_root_is_known_when_no_file_names_it_any_more(airflow: Airflow
 @pytest.mark.parametrize("text", ["7", "[]", "{", ""])
 def test_a_variable_that_cannot_be_read_is_kept_and_told(airflow: Airflow, text: str) -> None:
     airflow.variables.values[WATCH] = text
-    with pytest.raises(StreamError, match="cannot be read.*correct its JSON"):
+    with pytest.raises(StreamError, match=r"cannot be read.*correct its JSON"):
         airflow.look()
     assert airflow.variables.values[WATCH] == text
 
