@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/uv
-SPARK_VERSIONS := 3.5.7 4.0.0 4.2.0
+SPARK_VERSIONS := 3.5.7 4.0.4 4.1.3 4.2.0 4.3.0
 # Some images set it. Then each of hundreds of processes would compile Airflow anew, which is two thirds of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -158,11 +158,15 @@ test-kerberos: $(READY) ## YARN, HDFS and a KDC: SPNEGO, spark-submit, tokens (n
 	$(BIN)/pytest tests/unit/clusters/test_kerberos.py tests/integration/clusters/test_yarn_kerberos.py
 
 .PHONY: test-spark
-test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
+test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5 to 4.3; counts in build/spark/, which `make spark-matrix` takes into the docs
 
 .PHONY: $(SPARK_VERSIONS:%=test-spark-%)
 $(SPARK_VERSIONS:%=test-spark-%): test-spark-%: .venv-spark-%/.ready
-	.venv-spark-$*/bin/python -m pytest tests/integration/runtime
+	.venv-spark-$*/bin/python -m pytest -p tests.support.spark_matrix tests/integration/runtime
+
+.PHONY: spark-matrix
+spark-matrix: $(READY) ## the table of versions in docs/compatibility.md, from what `make test-spark` ran
+	$(BIN)/python -m tests.support.spark_matrix
 
 .PHONY: simulate
 simulate: $(READY) ## the simulation over all cores: SEEDS=200000 FIRST=0 STORE=topic; counts in build/simulation/report.json
@@ -212,7 +216,7 @@ $(UV):
 # Without hashes: requirements.txt has those of one Spark only.
 $(SPARK_VERSIONS:%=.venv-spark-%/.ready): .venv-spark-%/.ready: requirements.txt | $(UV)
 	$(UV) venv --quiet --clear --python $(BIN)/python .venv-spark-$*
-	$(UV) pip install --quiet --python .venv-spark-$*/bin/python pyspark==$* $$(grep -oE '^(pytest|psutil|kafka-python|cryptography|jgo)==[^ ]+' requirements.txt)
+	$(UV) pip install --quiet --python .venv-spark-$*/bin/python pyspark==$* $$(grep -oE '^(pytest|psutil|pydantic|pyyaml|kafka-python|cryptography|jgo)==[^ ]+' requirements.txt)
 	touch $@
 
 $(READY): requirements.txt pyproject.toml | $(UV)

@@ -9,17 +9,15 @@ from pathlib import Path
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
-from devstack.jars import fetch, spark_connector
-from devstack.spark import bundled_spark
 from tests.support.orders_files import Orders
+from tests.support.spark_jars import kafka_connector
 
 
 @contextlib.contextmanager
 def reads_kafka(folder: Path, control: ControlRoot | None = None) -> Iterator[HandRunStream]:
     """Yield a stream whose drivers have Spark's connector, as with `--packages`: known to its own class loader only."""
     with hand_run_stream(folder, control) as found:
-        jars = fetch(spark_connector(bundled_spark()))
-        found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        found.spark_conf["spark.jars"] = ",".join(map(str, kafka_connector()))
         yield found
     show(found)
 

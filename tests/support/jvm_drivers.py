@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from devstack.jars import fetch, spark_connector
-from devstack.spark import bundled_spark
+from tests.support.spark_jars import kafka_connector
 
 ROOT = Path(__file__).parents[2]
 
 
 def connector() -> str:
     """Return the class path of Spark's Kafka connector."""
-    return ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
+    return ":".join(map(str, kafka_connector()))
 
 
 def submit_arguments(jars: bool = True) -> str:

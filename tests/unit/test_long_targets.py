@@ -52,6 +52,17 @@ def test_every_module_that_a_long_target_runs_can_be_loaded() -> None:
             importlib.import_module(f"{name}.__main__")
 
 
+def test_the_lanes_of_spark_find_their_tests_without_airflow() -> None:
+    """Their environments have what the Makefile puts there: one import more, and no lane runs."""
+    without = "import sys; sys.modules['airflow'] = None"
+    words = json.dumps([["tests/integration/runtime"]])
+    made = subprocess.run(
+        [sys.executable, "-c", f"{without}\n{READ}", words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stdout[-4000:]
+    assert "test_hand_over.py" in made.stdout
+
+
 def test_every_long_target_finds_its_tests() -> None:
     wanted = [arguments(target) for target in TESTS]
     for words in wanted:

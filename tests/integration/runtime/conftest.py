@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyspark
@@ -13,6 +14,13 @@ from devstack.hdfs import Hdfs
 from devstack.jars import fetch, spark_s3a
 from devstack.processes import Processes
 from tests.support.orders_files import Orders
+
+# `make test-spark` has no Airflow, as a cluster has none.
+collect_ignore = [] if find_spec("airflow") else ["test_ill_query.py", "test_mute_drivers.py"]
+
+
+def pytest_report_header() -> str:
+    return f"Spark {pyspark.__version__}; left out, for want of Airflow: {', '.join(collect_ignore) or 'nothing'}"
 
 
 @pytest.fixture(scope="session")

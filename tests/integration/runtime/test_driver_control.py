@@ -15,10 +15,9 @@ from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.runtime.places import PROPERTIES, client_settings, open_owners
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
-from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
-from devstack.spark import bundled_spark
 from tests.support.hand_run import end, show
+from tests.support.jvm_drivers import connector
 from tests.support.one_broker import kafka, root_of
 from tests.support.orders_files import Orders
 
@@ -30,8 +29,7 @@ APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
 @pytest.fixture
 def stream(tmp_path: Path, root_of: Callable[[str], TopicRoot]) -> Iterator[HandRunStream]:
     with hand_run_stream(tmp_path, root_of(f"streams-{next(_numbers)}")) as found:
-        jars = fetch(spark_connector(bundled_spark()))
-        found.spark_conf["spark.driver.extraClassPath"] = ":".join(map(str, sorted(jars.glob("*.jar"))))
+        found.spark_conf["spark.driver.extraClassPath"] = connector()
         yield found
     show(found)
 

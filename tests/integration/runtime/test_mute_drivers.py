@@ -17,10 +17,9 @@ from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.waits import Ended
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
-from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
-from devstack.spark import bundled_spark
 from tests.support.hand_run import show
+from tests.support.jvm_drivers import connector
 from tests.support.namespaces import needs_namespaces
 from tests.support.one_broker import kafka, root_of
 from tests.support.orders_files import Orders
@@ -72,8 +71,7 @@ def held(
     """A stream with a holder that runs; every order came out once when the test is over, and it holds as before."""
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TEST", json.dumps({"conn_type": "kafka", "extra": dict(kafka.extra)}))
     with hand_run_stream(tmp_path / "run", root_of(f"streams-{next(_numbers)}")) as stream:
-        jars = fetch(spark_connector(bundled_spark()))
-        stream.spark_conf["spark.driver.extraClassPath"] = ":".join(map(str, sorted(jars.glob("*.jar"))))
+        stream.spark_conf["spark.driver.extraClassPath"] = connector()
         orders.flow()
         stream.deploy("orders-1", APP, str(orders.root))
         one = stream.standby("orders-1")

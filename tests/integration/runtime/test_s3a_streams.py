@@ -72,6 +72,7 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    pytest.importorskip("moto", reason="moto, which stands for S3, is not installed")
     root = tmp_path_factory.mktemp("running")
     orders = Orders(root)
     jars = f"{fetch(spark_s3a(Path(str(pyspark.__file__)).parent))}/*"

@@ -16,10 +16,9 @@ from devstack import control_folder
 from devstack.drivers import HandRunStream, hand_run_stream
 from tests.support.hand_run import end, hand_over_and_back, show
 from tests.support.orders_files import Orders
-from tests.support.stored_forms import FORMAT_1
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
-OLDER = FORMAT_1 / RUNTIME_ZIP
+OLDER = Path(__file__).parents[2] / "fixtures" / "format-1" / RUNTIME_ZIP
 
 
 def older_release(**parts: Any) -> tuple[Release, dict[str, bytes]]:
