@@ -6,7 +6,6 @@ rehearses, and its log is shown.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,8 @@ from airflow_stream_provider.lifecycle.errors import CheckpointBroken, Checkpoin
 from airflow_stream_provider.planning.job import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
 from airflow_stream_provider.planning.waits import Needs
-from airflow_stream_provider.spec.fields import NAME_A_PACKAGE, PACKAGE, no_packages, packages_in
+from airflow_stream_provider.spec.fields import NAME_A_PACKAGE, no_packages
+from airflow_stream_provider.spec.spark_versions import TRY_IT, parts_of_spark, untried
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
@@ -104,16 +104,13 @@ def other_instances(state: StreamState, running: Mapping[str, str]) -> list[Find
     return found
 
 
-_JAR = re.compile(r"(?:.*/)?(?P<name>spark-[a-z0-9-]+_2\.\d+)-(?P<version>\d+\.\d+\.\d+[^/]*)\.jar")
-
-
 def package_findings(conf: Mapping[str, str], spark: str) -> list[Finding]:
-    """Return what is wrong with the packages and jars in a release's conf.
+    """Return what is wrong with the packages and jars in a release's conf, and which Spark is untried.
 
     :param spark: version of Spark that drivers run there, from the last heartbeat; empty: not known.
     """
     found = [Finding(text, NAME_A_PACKAGE, refuses=True) for text in no_packages(conf)]
-    other = [(name, version) for name, version in _of_spark(conf) if spark and version != spark]
+    other = [(name, version) for name, version in parts_of_spark(conf) if spark and version != spark]
     if other:
         named = ", ".join(f"{name} {version}" for name, version in other)
         found.append(
@@ -122,19 +119,9 @@ def package_findings(conf: Mapping[str, str], spark: str) -> list[Finding]:
                 next_step="Where Spark stays as it is, name the packages of its version.",
             )
         )
+    versions = {spark, *(version for _, version in parts_of_spark(conf))}
+    found += [Finding(text, TRY_IT) for text in sorted(map(untried, versions)) if text]
     return found
-
-
-def _of_spark(conf: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Yield names and versions of what is a part of Spark, such as its connector for Kafka."""
-    for words in packages_in(conf.get("spark.jars.packages", "")):
-        found = PACKAGE.fullmatch(words)
-        if found and words.startswith("org.apache.spark:"):
-            yield found["name"], found["version"]
-    for words in packages_in(conf.get("spark.jars", "")):
-        jar = _JAR.fullmatch(words)
-        if jar:
-            yield jar["name"], jar["version"]
 
 
 _DELETED = (

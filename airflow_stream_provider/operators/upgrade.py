@@ -17,6 +17,7 @@ from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.lineage import TellsLineage
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.operators.stream import HandOverOperator
+from airflow_stream_provider.spec.spark_versions import TRY_IT, untried
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 
 if TYPE_CHECKING:
@@ -217,11 +218,11 @@ class JudgeRehearsalOperator(StreamOperator):
 
 
 def _versions(snapshot: Snapshot, standby: str) -> list[str]:
-    """Return a note where both sides run on different versions of Spark."""
-    new, old = snapshot.heartbeats.get(standby), snapshot.holder_heartbeat
-    if not new or not old or not new.spark_version or not old.spark_version or new.spark_version == old.spark_version:
-        return []
-    return [f"The new release runs on Spark {new.spark_version}, and the one that holds on {old.spark_version}."]
+    """Return a note where both sides run on different versions of Spark, and one where the new side's is untried."""
+    beats = snapshot.heartbeats.get(standby), snapshot.holder_heartbeat
+    new, old = (beat.spark_version if beat else "" for beat in beats)
+    notes = [f"The new release runs on Spark {new}, and the one that holds on {old}."] if new and old != new else []
+    return [*(notes if old else []), *([f"{text} {TRY_IT}"] if (text := untried(new)) else [])]
 
 
 class SoakOperator(TellsLineage, StreamOperator):

@@ -17,6 +17,7 @@ from airflow_stream_provider.releases.place import manifest_of
 from airflow_stream_provider.spec.fields import NAME_A_PACKAGE, no_packages
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.requested_release import RequestedRelease, check_file, check_script
+from airflow_stream_provider.spec.spark_versions import TRY_IT, parts_of_spark, untried
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.yaml_file import Field, YamlFile
 
@@ -168,6 +169,9 @@ def _warnings(yaml: YamlFile, spec: StreamSpec) -> Iterator[SpecError]:
                 next_step="Unless the script makes another path of it: name an absolute one, on a storage that all "
                 "drivers reach and nobody empties. A relative one is refused when the query starts.",
             )
+    named = {untried(version) for _, version in parts_of_spark(spec.conf)}
+    for text in sorted(named - {""}):
+        yield yaml.error(("conf",), text, next_step=TRY_IT)
 
 
 def _errors_of_checkpoints(specs: Sequence[tuple[YamlFile, StreamSpec]]) -> Iterator[SpecError]:

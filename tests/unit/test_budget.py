@@ -50,7 +50,7 @@ runbook 2000
 runtime 8800
 sensors 400
 sinks 4500
-spec 1600
+spec 1700
 triggers 700
 """
 

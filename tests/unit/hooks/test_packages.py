@@ -37,6 +37,13 @@ def test_parts_of_another_spark_are_shown() -> None:
     assert package_findings(conf, "") == [], "no driver has said which Spark it runs"
 
 
+@pytest.mark.parametrize(("conf", "spark"), [({}, "5.0.1"), ({"spark.jars.packages": f"{KAFKA}5.0.1"}, "")])
+def test_an_untried_spark_is_named_once_however_it_is_known(conf: dict[str, str], spark: str) -> None:
+    [found] = package_findings(conf, spark)
+    assert not found.refuses
+    assert found.text.startswith("Spark 5.0.1 is untried: this provider was run on 3.5, ")
+
+
 @pytest.mark.parametrize("words", ["spark-sql-kafka", "a:b", "a:b:c:d", "a:b:"])
 def test_what_is_no_package_refuses(words: str) -> None:
     [found] = package_findings({"spark.jars.packages": f"{KAFKA}4.0.0,{words}"}, "4.0.0")

@@ -137,6 +137,14 @@ def test_another_version_of_spark_is_noted(spec: StreamSpec, log: ControlLog, ne
     assert judge(spec)["notes"] == (says if noted else [])
 
 
+def test_an_untried_spark_is_noted(spec: StreamSpec, log: ControlLog) -> None:
+    """The first that is known of the Spark of a new release: its driver's heartbeat."""
+    write(log, *again(1.0))
+    log.beat(NEW, Heartbeat(spark_version="5.0.0"))
+    [note] = judge(spec)["notes"]
+    assert note.startswith("Spark 5.0.0 is untried: this provider was run on 3.5, ")
+
+
 def test_what_was_not_rehearsed_is_refused(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *BOTH[:-1])
     with pytest.raises(AirflowFailException, match=f"{NEW_DEPLOYMENT} has not been rehearsed"):

@@ -189,13 +189,18 @@ def test_what_may_be_meant_so_is_a_warning(write: Write, tmp_path: Path) -> None
     write("c.yaml", told + "arguments: [--in, x, --checkpoint-location=c/checkpoint]\n")
     write("d.yaml", told + "arguments: [--checkpoint, 's3a://bucket/tmp/d']\n")
     write("e.yaml", "watch: {schedule: null}\n")
+    kafka = "org.apache.spark:spark-sql-kafka-0-10_2.13:"
+    write("f.yaml", told + f"conf: {{spark.jars.packages: '{kafka}4.0.0'}}\n")
+    write("g.yaml", told + f"conf: {{spark.jars.packages: '{kafka}5.0.0'}}\n")
     found = check(tmp_path)
-    assert (found.errors, found.streams) == ((), ("a", "b", "c", "d", "e"))
+    assert (found.errors, found.streams) == ((), ("a", "b", "c", "d", "e", "f", "g"))
     assert [(Path(w.fields["file"]).name, w.fields["line"], w.fields["field"]) for w in found.warnings] == [
         ("a.yaml", 1, "notify"),
         ("b.yaml", 8, "arguments.1"),
         ("c.yaml", 8, "arguments.2"),
+        ("g.yaml", 8, "conf"),
     ]
+    assert "Spark 5.0.0 is untried: this provider was run on 3.5, 4.0" in str(found.warnings[3])
     assert "the checkpoint /tmp/b is relative, or in a folder for temporary files" in str(found.warnings[1])
 
 
