@@ -19,6 +19,9 @@ from airflow_stream_provider.lifecycle.texts import redact
 KEPT = 100
 # Spark 3 gives scripts the JSON itself.
 _JSON_ONLY = not issubclass(StreamingQueryProgress, dict)
+# 4.0.0 makes what scripts get of the JVM's own object, a later patch of it and all later versions of its JSON.
+_CODE = getattr(vars(StreamingQuery)["lastProgress"].fget, "__code__", None)
+_OF_OBJECT = "fromJObject" in getattr(_CODE, "co_names", ())
 _OFFSETS = ("startOffset", "endOffset", "latestOffset")
 
 
@@ -85,7 +88,7 @@ def as_seen(body: Mapping[str, Any]) -> Any:
     """Return the object that a script of this Spark gets for the JSON of a progress."""
     if _JSON_ONLY:
         return dict(body)
-    # pyspark writes offsets, which are JSON in JSON, as Python does.
+    # Offsets are JSON in JSON: pyspark writes them as Python does, and of the JVM's object takes them as they are.
     sources = [{**s, **{name: _text(s.get(name)) for name in _OFFSETS}} for s in body.get("sources", ())]
     return StreamingQueryProgress.fromJson({**body, "sources": sources})
 
@@ -96,13 +99,14 @@ def _described(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(offset: Any) -> Any:
-    return offset if offset is None or isinstance(offset, str) else json.dumps(offset, separators=(",", ":"))
+    as_it_is = offset is None or isinstance(offset, str) or not _OF_OBJECT
+    return offset if as_it_is else json.dumps(offset, separators=(",", ":"))
 
 
 def _seen(said: Any) -> Any:
     if isinstance(said, dict):
         return said
-    return json.loads(said.json()) if _JSON_ONLY else StreamingQueryProgress.fromJObject(said)
+    return StreamingQueryProgress.fromJObject(said) if _OF_OBJECT else as_seen(json.loads(said.json()))
 
 
 def _last_parts(parts: tuple[Sequence[Any], ...]) -> tuple[Sequence[Any], ...]:
