@@ -13,7 +13,7 @@ than its next write: there it queues, and its stack says which write that is. On
 - not queued, nothing planned: set the flag; wake the thread if it sleeps until the next trigger, otherwise it reads
   the flag soon.
 
-All of this is internal to Spark. It works on 3.5, 4.0 and 4.2; run tests/integration/runtime/test_boundary.py
+All of this is internal to Spark. It works on 3.5 to 4.3; run tests/integration/runtime/test_boundary.py
 against any other version.
 """
 

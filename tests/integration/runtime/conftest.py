@@ -38,6 +38,8 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
         "spark.sql.streaming.minBatchesToRetain": "8",
+        # By default Spark waits for ever, and its continuous engine, which the package refuses, once did on 4.1.3.
+        "spark.sql.streaming.stopTimeout": "240s",
     }
     for key, value in conf.items():
         builder = builder.config(key, value)
