@@ -162,6 +162,7 @@ test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 
 
 .PHONY: $(SPARK_VERSIONS:%=test-spark-%)
 $(SPARK_VERSIONS:%=test-spark-%): test-spark-%: .venv-spark-%/.ready
+	rm -f build/spark/$*.json
 	.venv-spark-$*/bin/python -m pytest -p tests.support.spark_matrix tests/integration/runtime
 
 .PHONY: spark-matrix
