@@ -88,9 +88,9 @@ def _gauge(name: str, value: float, *tags: str) -> None:
 
     flat, name = _initialised(), f"stream.{name}"
     safe = dict(zip(METRICS[name], (_NOT_IN_TAGS.sub("_", tag) for tag in tags), strict=True))
-    stats.gauge(name, value, tags=safe)
+    stats.Stats.gauge(name, value, tags=safe)
     if flat:
-        stats.gauge(".".join((name, *(tag.replace(".", "_") for tag in safe.values()))), value)
+        stats.Stats.gauge(".".join((name, *(tag.replace(".", "_") for tag in safe.values()))), value)
 
 
 @functools.cache
@@ -101,7 +101,10 @@ def _initialised() -> bool:
     from airflow.sdk.observability.metrics import stats_utils
 
     flat: bool = conf.getboolean("metrics", "legacy_names_on")
-    # A task has done so already. The triggerer of Airflow 3.3.2 initialises another copy of this module, so that gauges
-    # of the copy imported here would be lost.
-    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=flat)
+    # A task has done so already. The triggerer of Airflow 3.3.2, as that of 3.2.2, initialises another copy of this
+    # module, so that gauges of the copy imported here would be lost.
+    if hasattr(stats, "initialize"):
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=flat)
+    else:  # Airflow 3.2
+        stats.Stats.initialize(factory=stats_utils.get_stats_factory(stats.Stats))  # type: ignore[call-arg]
     return flat

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
+from airflow.sdk import Context, exceptions
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from typing_extensions import override
 
 from airflow_stream_provider.triggers.grace import beyond
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # The time for a yes. The looks are old by then.
 ANSWER = timedelta(hours=1)
+# How Airflow waits for an answer by itself: from 3.3 on without a trigger.
+WAITS = (TaskDeferred, getattr(exceptions, "TaskAwaitingInput", TaskDeferred))
 
 
 def answered_by(event: Mapping[str, Any]) -> str:
@@ -60,7 +62,7 @@ class QuestionOperator(ApprovalOperator):
 
         try:
             return super().execute(context)
-        except (TaskAwaitingInput, TaskDeferred):
+        except WAITS:
             assert self.response_timeout is not None, "there is always an end"
             seconds = self.response_timeout.total_seconds()
             trigger = ApprovalTrigger(

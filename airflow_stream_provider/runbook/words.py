@@ -18,7 +18,7 @@ class Words(NamedTuple):
     """The words for a task or a group of tasks.
 
     :param name: a sentence without its full stop, shown in place of the id.
-    :param about: Markdown: what it does, and what to do when it fails.
+    :param about: what it does, and what to do when it fails: of a task Markdown, of a group plain text.
     """
 
     name: str
@@ -34,7 +34,7 @@ def task(words: Mapping[str, Words], task_id: str) -> dict[str, Any]:
 def group(words: Mapping[str, Words], group_id: str) -> TaskGroup:
     """Return a group for tasks of the DAG that is being built. Their ids do not get its id as a prefix."""
     said = words[group_id]
-    return TaskGroup(group_id, prefix_group_id=False, group_display_name=said.name, doc_md=said.about)
+    return TaskGroup(group_id, prefix_group_id=False, group_display_name=said.name, tooltip=said.about)
 
 
 UPGRADE = {
@@ -45,7 +45,7 @@ UPGRADE = {
     ),
     "new_release": Words(
         "Bring the new release up beside the old one",
-        "The old release runs on all the while; with the strategy `restart` only `approve` has to do here. Whatever "
+        "The old release runs on all the while; with the strategy restart only approve has to do here. Whatever "
         "fails here ends the new release and changes nothing else.",
     ),
     "submit": Words(

@@ -19,6 +19,8 @@ from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.triggers.shared_reader import SharedReader, next_tick, shared_reader
 
 if TYPE_CHECKING:
+    from airflow.sdk.execution_time.context import AssetStateStoreAccessors
+
     from airflow_stream_provider.spec.stream import StreamSpec
 
 STATE = "lag_incident"
@@ -45,13 +47,16 @@ class LagEventTrigger(BaseEventTrigger):
     and `lag` (see `KafkaLagOperator`, without partitions).
 
     The open incident is kept in the asset's state store, so that it outlives the triggerer. An event that a triggerer
-    was about to send when it died is sent again, with the same id. An unknown lag neither opens nor closes an incident.
+    was about to send when it died is sent again, with the same id. (Airflow 3.2 has no such store: an incident ends
+    with the triggerer.) An unknown lag neither opens nor closes an incident.
 
     :param target: whose lag; a LagTarget as JSON.
     :param limits: beyond which it is bad; LagLimits as JSON.
     :param seconds: for which the lag must be bad to open an incident, and good to close it.
     :param interval: seconds between two looks; see `LagTrigger`.
     """
+
+    asset_state_store: AssetStateStoreAccessors | None = None  # Airflow 3.2 has none
 
     def __init__(
         self, target: dict[str, Any], limits: dict[str, Any], seconds: float = 0.0, interval: float = 30.0

@@ -90,7 +90,7 @@ def gauges(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[dict[str, st
         found.setdefault(name, []).append((tags, value))
 
     monkeypatch.setattr(metrics, "_initialised", lambda: False)
-    monkeypatch.setattr(stats, "gauge", gauge)
+    monkeypatch.setattr(stats.Stats, "gauge", gauge, raising=False)
     return found
 
 

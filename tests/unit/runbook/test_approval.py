@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.planning.waits import Ended, WaitOutcome
-from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
+from airflow_stream_provider.runbook.question import WAITS, ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import log_of
@@ -248,7 +248,7 @@ def test_where_nothing_stands_by_a_person_sees_what_was_checked(
     mine = restarting(spec)
     mine.rewind = json.dumps({"to": 1764000000.0, "queries": {"enrich": {"orders": {"0": 7}}}})
     context: Any = {"task_instance": SimpleNamespace(id="0197c1de-0000-7000-8000-000000000001")}
-    with pytest.raises((TaskDeferred, TaskAwaitingInput)):
+    with pytest.raises(WAITS):
         mine.execute(context)
     shown = shown_in(sent)
     assert next(iter(shown)) == "reads_records_again"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator, upgrade_run
+from airflow_stream_provider.runbook.question import WAITS
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import log_of
 from tests.support.snapshots import RUNNING
@@ -137,11 +138,11 @@ def test_a_person_is_asked_for_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: dict[str, Any] = {}
     monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **kw: sent.update(kw))
     context: Any = {"task_instance": SimpleNamespace(id="1")}
-    with pytest.raises(TaskAwaitingInput) as waiting:
-        confirm().execute(context)
+    asked = confirm()
+    with pytest.raises(WAITS):
+        asked.execute(context)
     assert sent["body"] == "orders is running."
-    assert waiting.value.timeout is not None
-    assert waiting.value.timeout.total_seconds() == 3600
+    assert asked.response_timeout == timedelta(hours=1)
 
 
 @pytest.mark.parametrize(("ask", "parts"), [("False", '["stop"]'), ("True", "[]")])

@@ -67,4 +67,4 @@ def test_the_words_are_there_after_airflow_has_stored_the_dag(dags: dict[str, DA
         task = stored.get_task(task_id)
         assert (task.task_display_name, task.doc_md) == words.UPGRADE[task_id]
     group = stored.task_group.get_task_group_dict()["take_over"]
-    assert (group.label, group.doc_md) == words.UPGRADE["take_over"]
+    assert (group.label, group.tooltip) == words.UPGRADE["take_over"]
