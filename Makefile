@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/uv
 SPARK_VERSIONS := 3.5.7 4.0.4 4.1.3 4.2.0 4.3.0
+# The oldest that is supported, in its newest patch; requirements.txt has the newest.
+OLDEST_AIRFLOW := 3.2.2
 # Some images set it. Then each of hundreds of processes would compile Airflow anew, which is two thirds of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -169,6 +171,11 @@ $(SPARK_VERSIONS:%=test-spark-%): test-spark-%: .venv-spark-%/.ready
 spark-matrix: $(READY) ## the table of versions in docs/compatibility.md, from what `make test-spark` ran
 	$(BIN)/python -m tests.support.spark_matrix
 
+.PHONY: test-airflow
+test-airflow: .venv-airflow-$(OLDEST_AIRFLOW)/.ready page-or-not ## unit tests, and upgrades in a real Airflow, on the oldest Airflow that is supported
+	.venv-airflow-$(OLDEST_AIRFLOW)/bin/pytest -n 3 --no-loadscope-reorder -m "not system" \
+		tests/unit tests/integration/airflow/test_upgrade.py
+
 .PHONY: simulate
 simulate: $(READY) ## the simulation over all cores: SEEDS=200000 FIRST=0 STORE=topic; counts in build/simulation/report.json
 	$(BIN)/python -m tests.support.simulation --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --store $(or $(STORE),both)
@@ -206,7 +213,7 @@ requirements: $(UV) ## compile requirements.txt and requirements-kerberos.txt an
 
 .PHONY: clean
 clean: ## remove everything that make made
-	rm -rf build $(VENV) .venv-spark-* .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf build $(VENV) .venv-spark-* .venv-airflow-* .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
 
 $(UV):
 	@$(PYTHON) -c '$(FITS)' || { echo "Python 3.11, 3.12 or 3.13 with venv is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1 | head -1)." >&2; exit 1; }
@@ -218,6 +225,17 @@ $(UV):
 $(SPARK_VERSIONS:%=.venv-spark-%/.ready): .venv-spark-%/.ready: requirements.txt | $(UV)
 	$(UV) venv --quiet --clear --python $(BIN)/python .venv-spark-$*
 	$(UV) pip install --quiet --python .venv-spark-$*/bin/python pyspark==$* $$(grep -oE '^(pytest|psutil|pydantic|pyyaml|kafka-python|cryptography|jgo)==[^ ]+' requirements.txt)
+	touch $@
+
+# As $(VENV), but for Airflow and two packages of requirements.txt: 3.2 takes no newer aiosqlite, and with a newer svcs its
+# `dag.test()` loses its API. Without hashes, as above.
+UNLIKE := apache-airflow(-core|-task-sdk)?|aiosqlite|svcs
+.venv-airflow-%/.ready: requirements.txt requirements.in pyproject.toml | $(UV)
+	$(UV) venv --quiet --clear --python $(BIN)/python .venv-airflow-$*
+	sed -nE '/^($(UNLIKE))==/d; s/^([a-z0-9._-]+)(\[[^]]*\])?(==[^\]*[^ \]).*/\1\3/p' requirements.txt > .venv-airflow-$*/constraints.txt
+	$(UV) pip install --quiet --python .venv-airflow-$*/bin/python --constraints .venv-airflow-$*/constraints.txt \
+		apache-airflow==$* 'svcs<26' $(EXTRAS:%=--extra %) --requirements pyproject.toml --requirements requirements.in
+	$(UV) pip install --quiet --python .venv-airflow-$*/bin/python --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(READY): requirements.txt pyproject.toml | $(UV)

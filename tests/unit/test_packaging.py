@@ -113,6 +113,14 @@ def test_nothing_installs_pyspark_and_its_client_at_two_versions() -> None:
     assert len(set(pinned)) == 1
 
 
+def test_the_airflows_are_the_same_everywhere() -> None:
+    oldest = re.search(r"^OLDEST_AIRFLOW := (3\.\d+)\.\d+$", (ROOT / "Makefile").read_text(), re.M)
+    assert oldest is not None
+    assert f"apache-airflow>={oldest[1]},<4" in PROJECT["dependencies"]
+    for page in ("README.md", "docs/compatibility.md"):
+        assert f"{oldest[1]} or later, below 4, with a triggerer" in (ROOT / page).read_text(), page
+
+
 def test_the_pythons_are_the_same_everywhere() -> None:
     named = re.findall(r"Programming Language :: Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert named == ["3.11", "3.12", "3.13"]

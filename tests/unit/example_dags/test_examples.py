@@ -18,9 +18,15 @@ FOLDER = Path(example_dags.__path__[0])
 
 @pytest.fixture(scope="module")
 def bag() -> DagBag:
-    return DagBag(str(FOLDER))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")  # Airflow 3.2 adds its own
+        return DagBag(str(FOLDER))
 
 
+@pytest.mark.skipif(
+    not hasattr(manager, "_add_provider_example_dags_to_bundle"),
+    reason="Airflow 3.2 does not look for examples of providers",
+)
 def test_airflow_takes_the_folder_for_a_bundle() -> None:
     found: list[Any] = []
     manager._add_provider_example_dags_to_bundle(found)

@@ -274,8 +274,9 @@ def test_it_may_have_a_schedule(streams: Path) -> None:
         return {"True": True, "False": False}[text]
 
     assert [kind for kind in DagRunType if unasked(kind, f"{kind}__1")] == [DagRunType.SCHEDULED]
-    assert unasked(DagRunType.OPERATOR_TRIGGERED, "change__1a__weekly-1"), "by the watch, for `upgrade.on_change`"
-    assert not unasked(DagRunType.OPERATOR_TRIGGERED, "operate__manual__1"), "by the form"
+    by_a_task = getattr(DagRunType, "OPERATOR_TRIGGERED", DagRunType.MANUAL)  # Airflow 3.2 does not tell them apart
+    assert unasked(by_a_task, "change__1a__weekly-1"), "by the watch, for `upgrade.on_change`"
+    assert not unasked(by_a_task, "operate__manual__1"), "by the form"
     for schedule in ("weekly", "0 4 31 2 *"):
         (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + f"upgrade: {{schedule: {schedule}}}\n")
         with pytest.raises(SpecError, match=r"line \d+, upgrade.schedule: is no cron expression"):
