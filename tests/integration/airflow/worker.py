@@ -27,11 +27,14 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
     from airflow.models.dagrun import DagRun
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
     from sqlalchemy import select, update
 
     from airflow_stream_provider import stream_dags
     from tests.support.by_hand import by_hand_dags
 
+    if not hasattr(TaskInstanceState, "AWAITING_INPUT"):
+        keep_all_dags()
     folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"]) / "streams"
     dag = {**stream_dags(folder), **by_hand_dags(folder)}[command["dag"]]
     for task in dag.tasks:
@@ -62,6 +65,20 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
         return {"state": str(found.state), "states": states, "tries": tries, "xcoms": xcoms, "other_runs": queued}
 
 
+def keep_all_dags() -> None:
+    """Let the database have every DAG, as in production. `dag.test()` does it from Airflow 3.3 on."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
+
+    untyped: Any = DagBundlesManager
+    manager = untyped()
+    manager.sync_bundles_to_db()
+    for bundle in manager.get_all_dag_bundles():
+        bundle.initialize()
+        bag = BundleDagBag(dag_folder=bundle.path, bundle_path=bundle.path, bundle_name=bundle.name)
+        sync_bag_to_db(bag, bundle.name, bundle.version)
+
+
 @contextmanager
 def answering(dag: Any, answer: str) -> Iterator[None]:
     """Answer what the run asks: Approve or Reject as the API server does.
@@ -80,12 +97,13 @@ def answering(dag: Any, answer: str) -> Iterator[None]:
     from sqlalchemy import select
 
     ended = threading.Event()
+    parked = getattr(TaskInstanceState, "AWAITING_INPUT", "")  # Airflow 3.2 defers
     untyped: Any = TriggerEvent
 
     def answer_all() -> None:
         waiting = select(TaskInstance).where(
             TaskInstance.dag_id == dag.dag_id,
-            TaskInstance.state.in_((TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED)),
+            TaskInstance.state.in_((parked, TaskInstanceState.DEFERRED)),
         )
         while not ended.wait(0.2):
             with create_session() as session:
@@ -99,7 +117,7 @@ def answering(dag: Any, answer: str) -> Iterator[None]:
                         continue
                     detail.chosen_options, detail.params_input = [answer], {}
                     detail.responded_at, detail.responded_by = utcnow(), {"id": "anna", "name": "anna"}
-                    if ti.state == TaskInstanceState.AWAITING_INPUT:
+                    if ti.state == parked:
                         event = detail.as_resume_event_payload()
                         handle_event_submit(untyped(event), task_instance=ti, session=session)
 
