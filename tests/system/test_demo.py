@@ -50,7 +50,9 @@ def test_the_story_and_what_is_kept(tmp_path: Path) -> None:
     assert list(left_behind(tmp_path)) == []
 
 
-@pytest.mark.parametrize("moment", ["starting Kafka", "adopt the running job: stand_by", "hand_over"])
+@pytest.mark.parametrize(
+    "moment", ["starting Kafka", "Bring the stream's driver up beside the old job", "Hand the stream over"]
+)
 def test_ctrl_c_leaves_no_process_behind(moment: str, tmp_path: Path) -> None:
     demo = start(tmp_path)
     wait_for(f"the demo to say {moment!r}", lambda: moment in (tmp_path / "output").read_text(), 900)
