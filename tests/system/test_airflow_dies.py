@@ -163,10 +163,9 @@ def test_a_task_cleared_while_it_waits_ends_the_same(world: World) -> None:
 @pytest.mark.parametrize(
     ("version", "phase", "later", "holds"),
     [
-        ("4", World.comes_up, "upgrade", "5"),
-        ("6", World.requested, "roll-back", "5"),
-        ("7", World.comes_up, "stop", ""),
-        ("8", World.comes_up, "upgrade", "9"),  # of a stream that was stopped
+        ("4", World.requested, "roll-back", "1"),
+        ("5", World.comes_up, "stop", ""),
+        ("6", World.comes_up, "stop", ""),  # of a stream that was stopped
     ],
 )
 def test_the_later_wish_counts_and_the_earlier_run_says_so(
@@ -174,12 +173,14 @@ def test_the_later_wish_counts_and_the_earlier_run_says_so(
 ) -> None:
     earlier = world.upgrade(version)
     wait_for(f"release {version}, as far as it is to come", lambda: phase(world, version), 600)
-    dag, run = (DAG, world.upgrade(holds)) if later == "upgrade" else (OPERATE, world.operate(later))
-    world.ends(run, "success", dag)
-    world.ends(earlier, "failed")
+    run = world.operate(later)
+    world.ends(run, "success", OPERATE)
+    ended = world.site.airflow.wait_for_run(DAG, earlier, 600)
 
     assert world.holding() == holds
-    by = [r for r in world.log.records() if r.kind == Kind.WANTED and r.by.startswith(f"airflow:{dag}/{run}/")]
+    if later == "roll-back" and ended == "success":
+        return  # its soak was over before the roll-back came: there was nothing to say
+    by = [r for r in world.log.records() if r.kind == Kind.WANTED and r.by.startswith(f"airflow:{OPERATE}/{run}/")]
     failed = [task for task, state in world.site.airflow.task_states(DAG, earlier).items() if state == "failed"]
     told = [world.site.airflow.task_log(DAG, earlier, task) for task in failed]
     assert any(f"was replaced by record {wish.seq}, by {wish.by}" in text for wish in by for text in told), told
