@@ -207,7 +207,8 @@ class PromoteOperator(HandOverOperator):
         from airflow_stream_provider.planning.verbs import promote
 
         known = scene.state.deployments.get(self.deployment)
-        return promote(scene, self.reason or scene.me.by, known.family if known is not None else "")
+        family = known.family if known is not None else ""
+        return promote(scene, self.reason or scene.me.by, family, self.approved)
 
 
 class RollBackOperator(TellsLineage, WishOperator):

@@ -110,10 +110,11 @@ def hand_over(scene: Scene, family: str, reason: str, approved: str = "") -> Ans
     return _want(scene, Goal.HOLD, reason, family=family, approved=approved)
 
 
-def promote(scene: Scene, reason: str, family: str = "") -> Answer:
+def promote(scene: Scene, reason: str, family: str = "", approved: str = "") -> Answer:
     """The newest release that stands by, and was judged or approved, is to hold now.
 
     :param family: the one that was foreseen; default: the newest.
+    :param approved: by whom, or by which verdict, where that is not known of its wish already.
     """
     state, snapshot = scene.state, scene.snapshot
     candidate = state.candidate or _waiting(state)
@@ -125,7 +126,7 @@ def promote(scene: Scene, reason: str, family: str = "") -> Answer:
     if not any(snapshot.candidate(each.id) for each in live):
         coming = f"{live[-1].id} comes up, and has not rehearsed yet."
         return _refuse(f"No new release stands by: {coming} {snapshot.holder_sentence}", "Wait for it; then ask again.")
-    return _want(scene, Goal.HOLD, reason, family=candidate.family, approved=candidate.approved)
+    return _want(scene, Goal.HOLD, reason, family=candidate.family, approved=approved or candidate.approved)
 
 
 def withdraw(scene: Scene, family: str, reason: str) -> Answer:

@@ -282,6 +282,9 @@ def test_what_was_approved_stays_so_when_it_is_promoted_or_kept() -> None:
         assert isinstance(step, Want)
         assert step.fields["approved"] == "Ann"
     assert isinstance(verbs.promote(scene(*asked), "why", "old"), GiveUp)
+    by_bob = verbs.promote(scene(*GATED), "why", "new", "Bob")
+    assert isinstance(by_bob, Want)
+    assert by_bob.fields["approved"] == "Bob", "as its operator is told"
     kept = verbs.withdraw(scene(*asked, wanted("third", "stand_by")), "", "why")
     assert isinstance(kept, Want)
     assert (kept.fields["family"], kept.fields["approved"]) == ("new", "Ann")
