@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,9 @@ class ReleaseOperator(WishOperator):
         "no_way_back",
     )
 
+    _asked_at = math.inf
+    """When the run was triggered, in seconds since 1970."""
+
     def __init__(
         self,
         *,
@@ -79,6 +83,8 @@ class ReleaseOperator(WishOperator):
         from airflow_stream_provider.planning.steps import TaskIdentity
 
         context["ti"].xcom_push(key="family", value=TaskIdentity.of(context).wish)
+        run = context.get("dag_run")
+        self._asked_at = math.inf if run is None else run.run_after.timestamp()
         self.hook.create()
 
     @override

@@ -218,8 +218,8 @@ class RollBackOperator(TellsLineage, WishOperator):
     fenced. In a run that has wished something, with `fault`: the state that was wished for before that is wished for
     again, and every deployment of the run that is not needed is ended.
 
-    :param deployment: by hand: the one to roll back from; skipped when its release does not hold, and did not hold
-        last. Default: whatever does. (templated)
+    :param deployment: by hand: the one whose release was foreseen to hold then; fails when that is another one now.
+        Default: whichever it is. (templated)
     :param fault: what was found wrong with what this run has put in charge. Empty: nothing was; that then stays, and
         the task fails: an error of Airflow is no reason to take a release back. None: the person who runs this knows
         it. (templated)
@@ -245,16 +245,13 @@ class RollBackOperator(TellsLineage, WishOperator):
 
     @override
     def wish(self, scene: Scene) -> Answer:
-        from airflow_stream_provider.planning.steps import Skip
         from airflow_stream_provider.planning.verbs import roll_back, undo
 
         why = self.reason or self.fault or scene.me.by
         if self.fault is not None:
             return undo(scene, self.fault, why)
-        last = scene.state.last_deployment
-        if self.deployment and (last is None or not scene.state.akin(last.id, self.deployment)):
-            return Skip(f"{self.deployment} does not hold the stream. {scene.snapshot.holder_sentence}")
-        return roll_back(scene, why)
+        known = scene.state.deployments.get(self.deployment)
+        return roll_back(scene, why, known.family if known is not None else self.deployment)
 
     @override
     def left(self, state: StreamState, identity: TaskIdentity) -> Iterable[str]:
@@ -284,7 +281,15 @@ class StartStreamOperator(TellsLineage, ReleaseOperator):
         release, _ = self.requested.make()
         approval = self.stream.upgrade.approval
         why = self.reason or scene.me.by
-        return start(scene, release.version, why, anew=self.ANEW, approval=approval, hash=release.hash)
+        return start(
+            scene,
+            release.version,
+            why,
+            anew=self.ANEW,
+            approval=approval,
+            hash=release.hash,
+            since=self._asked_at,
+        )
 
 
 class RestartStreamOperator(StartStreamOperator):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +41,6 @@ class _CheckedReleaseOperator(ReleaseOperator):
 
     template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind")
 
-    _asked_at = math.inf
-    """When the run was triggered, in seconds since 1970."""
-
     def __init__(
         self,
         *,
@@ -57,12 +53,6 @@ class _CheckedReleaseOperator(ReleaseOperator):
         self.rewind = rewind
         self.checked = checked
         self.redeployed = redeployed
-
-    @override
-    def begin(self, context: Context) -> None:
-        super().begin(context)
-        run = context.get("dag_run")
-        self._asked_at = math.inf if run is None else run.run_after.timestamp()
 
     def deploy(self, scene: Scene, **how: Any) -> Answer:
         """Return the wish that brings the release in; `how`: see `verbs.stand_by`."""

@@ -40,8 +40,8 @@ class Asked:
     :param snapshot: of the stream; for one that was never deployed, of an empty log.
     :param wanted: the release of the YAML, for what brings one up; the stored one, for a redeployment.
     :param confirmed_by: the person who made sure that the driver, or the job that is to be adopted, is gone.
-    :param since: when the person asked, in seconds since 1970: who has come to hold later is neither fenced nor rolled
-        back from, and what was declared later not called off. Default: now.
+    :param since: when the person asked, in seconds since 1970: who has come to hold later is not fenced, and what was
+        wished later counts. Default: now.
     :param job: the cluster's id of the job that is to be adopted; `snapshot.job` is what the cluster says of it.
     """
 
@@ -73,7 +73,7 @@ class Asked:
             case Operation.STOP | Operation.RETIRE:
                 return (partial(verbs.stop, reason="", for_good=self.operation is Operation.RETIRE),)
             case Operation.START | Operation.RESTART:
-                of_yaml: dict[str, Any] = {"approval": wanted.approval, "hash": wanted.hash}
+                of_yaml: dict[str, Any] = {"approval": wanted.approval, "hash": wanted.hash, "since": self.since}
                 anew = self.operation is Operation.RESTART
                 return (partial(verbs.start, version=wanted.version, reason="", anew=anew, **of_yaml),)
             case Operation.PROMOTE:

@@ -38,7 +38,7 @@ def choose(state: StreamState, wish: Wish, now: float) -> Family:
     other = wish.before if sound else _newest_sound(state, wish.family) if never else ""
     if not other or (wish.back and state.held_from < wish.seq):
         return first
-    in_place = f"Release {_named(state, other)} runs in place of release {_named(state, wish.family)}, "
+    in_place = f"Release {named(state, other)} runs in place of release {named(state, wish.family)}, "
     if _rewinds(state, wish.family):
         return Family(other, f"{in_place}which reads records again, and can begin only where another one stops.")
     if unapproved(state, wish):
@@ -113,6 +113,7 @@ def version_of(state: StreamState, family: str) -> str:
     return str(release.get("version", family))
 
 
-def _named(state: StreamState, family: str) -> str:
+def named(state: StreamState, family: str) -> str:
+    """Return the version of the release of a family, and its last deployment, for people."""
     known = state.family(family)
     return version_of(state, family) + (f" ({known[-1].id})" if known else "")

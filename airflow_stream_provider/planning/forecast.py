@@ -82,14 +82,13 @@ class _Forecast:
     def _later(self) -> str:
         """Return why what this is about is left alone: it has come to hold, or was asked for, since this was."""
         state = self.snapshot.state
-        if self.operation is Operation.ROLL_BACK:
-            return self._held_later(state.last_holder or "")
-        family = verbs.newest_that_never_held(state)
-        wish = state.wishes.get(family) if self.operation in (Operation.PROMOTE, Operation.ABORT) else None
-        if wish is None or wish.at <= self.asked.since:
+        wish = state.wish if self.operation is Operation.ROLL_BACK else None
+        if self.operation in (Operation.PROMOTE, Operation.ABORT):
+            wish = state.wishes.get(verbs.newest_that_never_held(state))
+        if wish is None or verbs.asked_at(state, wish) <= self.asked.since:
             return ""
-        what = f"Release {version_of(state, family)} was asked for since this was"
-        return f"{what}, and is left alone. Ask anew if it is meant."
+        what = f"Release {version_of(state, wish.family)}" if wish.family else "A stop"
+        return f"{what} was asked for since this was, by {wish.by}, and is left alone. Ask anew if it is meant."
 
     def _held_later(self, driver: str) -> str:
         acquired = next((r for r in reversed(self.snapshot.acquisitions()) if r["incarnation"] == driver), None)
@@ -143,7 +142,9 @@ class _Forecast:
         """The deployment that this is about."""
         state, snapshot = self.snapshot.state, self.snapshot
         if self.operation is Operation.ROLL_BACK:
-            return deployment_of(state.last_holder or "")
+            wishes = (r for r in self.ahead.course.records if r.kind == Kind.WANTED) if self.ahead else ()
+            back = state.family(next((str(r["family"]) for r in wishes), ""))
+            return back[-1].id if back else ""
         if self.operation is Operation.ADOPT:
             return state.follower
         if self.operation not in (Operation.ABORT, Operation.PROMOTE):

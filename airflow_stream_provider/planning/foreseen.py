@@ -67,7 +67,7 @@ class Foreseen:
     :param will: what will be done, a sentence each.
     :param reads_again: what will be read again from the sources.
     :param parts: the operations that it is made of, in order; empty when nothing is to be done.
-    :param deployment: that is fenced, called off, promoted or rolled back from; empty for other operations.
+    :param deployment: that is fenced, called off, promoted or goes back to hold; empty for other operations.
     :param done: why nothing is to be done: it is done already. Empty when something is.
     :param refused: why it cannot be done, and what to do instead; empty when it can.
     :param release: hash of the stored release that is started; empty: none is.

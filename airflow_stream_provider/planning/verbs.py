@@ -6,6 +6,7 @@ A verb returns the wish, or why there is none: it is so already (Skip), or canno
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
@@ -13,7 +14,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rules import is_adopting
 from airflow_stream_provider.lifecycle.state import Deployment, HoldEnd, StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
-from airflow_stream_provider.planning.choice import coming_up, never_commits, version_of
+from airflow_stream_provider.planning.choice import coming_up, named, never_commits, version_of
 from airflow_stream_provider.planning.gates import WHAT_HELPS, no_way_back_to
 from airflow_stream_provider.planning.job import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.scene import Scene
@@ -33,16 +34,27 @@ def _refuse(why: str, next_step: str, **fields: Any) -> GiveUp:
 
 
 def start(
-    scene: Scene, version: str, reason: str, *, anew: bool = False, approval: bool = False, hash: str = ""
+    scene: Scene,
+    version: str,
+    reason: str,
+    *,
+    anew: bool = False,
+    approval: bool = False,
+    hash: str = "",
+    since: float = math.inf,
 ) -> Answer:
     """A driver of the YAML's release is to hold: of a stream without a holder, or anew, once the holder has stopped.
 
     :param anew: whether a holder, which has to be of the same version, stops at a batch boundary first.
     :param approval: whether a person has to approve a release that has never held the stream.
     :param hash: of the release as it would be published; empty: not known.
+    :param since: when a person asked for it, in seconds since 1970: a later stop counts. Default: now.
     """
     state, snapshot = scene.state, scene.snapshot
     held = state.holding_deployment
+    late = _stopped_since(scene, since)
+    if late is not None:
+        return late
     if held is not None and held.release.version != version:
         return _refuse(
             f"{snapshot.holder_sentence} Release {version} was asked for, and that is an upgrade.",
@@ -85,13 +97,12 @@ def stand_by(scene: Scene, reason: str, since: float, *, alone: bool = False, **
     :param fields: of the wish, such as `approval`, `rewind` and `redeployed`; where it is to hold, also `approved`.
     """
     goal = Goal.HOLD if alone else Goal.STAND_BY
-    return _not_now(scene, since) or _want(scene, goal, reason, publish=True, alone=alone, **fields)
-
-
-def _not_now(scene: Scene, since: float) -> GiveUp | None:
     job = job_first(scene.state)
-    if job:
-        return _refuse(job, FOLLOW_FIRST)
+    late = _refuse(job, FOLLOW_FIRST) if job else _stopped_since(scene, since)
+    return late or _want(scene, goal, reason, publish=True, alone=alone, **fields)
+
+
+def _stopped_since(scene: Scene, since: float) -> GiveUp | None:
     wish = scene.state.wish
     if wish is None or not wish.goal.rest or wish.at <= since or wish.by.startswith(scene.me.run):
         return None
@@ -174,10 +185,25 @@ def newest_that_never_held(state: StreamState) -> str:
     return next((each.family for each in wishes if not state.has_run(each.family)), "")
 
 
-def roll_back(scene: Scene, reason: str) -> Answer:
+def roll_back(scene: Scene, reason: str, family: str = "") -> Answer:
     """The release that held before the one that holds, or held last, is to hold again. While another one is to take
     over from that, it is to stay.
+
+    :param family: the one that was foreseen to hold then; default: whichever it is.
     """
+    answer = _roll_back(scene, reason)
+    back = answer.fields["family"] if isinstance(answer, Want) else family
+    if not family or back == family:
+        return answer
+    now, then = (named(scene.state, each) for each in (back, family))
+    return _refuse(
+        f"The stream would go back to release {now} now, and release {then} was foreseen. "
+        f"{scene.snapshot.holder_sentence}",
+        "Nothing was done. If it shall be rolled back, ask for it again.",
+    )
+
+
+def _roll_back(scene: Scene, reason: str) -> Answer:
     state, snapshot = scene.state, scene.snapshot
     last, wish = state.last_deployment, state.wish
     if last is None or state.resting:
@@ -294,6 +320,12 @@ def adopt(
             "If it was started again since, give the id of that; if nothing runs, start the stream.",
         )
     return _want(scene, Goal.HOLD, reason, publish=True, adopts=True, **fields)
+
+
+def asked_at(state: StreamState, wish: Wish) -> float:
+    """Return when a wish was asked for, in seconds since 1970: with the first one of its run or command."""
+    run = wish.by.rpartition("/")[0]
+    return min(each.at for each in (wish, *state.wishes.values()) if each.by.rpartition("/")[0] == run)
 
 
 def replaced(snapshot: Snapshot, wish: Wish | None) -> HandOverFailed:

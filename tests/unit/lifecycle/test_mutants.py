@@ -63,7 +63,7 @@ HINTS = {
     "a_stale_checkpoint_believed": 61,
     "a_start_gives_up_what_was_lost": 451,
     "a_submission_that_nobody_has_recorded": 193,
-    "an_abort_is_ignored": 437,
+    "an_abort_is_ignored": 1831,
     "another_query_is_not_told_by_its_id": 191,
     "another_release_stands_in_at_once": 90,
     "any_checkpoint_is_started_on": 21,

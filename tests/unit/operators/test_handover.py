@@ -159,9 +159,13 @@ def test_a_hand_over_of_a_release_that_was_called_off_gives_up(spec: StreamSpec,
 def test_a_roll_back_by_hand_is_of_the_release_that_was_shown(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
     back = RollBackOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT)
-    with pytest.raises(AirflowSkipException, match=f"{OLD_DEPLOYMENT} does not hold the stream"):
-        run(back, lives(NEW))
     back.deployment = NEW_DEPLOYMENT
+    with pytest.raises(
+        AirflowFailException,
+        match=rf"back to .* \({OLD_DEPLOYMENT}\) now, and .* \({NEW_DEPLOYMENT}\) was foreseen",
+    ):
+        run(back, lives(NEW))
+    back.deployment = OLD_DEPLOYMENT
     waits(back, lives(NEW))
     wish = log.refresh().wish
     assert wish is not None

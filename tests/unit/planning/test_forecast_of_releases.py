@@ -25,7 +25,7 @@ from tests.support.forecasts import (
     check,
     seen,
 )
-from tests.support.snapshots import ASKED, BOTH, RELEASED, RUNNING, STOPPED, UPGRADED, seen_by, up
+from tests.support.snapshots import ASKED, BOTH, RELEASED, RUNNING, STOPPED, UPGRADED, WISHED, seen_by, up
 from tests.support.story import (
     FOLLOWING,
     JOB_ENDING,
@@ -64,9 +64,15 @@ COMES_UP = [wanted("new", "stand_by"), declared(NEW_DEPLOYMENT, "new"), submitte
 BACK = [*UPGRADED, wanted("back", family="old", back=True), *hands_over(OLD, 3, NEW, "back")]
 
 
+def took_over_at(at: float) -> list[Record]:
+    """Records by which a release takes over that is approved while a roll-back is asked for."""
+    take = [wanted("take", family="new", approved="it was judged", at=150.0), *ASKED[len(WISHED) :]]
+    return [*BOTH, *take, ready("mine", NEW), released(OLD, "mine", NEW), replace(acquired(NEW, "mine", 2), at=at)]
+
+
 def test_a_roll_back() -> None:
     back = partial(seen, Operation.ROLL_BACK)
-    warm, cold = f"roll-back {NEW_DEPLOYMENT}", f"roll-back {NEW_DEPLOYMENT} {hash_of(OLD_DEPLOYMENT)}"
+    warm, cold = f"roll-back {OLD_DEPLOYMENT}", f"roll-back {OLD_DEPLOYMENT} {hash_of(OLD_DEPLOYMENT)}"
     revived = [*UPGRADED, failed(NEW), *once_more(THIRD, NEW_DEPLOYMENT, "new"), standby(THIRD_DRIVER)]
     revived += [requested("c", THIRD_DRIVER, wish="take"), ready("c", THIRD_DRIVER), acquired(THIRD_DRIVER, "c", 3)]
     third = [wanted("third", "stand_by"), *up(THIRD_DRIVER, "third"), wanted("up", family="third")]
@@ -81,16 +87,16 @@ def test_a_roll_back() -> None:
             "the holder was fenced": (warm, back([*UPGRADED, fenced(NEW)])),
             "the holder is silent": (warm, back(UPGRADED, beats={NEW: Heartbeat(at=1.0)})),
             "it is rolled back": ("done", back(BACK)),
-            "the watch has started the new release again": (f"roll-back {THIRD}", back(revived)),
+            "the watch has started the new release again": (warm, back(revived)),
             "another release came after a roll-back": (
-                f"roll-back {THIRD}",
+                warm,
                 back([*BACK, *third, *hands_over(THIRD_DRIVER, 4, OLD, "up")]),
             ),
             "it never ran": ("refused", back()),
             "it is stopped": ("refused", back(STOPPED)),
             "no release held before": ("refused", back(RUNNING)),
             "a hand-over to another one is under way": (
-                warm,
+                f"roll-back {NEW_DEPLOYMENT}",
                 back([*UPGRADED, *third, requested("c", THIRD_DRIVER, wish="up")]),
             ),
             "a stop is under way": (
@@ -99,9 +105,14 @@ def test_a_roll_back() -> None:
             ),
             "a roll-back is under way": (warm, back([*BACK[:-3]])),
             "there is no way back": ("refused", back(seen_by(NEW, UPGRADED, one_way))),
-            # A run that is cleared must not hit another driver than the one that was meant.
-            "the driver held when this was asked for": (warm, back(UPGRADED, since=100.0)),
-            "the driver has come to hold since": ("done", back(UPGRADED, since=99.0)),
+            # A run that is cleared must not take back what was asked for later than it was.
+            "the release was asked for before this was": (warm, back(UPGRADED, since=100.0)),
+            "and was on its way then": (warm, back(took_over_at(200.0), since=120.0)),
+            "the release was asked for since": ("done", back(UPGRADED, since=99.0)),
+            "it was stopped since": (
+                "done",
+                back([*UPGRADED, wanted("rest", "stop", at=101.0, by="x/y")], since=100),
+            ),
         },
     )
 

@@ -255,6 +255,21 @@ def test_another_version_is_not_started_in_place_of_what_runs() -> None:
         assert "Release 2 was asked for, and that is an upgrade. Upgrade the stream to it" in refused
 
 
+def test_a_stop_since_it_was_asked_for_counts() -> None:
+    for anew in (False, True):
+        late = said(verbs.start(scene(*ENDED), "1", "why", anew=anew, since=99.0))
+        assert late.startswith("refused: The stream was stopped by airflow (a person wants it) since this was asked")
+        assert isinstance(verbs.start(scene(*ENDED), "1", "why", anew=anew, since=100.0), Want)
+
+
+def test_a_roll_back_goes_where_it_was_foreseen_or_nowhere() -> None:
+    assert isinstance(verbs.roll_back(scene(*UPGRADED), "why", "old"), Want)
+    assert isinstance(verbs.roll_back(scene(*WISHED), "why", "old"), Want), "it stays, while another one is to hold"
+    text = said(verbs.roll_back(scene(*UPGRADED), "why", "older"))
+    assert text.startswith("refused: The stream would go back to release 1 (old) now, and release older was foreseen.")
+    assert "already" in said(verbs.roll_back(scene(*ROLLED_BACK), "why", "old"))
+
+
 def test_a_release_without_a_fault_stays() -> None:
     found = said(verbs.undo(scene(*TOOK), "", "why"))
     assert "No fault of new was found" in found
