@@ -33,7 +33,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
+from airflow_stream_provider.clusters.spark_defaults import HDFS_DEFAULTS
 from benchmarks.results import machine, show_counts, write
 from benchmarks.spark import session
 from benchmarks.storage_requests import Counted, hdfs, s3a

@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 from airflow_stream_provider.checkpoint import clone_logs, clone_state, locate, rehearsal_folder
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import files_of, reach
-from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
+from airflow_stream_provider.clusters.spark_defaults import HDFS_DEFAULTS
 from airflow_stream_provider.runtime import places
 from benchmarks.results import machine, show, spread, write
 from benchmarks.spark import session

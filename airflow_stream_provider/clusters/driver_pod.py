@@ -20,6 +20,7 @@ from airflow_stream_provider.clusters.kubernetes_connection import (
     KubernetesSettings,
     container_of,
 )
+from airflow_stream_provider.clusters.spark_defaults import DRIVER_ANNOTATION, When, defaults, several
 from airflow_stream_provider.clusters.spark_sizes import ResourceRequest, executor_container, executors, overhead
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -106,7 +107,9 @@ def manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
         DRIVER_LABEL: label,
     }
     metadata["annotations"] = {
+        **_annotations(defaults(job.conf, When.KUBERNETES)),
         **(metadata.get("annotations") or {}),
+        **_annotations(job.conf),
         STREAM_ANNOTATION: job.stream,
         DEPLOYMENT_ANNOTATION: job.deployment,
         **({LOG_ANNOTATION: job.log} if job.log else {}),
@@ -124,13 +127,17 @@ def manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", **pod}
 
 
+def _annotations(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotations of the driver's pod that a conf names as Spark has them in cluster mode."""
+    length = len(DRIVER_ANNOTATION)
+    return {key[length:]: str(value) for key, value in conf.items() if key.startswith(DRIVER_ANNOTATION)}
+
+
 def _arguments(job: Job, settings: KubernetesSettings, label: str) -> list[str]:
     """Return what the entrypoint of Spark's images gets: it runs spark-submit, below tini, which passes SIGTERM on."""
     conf = {
         "spark.kubernetes.container.image": settings.image,
-        # Spark 3.5 and later give up after some failures of executors, by default of a driver's whole life.
-        "spark.executor.failuresValidityInterval": "1h",
-        **job.properties(),
+        **job.properties(When.KUBERNETES, *several(executors(job.conf), job.conf)),
         "spark.submit.deployMode": "client",
         "spark.app.id": label,
         "spark.kubernetes.resource.type": "python",  # executors then get their spark.executor.pyspark.memory

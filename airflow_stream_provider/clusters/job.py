@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from airflow_stream_provider.clusters.spark_defaults import When, defaults
 from airflow_stream_provider.clusters.whose import LOG_CONF, Whose, names_deployment
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
@@ -119,15 +120,6 @@ def _refuse(settings: Mapping[str, str], sentence: str) -> None:
             raise SecretInConf(sentence.format(key=key) + "cluster.", next_step=_ELSEWHERE, key=key)
 
 
-# A file on HDFS is closed once the NameNode has heard of its last block from a DataNode. A client that asks before that
-# sleeps, by default 400 ms, and doubles that for each of 5 retries (DFSOutputStream.completeFile of Hadoop). A batch
-# writes half a dozen small files one after another. Ten retries from 10 ms on wait about as long in all: 10 s.
-HDFS_DEFAULTS = {
-    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
-    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.retries": "10",
-}
-
-
 @dataclass(frozen=True)
 class Job:
     """One driver to start: the launcher of a release with its arguments and Spark conf.
@@ -195,17 +187,16 @@ class Job:
         keys = ("spark.submit.pyFiles", "spark.files")
         return {**conf, **{key: ",".join((*self.files, *filter(None, [conf.get(key)]))) for key in keys}}
 
-    def properties(self) -> dict[str, str]:
+    def properties(self, *cases: When) -> dict[str, str]:
         """Return the Spark conf, with the executors' environment, the application's name and whose it is set.
 
-        Where it does not say otherwise, clients of HDFS close files sooner (`HDFS_DEFAULTS`).
-
+        :param cases: of its cluster, for what it is given where it does not say otherwise (`spark_defaults`).
         :raises SecretInConf: a key or value of the conf or the environment looks like a secret.
         """
         refuse_secret_conf(self.conf)
         refuse_secret_environment(self.environment)
         return {
-            **HDFS_DEFAULTS,
+            **defaults(self.conf, *cases),
             **{f"spark.executorEnv.{name}": value for name, value in self.environment.items()},
             **{key: str(value) for key, value in self.conf.items() if key != LOG_CONF},
             "spark.app.name": self.app_name,

@@ -21,7 +21,8 @@ from airflow_stream_provider.clusters.bounded_http import ask as send
 from airflow_stream_provider.clusters.cluster import DriverState, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.spark_sizes import DEFAULT_CORES_MAX
+from airflow_stream_provider.clusters.spark_defaults import When, several
+from airflow_stream_provider.clusters.spark_sizes import ResourceRequest
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the result
@@ -266,14 +267,14 @@ MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
 FETCHING_CLASS = "org.apache.spark.deploy.SparkSubmit"
 
 
-def create_submission_request(job: Job, master_url: str) -> dict[str, Any]:
+def create_submission_request(job: Job, master_url: str, workers: int = 1) -> dict[str, Any]:
     """Return the body of a ``CreateSubmissionRequest``.
 
     :param master_url: Spark's master URL, such as ``spark://host:7077``.
-
+    :param workers: how many workers the cluster has.
     :raises SecretInConf: the job's conf holds a secret.
     """
-    conf = driver_conf(job, master_url)
+    conf = driver_conf(job, master_url, workers)
     return {
         "action": "CreateSubmissionRequest",
         "clientSparkVersion": "4.0.0",  # required, but without effect
@@ -300,13 +301,11 @@ def _submit_arguments(job: Job, conf: dict[str, str]) -> list[str]:
     return ["--master", conf["spark.master"], "--deploy-mode", "client", *words, job.launcher, *job.arguments]
 
 
-def driver_conf(job: Job, master_url: str) -> dict[str, str]:
-    """Return the Spark conf of a driver in cluster mode.
-
-    It is the job's conf, with master, deploy mode and Python files set. Defaults: spark.cores.max is
-    `DEFAULT_CORES_MAX`, and the master does not restart the driver (spark.driver.supervise=false).
+def driver_conf(job: Job, master_url: str, workers: int = 1) -> dict[str, str]:
+    """Return the Spark conf of a driver in cluster mode: the job's, with master, deploy mode and Python files set.
 
     :raises SecretInConf: the job's conf holds a secret.
     """
-    conf = {"spark.driver.supervise": "false", "spark.cores.max": str(DEFAULT_CORES_MAX), **job.properties()}
+    executors = ResourceRequest.from_conf(job.conf).executors(workers)
+    conf = job.properties(When.STANDALONE, *several(executors, job.conf))
     return {**job.with_files(conf), "spark.master": master_url, "spark.submit.deployMode": "cluster"}

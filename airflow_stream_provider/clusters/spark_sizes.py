@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_stream_provider.clusters.spark_defaults import DEFAULT_CORES_MAX
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 DEFAULT_EXECUTORS = 2
@@ -137,7 +138,6 @@ def _enabled(conf: Mapping[str, str], key: str) -> bool:
 
 
 # Without spark.cores.max Spark gives an application all free cores, and the next application gets none.
-DEFAULT_CORES_MAX = 2
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,10 @@ class ResourceRequest:
             executor_cores=count(conf, "spark.executor.cores"),
             executor_memory=mebibytes(conf, "spark.executor.memory", bare="m"),
         )
+
+    def executors(self, workers: int) -> int:
+        """Return how many executors run on so many workers: one on each, if their cores are not said."""
+        return self.cores_max // self.executor_cores if self.executor_cores else min(self.cores_max, workers)
 
     def fits(self, workers: Sequence[FreeResources]) -> bool:
         """Return whether the workers have room for the driver and all executors at the same time."""

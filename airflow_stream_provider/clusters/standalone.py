@@ -91,9 +91,10 @@ class StandaloneCluster(Cluster):
 
         If the master does not answer, search for the driver for up to 15 s before raising SubmitUnclear.
         """
-        request = create_submission_request(job, self._masters.url)
+        job.properties()  # refuses secrets before it asks
         since = time.time()
         master = api.find_master(self._masters)
+        request = create_submission_request(job, self._masters.url, len(master.workers))
         try:
             return api.create(master, request)
         except SubmitUnclear:

@@ -36,7 +36,7 @@ from airflow_stream_provider.clusters.yarn_api import (
     new_submission,
 )
 from airflow_stream_provider.clusters.yarn_request import RUNNER, spark_conf, tags_of
-from airflow_stream_provider.control.releases import LAUNCHER
+from airflow_stream_provider.control.releases import LAUNCHER, LOG_SIZE
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ _PASSED_ON = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TZ|JAVA_HOME|SPARK_\w+|HADOOP
 _CONF_DIRS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 # `spark_conf` has these for a request without an upload.
 _WITHOUT_UPLOAD = ("spark.master", "spark.submit.deployMode", "spark.yarn.queue", "spark.yarn.preserve.staging.files")
+# Nor can a log be cut that is not appended to, as spark-submit has it written.
+_NOT_HERE = (*_WITHOUT_UPLOAD, LOG_SIZE)
 _FILES = ("spark.submit.pyFiles", "spark.files")
 _THROWN = re.compile(r'^Exception in thread "[^"]*" (?:[\w.$]+: )?(.+)$|^(?:Error|Exception): (.+)$', re.MULTILINE)
 
@@ -138,7 +140,7 @@ def conf_of(job: Job, settings: YarnSettings, id: str) -> dict[str, str]:
 
     :raises SecretInConf: the job's conf holds a secret.
     """
-    conf = {key: value for key, value in spark_conf(job, settings).items() if key not in (*_WITHOUT_UPLOAD, *_FILES)}
+    conf = {key: value for key, value in spark_conf(job, settings).items() if key not in (*_NOT_HERE, *_FILES)}
     driver = {
         **job.environment,
         "SPARK_HOME": settings.spark_home,

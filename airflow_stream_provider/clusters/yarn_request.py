@@ -14,6 +14,8 @@ from typing import Any
 
 from airflow_stream_provider.clusters.connection import YarnSettings
 from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.spark_defaults import ROLLED, When, several
+from airflow_stream_provider.clusters.spark_sizes import executors
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -41,8 +43,6 @@ _JVM = (
 _REPLACED = re.compile(r"\{(?=\{)|\}(?=\})|<(?=LOG_DIR>|CPS>|ADD_OPENS>)")
 # Characters that no value for executors may have: Spark does not escape them for the NodeManager's script.
 _UNSAFE = re.compile(r'["$`\\]|\{\{|\}\}|<(LOG_DIR|CPS|ADD_OPENS)>')
-# Spark gives up after some failures of executors, by default of a driver's whole life. Before 3.5 it had another name.
-_FAILURES, _FAILURES_BEFORE = "spark.executor.failuresValidityInterval", "spark.yarn.executor.failuresValidityInterval"
 
 
 def deployment_tag(deployment: str) -> str:
@@ -68,6 +68,8 @@ def submission_request(job: Job, settings: YarnSettings, id: str, sizes: Contain
     :raises SecretInConf: the job's conf holds a secret.
     :raises SpecError: the Java options of its driver cannot be read.
     """
+    conf = spark_conf(job, settings)
+    rolled = {f"rolled-log-{part}-pattern": conf.get(f"{ROLLED}.{part}Pattern", "") for part in ("include", "exclude")}
     environment = [{"key": key, "value": value} for key, value in _environment(job, settings).items()]
     return {
         "application-id": id,
@@ -78,6 +80,7 @@ def submission_request(job: Job, settings: YarnSettings, id: str, sizes: Contain
         "max-app-attempts": 1,
         "keep-containers-across-application-attempts": False,
         "unmanaged-AM": False,
+        "log-aggregation-context": {key: value for key, value in rolled.items() if value},
         "resource": {"memory": sizes.driver_memory, "vCores": sizes.driver_cores},
         "am-container-spec": {
             "commands": {"command": _command(job, settings, sizes)},
@@ -94,8 +97,7 @@ def spark_conf(job: Job, settings: YarnSettings) -> dict[str, str]:
     conf = {
         "spark.yarn.jars": f"local:{settings.spark_home}/jars/*",
         "spark.executorEnv.SPARK_HOME": settings.spark_home,
-        **({} if _FAILURES_BEFORE in job.conf else {_FAILURES: "1h"}),
-        **job.properties(),
+        **job.properties(When.YARN, *several(executors(job.conf), job.conf)),
     }
     return {
         **job.with_files(conf),
@@ -131,7 +133,11 @@ def _command(job: Job, settings: YarnSettings, sizes: ContainerSizes) -> str:
     """Return the driver's command line. `exec`: the NodeManager sees the end of the JVM, not of a shell above it."""
     conf = spark_conf(job, settings)
     java = "{{JAVA_HOME}}/bin/java"
-    own = _options(conf.get("spark.driver.extraJavaOptions", ""))
+    own = [
+        option
+        for kind in ("default", "extra")
+        for option in _options(conf.get(f"spark.driver.{kind}JavaOptions", ""), f"spark.driver.{kind}JavaOptions")
+    ]
     words = [
         *(f"-Xmx{sizes.driver_heap}m", *_JVM, *own),
         *(f"-D{key}={value}" for key, value in conf.items()),
@@ -139,7 +145,7 @@ def _command(job: Job, settings: YarnSettings, sizes: ContainerSizes) -> str:
         *(word for argument in job.arguments for word in ("--arg", argument)),
     ]
     start = f"exec {java} -server -Djava.io.tmpdir={{{{PWD}}}}/tmp -Dspark.yarn.app.container.log.dir=<LOG_DIR> "
-    start += " ".join(map(_shell_word, words)) + " 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
+    start += " ".join(map(_shell_word, words)) + " 1>><LOG_DIR>/stdout 2>><LOG_DIR>/stderr"
     if not job.is_fetched:
         return start
     # By Spark's own file systems and the driver's conf, so that the nodes need none.
@@ -166,13 +172,11 @@ def refuse_unsafe_environment(job: Job) -> None:
             )
 
 
-def _options(text: str) -> list[str]:
+def _options(text: str, key: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise SpecError(
-            f"The Spark conf spark.driver.extraJavaOptions cannot be read: {error}.", next_step="Correct its quotes."
-        ) from None
+        raise SpecError(f"The Spark conf {key} cannot be read: {error}.", next_step="Correct its quotes.") from None
 
 
 def _shell_word(text: str) -> str:

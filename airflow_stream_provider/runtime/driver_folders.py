@@ -1,11 +1,16 @@
-"""Folders that belong to this driver alone: what a query keeps there, no other driver finds, and some are removed."""
+"""Folders that belong to this driver alone: what a query keeps there, no other driver finds, and some are removed.
+
+In one of them the cluster keeps what the driver writes, which it does not keep small.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
+import shutil
 import tempfile
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +52,37 @@ def own_folder(path: str | os.PathLike[str]) -> str:
     known = {**dict.fromkeys(_made.copy(), "a temporary folder that this driver has made"), **_own}
     found = (f"{folder}, {what}" for folder, what in known.items() if os.path.commonpath([real, folder]) == folder)
     return next(found, "")
+
+
+# How often the sizes of the driver's logs are looked at.
+LOG_SECONDS = 10.0
+# As a worker begins a driver's stderr (DriverRunner.runDriver). The cluster is searched for a driver by it.
+_HEAD, _HEAD_ENDS, _HEAD_BYTES = b"Launch Command: ", b"\n" + b"=" * 40 + b"\n", 256 * 1024
+
+
+def logs() -> list[Path]:
+    """Return the files into which a standalone worker or a NodeManager writes what this driver says; elsewhere none."""
+    folder = Path(os.environ.get("LOG_DIRS", "").partition(",")[0] if "CONTAINER_ID" in os.environ else os.getcwd())
+    return [path for path in (folder / "stdout", folder / "stderr") if path.is_file()]
+
+
+def keep_logs_small(size: int) -> None:
+    """Copy each of `logs` that has more than so many bytes to ``.1``, in place of the one before, and cut it.
+
+    They are appended to through descriptors that others hold: a file that is renamed would be written on. Python and
+    whatever else writes there is in them, too, and people find them where they were. A line that comes between copy
+    and cut is lost.
+    """
+    for path in logs():
+        with suppress(OSError):  # on a full disk nothing is kept
+            if path.stat().st_size > size:
+                with open(path, "rb") as log:
+                    head = log.read(_HEAD_BYTES)
+                end = head.find(_HEAD_ENDS) if head.startswith(_HEAD) else -1
+                try:
+                    shutil.copyfile(path, f"{path}.1")
+                finally:
+                    os.truncate(path, end + len(_HEAD_ENDS) if end >= 0 else 0)
 
 
 def check_kept(location: str) -> None:

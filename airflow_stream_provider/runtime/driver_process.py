@@ -235,6 +235,9 @@ def _name_application(name: str) -> None:
 
     # Every way to a SparkContext comes through here with its final conf: SparkContext(appName=…), SparkConf, a builder.
     def initialize(self: SparkContext, jconf: Any) -> Any:
+        # A script may ask for so few attempts that Spark would refuse to exclude an executor, as Airflow asks it to.
+        if jconf.getInt("spark.task.maxFailures", 4) <= 2:
+            jconf.set("spark.excludeOnFailure.enabled", "false")
         return create(self, jconf.set("spark.app.name", name))
 
     # The builder also copies its options to the session's conf.

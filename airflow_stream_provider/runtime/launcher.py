@@ -33,6 +33,7 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,14 +125,18 @@ def _run(
     options: argparse.Namespace,
     folder: Path,
 ) -> int:
+    from pyspark import SparkConf
+
     from airflow_stream_provider import runtime
     from airflow_stream_provider.checkpoint.location import reach
+    from airflow_stream_provider.control.releases import LOG_SIZE
     from airflow_stream_provider.lifecycle.ids import application_name
     from airflow_stream_provider.runtime import driver_folders, places, refused
     from airflow_stream_provider.runtime.adopted_logs import POLL_SECONDS
     from airflow_stream_provider.runtime.agent import Agent, AgentThread
     from airflow_stream_provider.runtime.background import SideThread
     from airflow_stream_provider.runtime.control_client import ControlClient
+    from airflow_stream_provider.runtime.driver_folders import LOG_SECONDS, keep_logs_small
     from airflow_stream_provider.runtime.driver_process import HOSTS_SECONDS, DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
     from airflow_stream_provider.runtime.guarded_files import GuardedFiles
@@ -191,6 +196,9 @@ def _run(
     side.every(MARK_SECONDS, "owner's mark", lambda: ownership.put_marks_back(agent.holds, unusable))
     side.every(POLL_SECONDS, "logs to adopt", process.adopted.look)
     side.every(HOSTS_SECONDS, "hosts of executors", process.hosts.ask)
+    log_size = SparkConf().get(LOG_SIZE)
+    if log_size:
+        side.every(LOG_SECONDS, "driver's log", partial(keep_logs_small, int(log_size)))
     side.every(IDLE_SECONDS, "script's listeners", gate.say_idle)
     side.every(PACE_SECONDS, "offsets group", agent.offsets.turn)
     side.start()

@@ -16,6 +16,7 @@ from airflow.cli.cli_config import ActionCommand, GroupCommand
 from pydantic import BaseModel
 
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
+from airflow_stream_provider.clusters.spark_defaults import DEFAULTS
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.monitoring import metrics
 from airflow_stream_provider.planning.operation import Operation
@@ -119,6 +120,12 @@ def checks() -> str:
     return audit_table.table()
 
 
+def spark_defaults() -> str:
+    """The Spark conf that a job is given where its own says nothing."""
+    rows = ((f"`{each.name}`", f"`{each.value}`", ", ".join(each.when), each.why) for each in DEFAULTS)
+    return _table(("conf", "value", "where", "why"), rows)
+
+
 def operators() -> str:
     """A section for each class that a DAG file uses; what is said of a parameter, once."""
     said: dict[tuple[str, str], str] = {}
@@ -160,6 +167,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "metrics": gauges,
     "checks": checks,
     "operators": operators,
+    "spark defaults": spark_defaults,
     "state tables": state_tables.tables,
 }
 

@@ -32,7 +32,7 @@ BUDGET = """
 audit 1900
 checkpoint 2500
 cli 1800
-clusters 5800
+clusters 6000
 control 3200
 example_dags 100
 hooks 2500

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf
-from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
 from airflow_stream_provider.clusters.master_api import create_submission_request, driver_conf
+from airflow_stream_provider.clusters.spark_defaults import When, defaults
 from tests.support.jobs import ARGUMENTS, job
 
 
@@ -30,10 +30,8 @@ def test_the_request_runs_the_launcher_by_python_runner() -> None:
             "spark.airflow.stream.deployment": "orders-2-1a2b",
             "spark.master": "spark://one:7077,two:7077",
             "spark.submit.deployMode": "cluster",
-            "spark.driver.supervise": "false",
-            "spark.cores.max": "2",
+            **defaults({}, When.STANDALONE),
             "spark.executor.memory": "2g",
-            **HDFS_DEFAULTS,
             "spark.submit.pyFiles": files,
             "spark.files": f"{files},/data/lookup.csv",
         },

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.clusters.spark_defaults import HDFS_DEFAULTS, defaults
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.fold import fold
@@ -35,6 +36,8 @@ ADDED: Mapping[str, frozenset[str]] = {
     "control_folder": frozenset({"ledger"}) | _SAMPLES,
     "control_topic": frozenset({"ledger"}) | _SAMPLES,
     "triggers": frozenset({"ledger"}),
+    # Settings of Spark, which no reader looks at.
+    "driver": frozenset(defaults({})) - frozenset(HDFS_DEFAULTS),
 }
 # So many seeds that nothing is missing which plans and acts write.
 SEEDS = 40

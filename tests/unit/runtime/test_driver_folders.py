@@ -11,7 +11,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import driver_folders
-from airflow_stream_provider.runtime.driver_folders import check_kept, install, own_folder
+from airflow_stream_provider.runtime.driver_folders import check_kept, install, keep_logs_small, logs, own_folder
 
 
 @pytest.fixture
@@ -74,3 +74,33 @@ def test_a_checkpoint_that_ends_with_the_driver_is_refused(driver: Path) -> None
         with pytest.raises(CheckpointError, match="no other driver could continue it"):
             check_kept(location)
     check_kept(str(driver / "shared" / "checkpoint"))
+
+
+COMMAND = b'Launch Command: "java" "-Dodd=a\nb" "launcher.py"\n' + b"=" * 40 + b"\n\n"
+
+
+def test_a_log_that_is_appended_to_is_cut_behind_the_command_by_which_its_driver_is_found(driver: Path) -> None:
+    work = driver / "work"
+    (work / "stdout").write_bytes(b"short\n")
+    with open(work / "stderr", "ab") as written_by_the_worker:
+        for lines in (b"old\n" * 100, b"new\n" * 100):
+            written_by_the_worker.write((COMMAND if lines.startswith(b"old") else b"") + lines)
+            written_by_the_worker.flush()
+            keep_logs_small(200)
+        written_by_the_worker.write(b"last\n")
+    kept, head = (work / "stderr.1").read_bytes(), COMMAND.removesuffix(b"\n")
+    assert kept.startswith(head), "a worker's page shows it first"
+    assert kept.endswith(b"new\n")
+    assert b"old" not in kept
+    assert (work / "stderr").read_bytes() == head + b"last\n"
+    assert [path.name for path in logs()] == ["stdout", "stderr"]
+    assert not (work / "stdout.1").exists()
+
+
+def test_the_logs_of_a_container_of_yarn_are_where_it_says(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (driver / "shared" / "stdout").write_bytes(b"x" * 300)
+    monkeypatch.setenv("CONTAINER_ID", "container_1_0001_01_000001")
+    monkeypatch.setenv("LOG_DIRS", f"{driver}/shared,/elsewhere")
+    keep_logs_small(200)
+    assert (driver / "shared" / "stdout").read_bytes() == b""
+    assert (driver / "shared" / "stdout.1").read_bytes() == b"x" * 300

@@ -94,6 +94,17 @@ def test_a_query_starts_with_the_local_properties_of_the_scripts_thread_such_as_
     assert pools == ["a", "b", "a", "b"]
 
 
+def test_a_query_of_a_script_that_names_no_pool_has_its_own(patched: Any) -> None:
+    session = Session()
+    patched(session).option("checkpointLocation", "/c/a").start("/out")
+    patched(session).option("checkpointLocation", "/c/b").start("/out", queryName="b")
+    pools = []
+    for _, start in patched.begun:
+        start()
+        pools.append(session.context.local["spark.scheduler.pool"])
+    assert pools == ["/c/a", "b"]
+
+
 def test_a_checkpoint_that_the_session_names_is_that_of_the_scripts_start(patched: Any) -> None:
     session = Session()
     session.settings["spark.sql.streaming.checkpointLocation"] = "/c"
