@@ -104,17 +104,17 @@ class Spark:
         """Names of the workers' processes: spark-worker, spark-worker-2, …"""
         return [_numbered("spark-worker", number) for number in range(1, self._number + 1)]
 
-    def _start_worker(self, name: str) -> Process:
+    def _start_worker(self, name: str, host: str = HOST, options: Sequence[str] = ()) -> Process:
         return self._processes.start(
             name,
             [
-                *(java(), *DAEMON_JVM, "-cp", spark_class_path(self.home)),
+                *(java(), *DAEMON_JVM, *options, "-cp", spark_class_path(self.home)),
                 "org.apache.spark.deploy.worker.Worker",
-                *("--host", HOST, "--port", str(free_port()), "--webui-port", str(free_port())),
+                *("--host", host, "--port", str(free_port()), "--webui-port", str(free_port())),
                 *("--cores", str(self.cores), "--memory", self.memory, "--work-dir", str(self.folder / "work")),
                 self.master_url,
             ],
-            env=self.environment,
+            env={**self.environment, "SPARK_LOCAL_IP": host},
             folder=self.folder,
         )
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
+from airflow_stream_provider.clusters.spark_defaults import defaults
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support.hand_run import show
 from tests.support.orders_files import Orders
@@ -52,19 +53,56 @@ def check_order(orders: Orders) -> None:
     assert once == list(range(orders.written))
 
 
-def test_the_next_batch_waits_until_the_failed_one_has_succeeded(stream: HandRunStream, orders: Orders) -> None:
+@pytest.mark.parametrize("how", ["sink", "task", "stage", "thread", "memory"])
+def test_the_next_batch_waits_until_the_failed_one_has_succeeded(
+    stream: HandRunStream, orders: Orders, how: str
+) -> None:
+    """Whatever fails: the sink, a task, the output of a stage, the query's own thread, or memory that is not there."""
     (orders.root / "broken").touch()
-    driver = stream.deploy("orders-1", SCRIPT, str(orders.root), "2")
+    stream.spark_conf = {"spark.local.dir": str(orders.root / "local")}  # without what drivers are given by default
+    driver = stream.deploy("orders-1", SCRIPT, str(orders.root), "2", how)
     one = stream.standby("orders-1")
     stream.hand_over(one)
     for _ in range(6):
         orders.write()
-    wait_for("batch 2 to be tried three times", lambda: begun(orders, 2) >= 3)
-    assert begun(orders, 3) == 0
-    (orders.root / "broken").unlink()
+    if how != "stage":
+        wait_for("batch 2 to be tried three times", lambda: begun(orders, 2) >= 3)
+        assert begun(orders, 3) == 0
+        (orders.root / "broken").unlink()
     wait_for("all batches", lambda: begun(orders, 5) and calls(orders)[-1].what == "ends")
     check_order(orders)
     assert (stream.state.holder, driver.popen.poll()) == (one, None), "it was restarted in place"
+    if how == "stage":
+        assert begun(orders, 2) == 1, "Spark itself has run the stage again"
+
+
+@pytest.mark.parametrize(("how", "code"), [("leave", 50), ("memory", 3)])
+def test_the_next_driver_runs_the_batch_in_which_the_last_one_ended(
+    stream: HandRunStream, orders: Orders, how: str, code: int
+) -> None:
+    """The script ends its process by os._exit, or the driver has no memory, with what drivers are given by default."""
+    (orders.root / "broken").touch()
+    stream.spark_conf = defaults({})
+    driver = stream.deploy("orders-1", SCRIPT, str(orders.root), "2", how)
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    for _ in range(6):
+        orders.write()
+    assert driver.exit_code() == code
+    wait_for("its Python to be gone, too", lambda: not driver.tree())
+    assert (begun(orders, 2), begun(orders, 3)) == (1, 0)
+    if code == 3:
+        assert "Terminating due to java.lang.OutOfMemoryError" in driver.log()
+        stream.append("fenced", incarnation=one, reason="test", evidence={"cluster": "test"})
+    else:
+        (failed,) = stream.records("failed")
+        assert "os._exit(7)" in failed["reason"]
+    (orders.root / "broken").unlink()
+
+    stream.deploy("orders-2", SCRIPT, str(orders.root), "2", how)
+    stream.hand_over(stream.standby("orders-2"))
+    wait_for("all batches", lambda: begun(orders, 5) and calls(orders)[-1].what == "ends")
+    check_order(orders)
 
 
 def test_a_release_that_never_commits_goes_with_code_50_and_the_next_one_runs_that_very_batch(

@@ -1,12 +1,14 @@
-"""A foreachBatch that writes down each of its calls, and fails on one batch for as long as a file is there."""
+"""A foreachBatch that writes down each of its calls, and fails on one batch, in some way, while a file is there."""
 
 import json
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
-root, bad = sys.argv[1], int(sys.argv[2])
+root, bad, how = sys.argv[1], int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "sink"
 spark = SparkSession.builder.appName("fails").getOrCreate()
 orders = spark.readStream.schema("id long, customer string, amount long").option("maxFilesPerTrigger", 1)
 
@@ -16,11 +18,46 @@ def note(what, batch_id, ids):
         file.write(json.dumps([what, batch_id, ids]) + "\n")
 
 
+def sink(batch):
+    raise ValueError("The sink is broken.")
+
+
+def task(batch):
+    def break_off(number):
+        raise ValueError("The task is broken.")
+
+    batch.select(udf(break_off, "long")("id")).collect()
+
+
+def stage(batch):
+    """A stage whose output is gone when the next one reads it: Spark runs it again, within the batch."""
+    shuffled = batch.repartition(2, "id").rdd
+    before = shuffled.count()
+    for folder in Path(spark.conf.get("spark.local.dir")).glob("blockmgr-*"):
+        for output in folder.glob("*/shuffle_*"):
+            output.unlink()
+    os.unlink(f"{root}/broken")
+    assert shuffled.count() == before
+
+
+def thread(batch):
+    spark._jvm.java.lang.Thread.currentThread().interrupt()  # it runs the query
+    batch.collect()
+
+
+def leave(batch):
+    os._exit(7)
+
+
+def memory(batch):
+    spark._sc._gateway.new_array(spark._jvm.long, 2_000_000_000)
+
+
 def keep(batch, batch_id):
     ids = sorted(row.id for row in batch.select("id").collect())
     note("begins", batch_id, ids)
     if batch_id == bad and os.path.exists(f"{root}/broken"):
-        raise ValueError("The sink is broken.")
+        globals()[how](batch)
     note("ends", batch_id, ids)
 
 

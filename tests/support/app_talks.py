@@ -1,0 +1,20 @@
+"""Stands in for the launcher: a driver that writes 20 kB at a time, and keeps its logs small as the real one does."""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import count
+
+from pyspark import SparkConf, SparkContext
+
+from airflow_stream_provider.control.releases import LOG_SIZE
+from airflow_stream_provider.runtime.driver_folders import keep_logs_small
+
+SparkContext._ensure_initialized()
+size = int(str(SparkConf().get(LOG_SIZE)))
+for number in count():
+    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+        print(f"{'x' * 20_000}\n{name} {number}.", file=stream, flush=True)
+    keep_logs_small(size)
+    time.sleep(0.05)
