@@ -306,6 +306,7 @@ def driver_conf(job: Job, master_url: str, workers: int = 1) -> dict[str, str]:
 
     :raises SecretInConf: the job's conf holds a secret.
     """
-    executors = ResourceRequest.from_conf(job.conf).executors(workers)
-    conf = job.properties(When.STANDALONE, *several(executors, job.conf))
+    # Two executors on one host would not help: Spark would wait for another host.
+    hosts = ResourceRequest.from_conf(job.conf).hosts(workers)
+    conf = job.properties(When.STANDALONE, *several(hosts, job.conf))
     return {**job.with_files(conf), "spark.master": master_url, "spark.submit.deployMode": "cluster"}

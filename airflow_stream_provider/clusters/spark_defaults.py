@@ -78,6 +78,10 @@ DEFAULTS = (
         "A sink that is away excludes no executor from the stage",
     ),
     Default(
+        *("spark.scheduler.excludeOnFailure.unschedulableTaskSetTimeout", "15s", _SEVERAL),
+        "The query fails after that if all of its executors are on one sick host",
+    ),
+    Default(
         # Spark gives up after some failures of executors, by default of a driver's whole life.
         *(_FAILURES, "1h", (When.YARN, When.KUBERNETES)),
         "Executors that failed long ago are no reason to give up",
@@ -86,7 +90,7 @@ DEFAULTS = (
     Default("spark.driver.supervise", "false", _STANDALONE, "The watch starts the next driver, and not the master"),
     Default("spark.cores.max", str(DEFAULT_CORES_MAX), _STANDALONE, "An application takes all cores otherwise"),
     Default(
-        *(LOG_SIZE, "33554432", (When.STANDALONE, When.YARN)),
+        *(LOG_SIZE, "32m", (When.STANDALONE, When.YARN)),
         "`stdout` and `stderr` that are larger become `stdout.1` and `stderr.1`, in place of those before",
     ),
     Default(
@@ -102,8 +106,9 @@ DEFAULTS = (
 
 
 def several(executors: int, conf: Mapping[str, str]) -> tuple[When, ...]:
-    """Return the case of a job with so many executors. Without more attempts than a host may fail Spark refuses to
-    exclude any.
+    """Return the case of a job with so many executors.
+
+    Spark refuses to exclude any where a task has no more attempts than may fail on one host, which are two.
     """
     attempts = str(conf.get("spark.task.maxFailures", "4"))
     return _SEVERAL if executors > 1 and not (attempts.isdecimal() and int(attempts) <= 2) else ()

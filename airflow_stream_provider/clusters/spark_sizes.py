@@ -186,9 +186,9 @@ class ResourceRequest:
             executor_memory=mebibytes(conf, "spark.executor.memory", bare="m"),
         )
 
-    def executors(self, workers: int) -> int:
-        """Return how many executors run on so many workers: one on each, if their cores are not said."""
-        return self.cores_max // self.executor_cores if self.executor_cores else min(self.cores_max, workers)
+    def hosts(self, workers: int) -> int:
+        """Return on how many of so many workers executors run: Spark spreads them out."""
+        return min(self.cores_max // (self.executor_cores or 1), workers)
 
     def fits(self, workers: Sequence[FreeResources]) -> bool:
         """Return whether the workers have room for the driver and all executors at the same time."""

@@ -24,7 +24,7 @@ from airflow_stream_provider.lifecycle.release import Release
 LAUNCHER = "launcher.py"
 RUNTIME_ZIP = "airflow_stream_runtime.zip"
 LOG_SIZE = "spark.airflow.stream.driverLog.maxSize"
-"""The setting of a driver that keeps its own log small: the bytes after which a file is cut."""
+"""The setting of a driver that keeps its own log small: the size from which on a file is cut."""
 # The packages that are shipped to the driver; everything else here needs Airflow.
 _SHIPPED = ("lifecycle", "control", "checkpoint", "runtime", "sinks")
 # Only the user that published a release may write in its folder, and no user in its files.

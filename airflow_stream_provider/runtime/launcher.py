@@ -125,8 +125,6 @@ def _run(
     options: argparse.Namespace,
     folder: Path,
 ) -> int:
-    from pyspark import SparkConf
-
     from airflow_stream_provider import runtime
     from airflow_stream_provider.checkpoint.location import reach
     from airflow_stream_provider.control.releases import LOG_SIZE
@@ -140,7 +138,7 @@ def _run(
     from airflow_stream_provider.runtime.driver_process import HOSTS_SECONDS, DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
     from airflow_stream_provider.runtime.guarded_files import GuardedFiles
-    from airflow_stream_provider.runtime.jvm import wait_for_answers
+    from airflow_stream_provider.runtime.jvm import jvm, wait_for_answers
     from airflow_stream_provider.runtime.kafka_client import ConsumerGroup
     from airflow_stream_provider.runtime.managed_query import IDLE_SECONDS
     from airflow_stream_provider.runtime.offsets_group import PACE_SECONDS
@@ -196,9 +194,9 @@ def _run(
     side.every(MARK_SECONDS, "owner's mark", lambda: ownership.put_marks_back(agent.holds, unusable))
     side.every(POLL_SECONDS, "logs to adopt", process.adopted.look)
     side.every(HOSTS_SECONDS, "hosts of executors", process.hosts.ask)
-    log_size = SparkConf().get(LOG_SIZE)
+    log_size = jvm().org.apache.spark.SparkConf().getSizeAsBytes(LOG_SIZE, "0")
     if log_size:
-        side.every(LOG_SECONDS, "driver's log", partial(keep_logs_small, int(log_size)))
+        side.every(LOG_SECONDS, "driver's log", partial(keep_logs_small, log_size))
     side.every(IDLE_SECONDS, "script's listeners", gate.say_idle)
     side.every(PACE_SECONDS, "offsets group", agent.offsets.turn)
     side.start()

@@ -6,13 +6,14 @@ import sys
 import time
 from itertools import count
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from airflow_stream_provider.control.releases import LOG_SIZE
 from airflow_stream_provider.runtime.driver_folders import keep_logs_small
+from airflow_stream_provider.runtime.jvm import jvm
 
 SparkContext._ensure_initialized()
-size = int(str(SparkConf().get(LOG_SIZE)))
+size = jvm().org.apache.spark.SparkConf().getSizeAsBytes(LOG_SIZE, "0")
 for number in count():
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         print(f"{'x' * 20_000}\n{name} {number}.", file=stream, flush=True)

@@ -42,7 +42,7 @@ def test_a_driver_keeps_its_log_small_on_a_worker_and_is_still_found_by_it(clust
     connection = ClusterConnection(cluster.connection["host"], extra=cluster.connection["extra"])
     place = Place(open_cluster(connection), connection, tmp_path, launcher="app_talks.py")
     here = {"PYTHONPATH": str(Path(airflow_stream_provider.__file__).parents[1])}
-    job, since = replace(place.job(spark_airflow_stream_driverLog_maxSize="300000"), environment=here), time.time()
+    job, since = replace(place.job(spark_airflow_stream_driverLog_maxSize="300k"), environment=here), time.time()
     submission = place.cluster.submit(job)
     logs = {name: cluster.folder / "work" / submission / name for name in ("stdout", "stderr")}
 

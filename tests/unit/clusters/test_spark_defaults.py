@@ -53,7 +53,8 @@ def test_every_cluster_gives_what_the_table_says_and_the_conf_goes_before_it() -
     [
         ({}, 2, "standalone YARN Kubernetes"),
         ({}, 1, "YARN Kubernetes"),
-        ({"spark.executor.instances": "1", "spark.executor.cores": "1"}, 1, "standalone"),
+        ({"spark.executor.instances": "1", "spark.executor.cores": "1"}, 2, "standalone"),
+        ({"spark.executor.instances": "1", "spark.executor.cores": "1"}, 1, ""),
         ({"spark.executor.instances": "1", "spark.executor.cores": "2"}, 2, ""),
         ({"spark.task.maxFailures": "2"}, 2, ""),
         ({"spark.task.maxFailures": "8"}, 2, "standalone YARN Kubernetes"),
