@@ -19,7 +19,7 @@ from devstack.processes import Process, Processes
 from devstack.spark import QUICK_JVM, Spark
 
 SCRIPT = Path(__file__).parents[1] / "integration" / "resilience" / "scripts" / "job.py"
-SECONDS = 300.0
+SECONDS = 600.0
 ROLLING = {
     "spark.executor.logs.rolling.strategy": "size",
     "spark.executor.logs.rolling.maxSize": "100000",
@@ -103,10 +103,10 @@ class Faulty:
 
     def executors(self) -> dict[str, psutil.Process]:
         """Its live executors, by id."""
-        found = {}
+        application, found = self.said.get("application"), {}
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
-            if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words and self.said["application"] in words:
+            if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words and application in words:
                 found[words[words.index("--executor-id") + 1]] = process
         return found
 

@@ -71,6 +71,7 @@ def test_the_next_batch_waits_until_the_failed_one_has_succeeded(
         (orders.root / "broken").unlink()
     wait_for("all batches", lambda: begun(orders, 5) and calls(orders)[-1].what == "ends")
     check_order(orders)
+    assert (orders.root / "pool").read_text() == "lines", "each query has a pool"
     assert (stream.state.holder, driver.popen.poll()) == (one, None), "it was restarted in place"
     if how == "stage":
         assert begun(orders, 2) == 1, "Spark itself has run the stage again"

@@ -56,6 +56,7 @@ def memory(batch):
 def keep(batch, batch_id):
     ids = sorted(row.id for row in batch.select("id").collect())
     note("begins", batch_id, ids)
+    Path(f"{root}/pool").write_text(str(spark.sparkContext.getLocalProperty("spark.scheduler.pool")))
     if batch_id == bad and os.path.exists(f"{root}/broken"):
         globals()[how](batch)
     note("ends", batch_id, ids)
