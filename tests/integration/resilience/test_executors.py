@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_a_query_fails_that_loses_its_executor_as_often_as_a_task_is_tried(
 
 def make_sick(folders: str) -> None:
     """Remove the folders of an executor, as a cleaner of /tmp does."""
-    for folder in folders.split(","):
+    for folder in folders.split(os.pathsep):
         for blocks in Path(folder).glob("blockmgr-*"):
             shutil.rmtree(blocks)
 
@@ -72,7 +73,7 @@ def test_a_sick_executor_takes_no_query_down_where_it_is_excluded(
     make_sick(sick.environ()["SPARK_EXECUTOR_DIRS"])
     if excludes:
         job.goes_on(10)
-        assert job.said["excluded"] == [name]
+        wait_for("Spark to say so", lambda: job.said["excluded"] == [name], SECONDS)
     else:
         assert "failed 4 times" in job.fails()
     assert len(job.executors()) == 2, "it is healthy for all that Spark knows"
@@ -91,7 +92,11 @@ def test_a_sink_that_is_away_fails_the_query_as_before_and_costs_no_executor(clu
 def test_a_cached_table_is_computed_again_when_its_executor_is_lost(
     cluster: TwoHosts, start: Start, level: str, again: bool
 ) -> None:
-    job = start("cached", cluster, {"spark.sql.autoBroadcastJoinThreshold": "-1"}, LEVEL=level)
+    both = {
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
+    }
+    job = start("cached", cluster, {"spark.sql.autoBroadcastJoinThreshold": "-1", **both}, LEVEL=level)
     wait_for("two executors", lambda: job.batch >= 2 and len(job.executors()) == 2, SECONDS)
     assert job.count("computed") == 40
     executor = max(job.executors().values(), key=lambda each: each.create_time())

@@ -55,6 +55,8 @@ def test_logs_of_executors_roll_where_the_worker_says_so_and_not_where_the_appli
     assert [path.name for path in folders[False].glob("stderr*")] == ["stderr"]
     wait_for("rolled logs", lambda: len(list(folders[True].glob("stderr*"))) > 2, SECONDS)
     job.goes_on(3)
+    (job.root / "stop").touch()
+    job.popen.wait(SECONDS)
     kept = list(folders[True].glob("stderr*"))
     assert len(kept) <= 2 + 1 + 1, "two, the one that is written, and one that is not yet removed"
     assert sum(path.stat().st_size for path in kept) < 1_000_000
@@ -66,7 +68,7 @@ def named(log: Path) -> tuple[int, int]:
     return 5 * (int(last.stem) + 1), len(last.read_text().splitlines()) - 1
 
 
-@pytest.mark.parametrize("retention", ["", "1 seconds"])
+@pytest.mark.parametrize("retention", ["", "1s"])
 def test_the_log_of_a_file_sink_names_every_file_ever_written_without_retention(start: Start, retention: str) -> None:
     conf = {"spark.sql.streaming.fileSink.log.compactInterval": "3"}
     job = start("writes_files", None, conf, **({"RETENTION": retention} if retention else {}))
