@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
+import pyspark
 import pytest
 
 from airflow_stream_provider.clusters.connection import YarnSettings
@@ -86,3 +89,17 @@ def test_yarn_is_told_which_logs_it_may_take_while_the_driver_runs() -> None:
     assert context({}) == {"rolled-log-include-pattern": "stdout.1|stderr.1"}
     own = {"spark.yarn.rolledLog.includePattern": "spark.*", "spark.yarn.rolledLog.excludePattern": "gc.*"}
     assert context(own) == {"rolled-log-include-pattern": "spark.*", "rolled-log-exclude-pattern": "gc.*"}
+
+
+def test_the_spark_that_is_installed_reads_each_name() -> None:
+    of_others = ("spark.airflow.", "spark.hadoop.", "spark.kubernetes.")
+    wanted = {each.name.encode() for each in DEFAULTS if not each.name.startswith(of_others)}
+    found = set[bytes]()
+    for jar in (Path(str(pyspark.__file__)).parent / "jars").glob("spark-*_2.1*.jar"):
+        with ZipFile(jar) as classes:
+            for name in classes.namelist():
+                if name.endswith(
+                    ("config/package$.class", "StaticSQLConf$.class", "config/Status$.class", "SparkLauncher.class")
+                ):
+                    found |= {each for each in wanted if each in classes.read(name)}
+    assert found == wanted
