@@ -30,6 +30,7 @@ _CALLS = "_airflow_stream_calls"
 # Set on a writer that has started a query.
 _STARTED = "_airflow_stream_started"
 _STARTS = ("start", "toTable")
+_POOL = "spark.scheduler.pool"
 
 
 @dataclass
@@ -195,10 +196,8 @@ def writer_of_query(
     # Spark's thread of a query inherits those of the thread that starts it, such as the pool of a fair scheduler.
     context = own._spark._jsparkSession.sparkContext()
     properties = context.getLocalProperties().clone()
-    # Otherwise a pool of its own, which counts where spark.scheduler.mode is FAIR.
-    properties.setdefault(
-        "spark.scheduler.pool", spec.name or writer_spec_of(own).options.get("checkpointlocation", "")
-    )
+    if properties.get(_POOL) is None:  # a pool of its own, which counts where spark.scheduler.mode is FAIR
+        properties[_POOL] = spec.name or writer_spec_of(own).options.get("checkpointlocation", "")
 
     def begin() -> StreamingQuery:
         context.setLocalProperties(properties.clone())
