@@ -11,6 +11,8 @@ is given by URL, and goes on with `PythonRunner` in the same process.
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -196,6 +198,31 @@ def worker_state(worker: Mapping[str, Any], hosts: WorkerHosts) -> dict[str, Any
     :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
     """
     return _worker(worker, hosts, "/json/").json()
+
+
+# The page of a master says its settings in a table, of which the first has a row of the page's own.
+_SETTING = re.compile(r"<tr[^>]*>\s*<td[^>]*>(?:<[^>]*>)*(spark\.[\w.]+)<.*?</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
+_BYTES = re.compile(r"==== Bytes \d+-\d+ of (\d+) of ")
+
+
+def master_settings(master: Master) -> dict[str, str]:
+    """Return the settings that a master was started with, by its page, on which Spark hides secrets.
+
+    :raises Unanswered: it has no such page, as before Spark 4.0.
+    """
+    url = f"{master.ui}/environment/"
+    page = send("GET", url, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization).text()
+    return {name: html.unescape(re.sub("<[^>]*>", "", value)).strip() for name, value in _SETTING.findall(page)}
+
+
+def executor_log_size(worker: Mapping[str, Any], hosts: WorkerHosts, application: str, executor: object) -> int:
+    """Return how many bytes the log of an executor has, to which it writes now.
+
+    :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
+    """
+    query = urlencode({"appId": application, "executorId": executor, "logType": "stderr", "byteLength": 1})
+    found = _BYTES.match(_worker(worker, hosts, f"/log/?{query}").text())
+    return int(found[1]) if found else 0
 
 
 def driver_log(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, name: str, length: int, **part: int) -> str:

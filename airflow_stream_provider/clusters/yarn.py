@@ -17,6 +17,7 @@ from airflow_stream_provider.clusters.bounded_http import WorkerHosts
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
+    ClusterFacts,
     DriverView,
     FoundDrivers,
     Remains,
@@ -52,6 +53,13 @@ from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, lea
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.texts import count
 
+# The settings that the audit reads. All nodes of a cluster should have the same.
+RM_SETTINGS = ("yarn.resourcemanager.recovery.enabled",)
+NM_SETTINGS = (
+    "yarn.nodemanager.recovery.enabled",
+    "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds",
+)
+ASKED_NODES = 3
 # Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.
 TAKEN_SECONDS = 15.0
 
@@ -118,6 +126,28 @@ class YarnCluster(Cluster):
         lack = queue.lack(sizes, self._settings.user)
         if lack:
             raise _no_room(f"{lack} It is for {job.app_name}.", free_in_queue=lack, queue=queue.path, asked=str(sizes))
+
+    @override
+    def facts(self, submission: str, applications: Collection[str] = ()) -> ClusterFacts:
+        """Return the settings of the ResourceManager and of the first NodeManager that answers, as far as they tell."""
+        manager = api.find_active(self._settings)
+        found, problems = {}, []
+        for name in RM_SETTINGS:
+            try:
+                found[name] = api.setting(manager, name)
+            except ClusterError as error:
+                problems.append(error.message)
+        for node in [each for each in api.nodes(manager) if each.get("state") == "RUNNING"][:ASKED_NODES]:
+            url = manager.node_url(node.get("nodeHTTPAddress"))
+            try:
+                address = self._hosts.address(url)
+                found |= {name: api.setting(manager, name, url, address) for name in NM_SETTINGS}
+                break
+            except ClusterError as error:
+                problems.append(error.message)
+        return ClusterFacts(
+            {name: value for name, value in found.items() if value}, "" if found else " ".join(problems)
+        )
 
     @override
     def submit(self, job: Job, note: Callable[[str], str] = str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_stream_provider.audit import CheckResult, Requirements, Severity
-from airflow_stream_provider.audit.facts import Settings, Topic
+from airflow_stream_provider.audit.kafka.facts import Settings, Topic
 from airflow_stream_provider.audit.report import judge
 from tests.support.audit_table import table
 from tests.support.audited import NEEDS, facts, topic

@@ -36,7 +36,7 @@ ADDED: Mapping[str, frozenset[str]] = {
     "control_topic": frozenset({"ledger"}) | _SAMPLES,
     "triggers": frozenset({"ledger"}),
 }
-# Fields of records with their types that were added later, likewise: no driver goes by the `environment` of a `standby`.
+# Fields of records that were added later, with their types: no driver goes by the `environment` of a `standby`.
 ADDED_TO_RECORDS = {("environment", "dict")}
 # So many seeds that nothing is missing which plans and acts write.
 SEEDS = 40
