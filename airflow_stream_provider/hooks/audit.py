@@ -80,7 +80,7 @@ def spark_facts(hook: StreamHook, snapshot: Snapshot, incarnation: str | None) -
     :raises SpecError: it has not said with which settings it runs.
     """
     state = snapshot.state
-    driver = state.incarnations.get(incarnation or next(reversed(state.incarnations), ""))
+    driver = state.incarnations.get(incarnation or next(iter([*state.incarnations][-1:]), ""))
     environment = None if driver is None else hook.control_log.environment(driver.id)
     if driver is None or environment is None or not environment.spark:
         raise SpecError(

@@ -128,10 +128,10 @@ def _persisted(session: Any) -> list[dict[str, Any]]:
 
 
 def _query(query: ManagedQuery) -> dict[str, Any]:
-    frame, options, operators, offsets = query.writer._df, query.writer_spec.options, (), None
-    if checkpoints.boundary(query.checkpoint).offsets is not None:
-        found = checkpoints.read(query.checkpoint)
-        operators, offsets = found.operators, found.planned or found.committed
+    frame, options = query.writer._df, query.writer_spec.options
+    begun = checkpoints.boundary(query.checkpoint).offsets is not None
+    found = checkpoints.read(query.checkpoint) if begun else None
+    operators, offsets = (found.operators, found.planned or found.committed) if found else ((), None)
     # Each partition of a join of streams has four.
     stores = [each.partitions * (4 if "join" in each.name.lower() else 1) for each in operators]
     sink = {name: options[name] for name in _SINK if name in options}
