@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, WorkerHosts
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, WorkerHosts, ui_settings
 from airflow_stream_provider.clusters.bounded_http import ask as send
 from airflow_stream_provider.clusters.cluster import DriverState, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
@@ -213,6 +213,26 @@ def master_settings(master: Master) -> dict[str, str]:
     url = f"{master.ui}/environment/"
     page = send("GET", url, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization).text()
     return {name: html.unescape(re.sub("<[^>]*>", "", value)).strip() for name, value in _SETTING.findall(page)}
+
+
+_UI = re.compile(r'href="(https?://[^"]+)"[^>]*>\s*Application Detail UI')
+
+
+def application_settings(master: Master, hosts: WorkerHosts, application: str) -> tuple[str, dict[str, str]]:
+    """Return the version of Spark that an application runs on, and its settings, by the UI to which its page leads.
+
+    :raises ClusterError: the master or the UI does not answer, or the UI is on a host that is not allowed.
+    """
+    page = f"{master.ui}/app/?{urlencode({'appId': application})}"
+    text = send("GET", page, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization).text()
+    found = _UI.search(text)
+    if found is None:
+        raise Unanswered(page, "names no Spark UI")
+    url = html.unescape(found[1]).rstrip("/")
+    address = hosts.address(url)
+    return ui_settings(
+        lambda path: send("GET", f"{url}/{path}", seconds=TIMEOUT, limit=_WORKER_LIMIT, address=address), application
+    )
 
 
 def executor_log_size(worker: Mapping[str, Any], hosts: WorkerHosts, application: str, executor: object) -> int:

@@ -243,6 +243,10 @@ class StandaloneCluster(Cluster):
         return unmanaged(self._masters, self._hosts, id)
 
     @override
+    def unmanaged_settings(self, id: str) -> tuple[str, Mapping[str, str]]:
+        return api.application_settings(api.find_master(self._masters), self._hosts, id)
+
+    @override
     def log_tail(self, submission: str) -> str:
         try:
             master = api.find_master(self._masters)

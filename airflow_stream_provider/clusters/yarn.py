@@ -13,7 +13,7 @@ from typing import Any
 from typing_extensions import override
 
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.bounded_http import WorkerHosts
+from airflow_stream_provider.clusters.bounded_http import WorkerHosts, ui_settings
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
@@ -296,6 +296,11 @@ class YarnCluster(Cluster):
     @override
     def unmanaged(self, id: str) -> UnmanagedView | None:
         return unmanaged(self._settings, self._hosts, id)
+
+    @override
+    def unmanaged_settings(self, id: str) -> tuple[str, Mapping[str, str]]:
+        manager = api.find_active(self._settings)
+        return ui_settings(lambda path: api.send("GET", f"{manager.url}/proxy/{id}/{path}", self._settings), id)
 
     @override
     def log_tail(self, submission: str) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.audit import AuditReport, Requirements, Waiver, audit, tool_arguments
+from airflow_stream_provider.audit import AuditReport, Requirements, Severity, Waiver, audit, tool_arguments
 from airflow_stream_provider.audit.kafka.facts import recorded_clients
 from airflow_stream_provider.audit.report import judge_spark
 from airflow_stream_provider.audit.spark.facts import SparkFacts, facts_of
 from airflow_stream_provider.clusters.cluster import ClusterFacts
 from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.lifecycle.environment import Environment, allowed
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.snapshot import Snapshot, submission_of
@@ -72,6 +73,16 @@ def audit_spark(hook: StreamHook, snapshot: Snapshot, waivers: Sequence[Waiver] 
     :raises SpecError: no driver has said with which settings it runs.
     """
     return judge_spark(spark_facts(hook, snapshot, snapshot.state.last_holder), waivers)
+
+
+def audit_job(hook: StreamHook, id: str) -> list[str]:
+    """Return a sentence for each bad setting of a job without a stream, for a person who is to adopt it."""
+    try:
+        version, conf = hook.cluster.unmanaged_settings(id)
+    except ClusterError as error:
+        return [f"The settings of {id} could not be audited: {error.message}"]
+    report = judge_spark(SparkFacts(time.time(), Environment(spark=version, conf=allowed(conf))))
+    return [f"Audit of {id}: {each}." for each in report.failing(Severity.HIGH)]
 
 
 def spark_facts(hook: StreamHook, snapshot: Snapshot, incarnation: str | None) -> SparkFacts:

@@ -7,16 +7,20 @@ import shutil
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyspark
 import pytest
 
 from airflow_stream_provider.audit import CheckResult
 from airflow_stream_provider.cli import commands
 from airflow_stream_provider.clusters.yarn import NM_SETTINGS, RM_SETTINGS
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.hooks.audit import audit_spark
+from airflow_stream_provider.hooks.audit import audit_job, audit_spark
 from airflow_stream_provider.hooks.preflight import preflight, refuse
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.operators.audit import AuditFailed, SparkAuditOperator
@@ -153,6 +157,21 @@ def test_a_standalone_master_shows_its_settings_and_workers_their_executors(
     assert found.ended_executors == 0
     assert found.executor_log is not None
     assert found.executor_log > 1000
+    standalone.end(submission, job)
+
+
+def test_a_job_is_audited_by_its_spark_ui_before_it_is_adopted(standalone: Place) -> None:
+    job = standalone.job(spark_ui_enabled="true", spark_speculation="true", spark_some_password="hunter2")
+    submission = standalone.cluster.submit(job)
+    application = standalone.facts(job, submission)["application"]
+    version, conf = standalone.cluster.unmanaged_settings(application)
+    assert (version, conf["spark.speculation"]) == (pyspark.__version__, "true")
+    assert "hunter2" not in str(conf)
+    hook: Any = SimpleNamespace(cluster=standalone.cluster)
+    told = audit_job(hook, application)
+    assert [each for each in told if each.startswith(f"Audit of {application}: HIGH driver-exits-on-oom")], told
+    with pytest.raises(ClusterError, match="names no Spark UI"):
+        standalone.cluster.unmanaged_settings("app-1-1")
     standalone.end(submission, job)
 
 
