@@ -281,11 +281,13 @@ class Cluster(ABC):
         return None
 
     def unmanaged_settings(self, id: str) -> tuple[str, Mapping[str, str]]:
-        """Return the Spark that a job of `unmanaged` runs on, and its settings, as its Spark UI shows them.
+        """Return the version of Spark that a job of `unmanaged` runs on, and its settings, as its Spark UI shows them.
 
-        :raises ClusterError: the UI does not answer, or this cluster does not tell where it is.
+        An empty version, as by default: this cluster cannot tell.
+
+        :raises ClusterError: the UI does not answer, or the cluster does not.
         """
-        raise ClusterError(f"This cluster does not tell where the Spark UI of {id} is.", job=id)
+        return "", {}
 
     def forget(self, over: Collection[Whose]) -> None:  # noqa: B027 - most clusters keep nothing for us
         """Remove the cluster's proofs of drivers' ends. A driver that is not proven to be over stays.

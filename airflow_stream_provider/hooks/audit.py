@@ -82,7 +82,7 @@ def audit_job(hook: StreamHook, id: str) -> list[str]:
     except ClusterError as error:
         return [f"The settings of {id} could not be audited: {error.message}"]
     report = judge_spark(SparkFacts(time.time(), Environment(spark=version, conf=allowed(conf))))
-    return [f"Audit of {id}: {each}." for each in report.failing(Severity.HIGH)]
+    return [] if not version else [f"Audit of {id}: {each}." for each in report.failing(Severity.HIGH)]
 
 
 def spark_facts(hook: StreamHook, snapshot: Snapshot, incarnation: str | None) -> SparkFacts:

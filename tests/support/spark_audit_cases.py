@@ -197,7 +197,7 @@ CASES = [
     Case(
         "driver-log",
         "its log has 2.0 GiB, and 50.0 GiB are free",
-        change('-  spark.driver.extraJavaOptions: "-XX'),
+        "-Dlog4j2.configurationFile=FILE",
         facts(vitals={"log_bytes": 2 * GIB}),
     ),
     Case(

@@ -63,7 +63,7 @@ QUERY = Query(
     {"processingTime": "40 seconds"},
     1.0,
     QueryEnvironment({"maxOffsetsPerTrigger": "1000"}, 6, False, 4, 4),
-    MEASURED,
+    vitals=MEASURED,
 )
 
 
@@ -99,9 +99,9 @@ def facts(
         1_800_000_000.0,
         replace(said, **(environment or {})),
         (one,) * queries,
-        {**VITALS, **(vitals or {})},
         hours,
         replace(CLUSTERS[kind], **(cluster or {})),
+        vitals={**VITALS, **(vitals or {})},
     )
 
 

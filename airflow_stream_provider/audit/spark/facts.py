@@ -65,7 +65,24 @@ def _parsed(text: str) -> tuple[float, str]:
 
 
 @dataclass(frozen=True)
-class Query:
+class Measured:
+    """The part of the facts that a driver measures while it runs, by name; empty: it has measured nothing."""
+
+    vitals: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def measured(self, name: str) -> Any:
+        """Return a vital.
+
+        :raises NotVerifiable: it was not measured yet.
+        """
+        found = self.vitals.get(name)
+        if found is None:
+            raise NotVerifiable(f"{name} was not measured: no driver of this version has run for long enough.")
+        return found
+
+
+@dataclass(frozen=True)
+class Query(Measured):
     """A query of the driver.
 
     :param sink: kind of its sink, such as ``foreachBatch``.
@@ -73,7 +90,6 @@ class Query:
     :param trigger: as the script gave it, such as ``{"processingTime": "10 seconds"}``.
     :param batch_seconds: how long its last batch took; None: not known.
     :param of: what the driver's record says of it.
-    :param vitals: what the driver has measured of it, by name; empty: nothing.
     """
 
     name: str
@@ -82,7 +98,6 @@ class Query:
     trigger: Mapping[str, Any] = field(default_factory=dict)
     batch_seconds: float | None = None
     of: QueryEnvironment = field(default_factory=QueryEnvironment)
-    vitals: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -95,22 +110,14 @@ class Query:
         interval = self.trigger.get("processingTime")
         return seconds(str(interval)) if interval else 0.0
 
-    def measured(self, name: str) -> Any:
-        """Return a vital.
-
-        :raises NotVerifiable: it was not measured yet.
-        """
-        return _measured(self.vitals, name)
-
 
 @dataclass(frozen=True)
-class SparkFacts:
+class SparkFacts(Measured):
     """The facts about a stream's Spark.
 
     :param at: when they were read, in seconds since 1970.
     :param environment: of the driver.
     :param queries: of the driver.
-    :param vitals: what the driver has measured, by name; empty: nothing.
     :param hours: since the driver has started the queries; None: not known.
     :param cluster: what its cluster says of itself.
     """
@@ -118,7 +125,6 @@ class SparkFacts:
     at: float = 0.0
     environment: Environment = field(default_factory=Environment)
     queries: tuple[Query, ...] = ()
-    vitals: Mapping[str, Any] = field(default_factory=dict)
     hours: float | None = None
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
 
@@ -156,13 +162,6 @@ class SparkFacts:
             raise NotVerifiable(f"{name} is {value!r}, which is no number.")
         return int(value)
 
-    def measured(self, name: str) -> Any:
-        """Return a vital of the driver.
-
-        :raises NotVerifiable: it was not measured yet.
-        """
-        return _measured(self.vitals, name)
-
     @property
     def executors(self) -> int:
         """How many executors it has, or asks for.
@@ -194,13 +193,6 @@ class SparkFacts:
         return "\n".join(["", " conf:", *lines])
 
 
-def _measured(vitals: Mapping[str, Any], name: str) -> Any:
-    found = vitals.get(name)
-    if found is None:
-        raise NotVerifiable(f"{name} was not measured: no driver of this version has run for long enough.")
-    return found
-
-
 def _beginnings(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name.endswith("."))
 
@@ -228,16 +220,10 @@ def facts_of(
             each.get("trigger") or {},
             (progress.get(name) or {}).get("batch_seconds"),
             environment.queries.get(name, QueryEnvironment()),
-            measured.get(name) or {},
+            vitals=measured.get(name) or {},
         )
         for each in described
     )
     started = beat.get("started_at")
-    return SparkFacts(
-        at,
-        environment,
-        queries,
-        vitals,
-        None if started is None else max(0.0, at - started) / 3600,
-        cluster,
-    )
+    hours = None if started is None else max(0.0, at - started) / 3600
+    return SparkFacts(at, environment, queries, hours, cluster, vitals=vitals)

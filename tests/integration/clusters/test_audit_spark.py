@@ -82,6 +82,8 @@ def running(stack: LocalStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         wait_for("the stop", lambda: hook.control_log.refresh().phase is StreamPhase.STOPPED)
     finally:
         hook.kill(DEPLOYMENT)
+        logs = (stack.spark.folder / "work").glob("driver-*/stderr")
+        print("".join(path.read_text()[-4000:] for path in logs))  # shown when the test fails
         wait_for("the cluster to be idle", lambda: stack.spark.status().get("coresused") == 0)
 
 

@@ -145,24 +145,6 @@ def _python(_: object, facts: SparkFacts) -> Broken | None:
     return broken_if(unlimited, f"{', '.join(calling)}: Python runs on the executors, without a limit")
 
 
-def _decommission(_: object, facts: SparkFacts) -> Broken | None:
-    names = ("spark.decommission.enabled", "spark.storage.decommission.enabled")
-    on = [facts.flag(name) for name in names]
-    return broken_if(on[0] and not on[1], f"{names[0]} is true, and {names[1]} false")
-
-
-def _shuffle_service(_: object, facts: SparkFacts) -> Broken | None:
-    moves = facts.flag("spark.dynamicAllocation.enabled")
-    return broken_if(
-        moves and not facts.flag("spark.shuffle.service.enabled"), "spark.shuffle.service.enabled is false"
-    )
-
-
-def _stage_attempts(_: object, facts: SparkFacts) -> Broken | None:
-    tries = facts.number("spark.stage.maxConsecutiveAttempts", ATTEMPTS)
-    return broken_if(tries < ATTEMPTS, f"spark.stage.maxConsecutiveAttempts is {tries}")
-
-
 def _files(_: object, facts: SparkFacts) -> Broken | None:
     may = facts.environment.nofile
     if not may:
@@ -283,7 +265,10 @@ CHECKS = (
         "spark.storage.decommission.enabled=true with spark.decommission.enabled",
         "Else an executor that goes takes along the shuffle files of the batch that runs.",
         conf("spark.storage.decommission.enabled=true"),
-        _decommission,
+        lambda _, facts: broken_if(
+            facts.flag("spark.decommission.enabled") and not facts.flag("spark.storage.decommission.enabled"),
+            "spark.decommission.enabled is true, and spark.storage.decommission.enabled false",
+        ),
     ),
     row(
         "shuffle-service",
@@ -292,7 +277,10 @@ CHECKS = (
         "an external shuffle service with dynamic allocation",
         "Shuffle files go with their executor, and batches of more than a minute compute much again.",
         conf("spark.shuffle.service.enabled=true"),
-        _shuffle_service,
+        lambda _, facts: broken_if(
+            facts.flag("spark.dynamicAllocation.enabled") and not facts.flag("spark.shuffle.service.enabled"),
+            "spark.shuffle.service.enabled is false",
+        ),
     ),
     row(
         "stage-attempts",
@@ -301,7 +289,10 @@ CHECKS = (
         f"spark.stage.maxConsecutiveAttempts of {ATTEMPTS} or more",
         "Fewer lost executors in a row fail the query.",
         conf("spark.stage.maxConsecutiveAttempts="),
-        _stage_attempts,
+        lambda _, facts: broken_if(
+            (tries := facts.number("spark.stage.maxConsecutiveAttempts", ATTEMPTS)) < ATTEMPTS,
+            f"spark.stage.maxConsecutiveAttempts is {tries}",
+        ),
     ),
     row(
         "ulimit",

@@ -70,22 +70,14 @@ def _folders(_: TheCluster, facts: SparkFacts) -> Broken | None:
     return broken_if(ended > ENDED, f"{ended} executors of the application have ended")
 
 
-def _wants(name: str, value: str) -> Look:
+def _not(name: str, *bad: str) -> Look:
     def look(_: TheCluster, facts: SparkFacts) -> Broken | None:
         said = _said(facts, name)
         if not said:
             raise NotVerifiable(f"No daemon of YARN tells {name}.")
-        return broken_if(said.lower() != value, f"{name} is {said}")
+        return broken_if(said.lower() in bad, f"{name} is {said}")
 
     return look
-
-
-def _yarn_logs(_: TheCluster, facts: SparkFacts) -> Broken | None:
-    name = "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds"
-    said = _said(facts, name)
-    if not said:
-        raise NotVerifiable(f"No NodeManager tells {name}.")
-    return broken_if(said.startswith("-"), f"{name} is {said}")
 
 
 def _pod(facts: SparkFacts) -> Mapping[str, Any]:
@@ -97,10 +89,6 @@ def _pod(facts: SparkFacts) -> Mapping[str, Any]:
 def _evicted(_: TheCluster, facts: SparkFacts) -> Broken | None:
     said = _pod(facts)["metadata"].get("annotations") or {}
     return broken_if(not any(said.get(name) == value for name, value in _KEEP.items()), "the driver's pod has neither")
-
-
-def _priority(_: TheCluster, facts: SparkFacts) -> Broken | None:
-    return broken_if(not _pod(facts)["spec"].get("priorityClassName"), "the driver's pod has none")
 
 
 def _deadline(_: TheCluster, facts: SparkFacts) -> Broken | None:
@@ -181,7 +169,7 @@ CHECKS = (
         "yarn.resourcemanager.recovery.enabled=true",
         "A restart of the ResourceManager ends all applications.",
         f"yarn.resourcemanager.recovery.enabled=true{_YARN}",
-        _wants("yarn.resourcemanager.recovery.enabled", "true"),
+        _not("yarn.resourcemanager.recovery.enabled", "false"),
     ),
     row(
         "nm-recovery",
@@ -190,7 +178,7 @@ CHECKS = (
         "yarn.nodemanager.recovery.enabled=true",
         "A restart of a NodeManager ends all its containers.",
         f"yarn.nodemanager.recovery.enabled=true{_YARN}",
-        _wants("yarn.nodemanager.recovery.enabled", "true"),
+        _not("yarn.nodemanager.recovery.enabled", "false"),
     ),
     row(
         "yarn-logs",
@@ -199,7 +187,7 @@ CHECKS = (
         "logs that are aggregated while their application runs",
         "Months of them stay on one disk, and above 90 % its node is unhealthy.",
         f"yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds=3600{_YARN}",
-        _yarn_logs,
+        _not("yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds", "-1"),
     ),
     row(
         "node-autoscaler",
@@ -217,7 +205,7 @@ CHECKS = (
         "a priority class for drivers",
         "Any other pod may displace it.",
         f"priorityClassName: NAME{_TEMPLATE}",
-        _priority,
+        lambda _, facts: broken_if(not _pod(facts)["spec"].get("priorityClassName"), "the driver's pod has none"),
     ),
     row(
         "deadline",

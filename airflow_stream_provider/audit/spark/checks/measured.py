@@ -34,10 +34,6 @@ def _driver_log(_: object, facts: SparkFacts) -> Broken | None:
     return broken_if(written > LOG_BYTES or free < written, found)
 
 
-def _one_executor(_: object, facts: SparkFacts) -> Broken | None:
-    return broken_if(facts.executors == 1, "it has one executor")
-
-
 def _catch_up(query: Query, _: SparkFacts) -> Broken | None:
     best, arriving = query.measured("best_rate"), query.measured("arriving")
     if best <= arriving:
@@ -76,11 +72,6 @@ def _shuffle_disk(_: object, facts: SparkFacts) -> Broken | None:
     return broken_if(free < LOCAL_BYTES, f"{free / GIB:.1f} GiB are free in its local folders")
 
 
-def _dropped(_: object, facts: SparkFacts) -> Broken | None:
-    dropped = facts.measured("events_dropped")
-    return broken_if(dropped, f"{dropped} events were dropped")
-
-
 def _timeouts(_: object, facts: SparkFacts) -> Broken | None:
     beat, limit = (
         seconds(facts.setting(f"spark.{name}")) for name in ("executor.heartbeatInterval", "network.timeout")
@@ -108,7 +99,7 @@ CHECKS = (
         driver("standalone", "yarn"),
         "a driver's log below 1 GiB, and more free space beside it than it has",
         "Nothing rolls it there, and a full disk ends everything on the machine.",
-        conf("spark.driver.extraJavaOptions=-Dlog4j2.configurationFile=FILE_WITH_A_ROLLING_APPENDER"),
+        "-Dlog4j2.configurationFile=FILE  # in spark.driver.extraJavaOptions: a file with a RollingFile appender",
         _driver_log,
     ),
     row(
@@ -118,7 +109,7 @@ CHECKS = (
         "two executors or more",
         "The stream stands until another one is up.",
         "# ask for two: spark.executor.cores below spark.cores.max, or spark.executor.instances=2",
-        _one_executor,
+        lambda _, facts: broken_if(facts.executors == 1, "it has one executor"),
     ),
     row(
         "catch-up",
@@ -154,7 +145,7 @@ CHECKS = (
         "no dropped events of Spark's listeners",
         "Spark's UI and dynamic allocation are wrong from then on.",
         conf("spark.scheduler.listenerbus.eventqueue.capacity=50000"),
-        _dropped,
+        lambda _, facts: broken_if(n := facts.measured("events_dropped"), f"{n} events were dropped"),
     ),
     row(
         "timeouts",
