@@ -100,4 +100,7 @@ class Environment:
             }
         except ValueError:
             return cls()
-        return cls(**{**known, "persisted": tuple(known.get("persisted", ())), "queries": queries})
+        conf = {name: str(value) for name, value in known.get("conf", {}).items()}
+        places = {name: each for name, each in known.get("places", {}).items() if isinstance(each, dict)}
+        persisted = tuple(each for each in known.get("persisted", ()) if isinstance(each, dict))
+        return cls(**{**known, "conf": conf, "places": places, "persisted": persisted, "queries": queries})

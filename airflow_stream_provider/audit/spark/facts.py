@@ -137,17 +137,12 @@ class SparkFacts(Measured):
         kinds = {"spark:": "standalone", "yarn": "yarn", "k8s:": "kubernetes", "local": "local"}
         return next((kind for start, kind in kinds.items() if master.startswith(start)), "")
 
-    def is_set(self, *names: str) -> list[str]:
-        """Return the settings that are set, of those with these names or beginnings (which end in a dot)."""
-        return [name for name in self.environment.conf if name in names or name.startswith(_beginnings(names))]
+    def are_set(self, name: str) -> list[str]:
+        """Return the settings that are set, of this name or, where it ends in a dot, this beginning."""
+        return [each for each in self.environment.conf if each == name or (name[-1] == "." and each.startswith(name))]
 
     def setting(self, name: str) -> str:
-        """Return a setting of the driver, or Spark's default in its version; empty: it is not set, and has none.
-
-        :raises NotVerifiable: the driver has not said with which settings it runs.
-        """
-        if not self.environment.spark:
-            raise NotVerifiable("The driver has not said with which settings it runs: deploy once with this version.")
+        """Return a setting of the driver, or Spark's default in its version; empty: it is not set, and has none."""
         found = self.environment.conf.get(name)
         return (default(name, self.environment.spark) or "") if found is None else found
 
@@ -168,7 +163,7 @@ class SparkFacts(Measured):
 
         :raises NotVerifiable: nothing tells.
         """
-        if isinstance(self.vitals.get("executors"), int):
+        if self.vitals.get("executors"):
             return int(self.vitals["executors"])
         if self.kind == "local":
             return 1
@@ -191,10 +186,6 @@ class SparkFacts(Measured):
             lines += [f'-  {name}: "{old}"'] if old is not None else []
             lines += [f'+  {name}: "{value}"'] if value else []
         return "\n".join(["", " conf:", *lines])
-
-
-def _beginnings(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name.endswith("."))
 
 
 def facts_of(

@@ -59,7 +59,7 @@ class Setting:
 def _misplaced(facts: SparkFacts) -> Iterable[Setting]:
     for each in MISPLACED:
         if facts.kind in each.kinds:
-            yield from (Setting(name, each.where) for name in facts.is_set(each.name))
+            yield from (Setting(name, each.where) for name in facts.are_set(each.name))
 
 
 def _no_effect(setting: Setting, facts: SparkFacts) -> Broken:
