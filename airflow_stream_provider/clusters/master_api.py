@@ -200,8 +200,8 @@ def worker_state(worker: Mapping[str, Any], hosts: WorkerHosts) -> dict[str, Any
     return _worker(worker, hosts, "/json/").json()
 
 
-# The page of a master says its settings in a table, of which the first has a row of the page's own.
-_SETTING = re.compile(r"<tr[^>]*>\s*<td[^>]*>(?:<[^>]*>)*(spark\.[\w.]+)<.*?</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
+# A master's page has a table of its settings, and others of the same form.
+_ROW = re.compile(r"<tr[^>]*>\s*<td[^>]*>(.*?)</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
 _BYTES = re.compile(r"==== Bytes \d+-\d+ of (\d+) of ")
 
 
@@ -212,7 +212,8 @@ def master_settings(master: Master) -> dict[str, str]:
     """
     url = f"{master.ui}/environment/"
     page = send("GET", url, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization).text()
-    return {name: html.unescape(re.sub("<[^>]*>", "", value)).strip() for name, value in _SETTING.findall(page)}
+    rows = ([html.unescape(re.sub("<[^>]*>", "", cell)).strip() for cell in row] for row in _ROW.findall(page))
+    return {name: value for name, value in rows if name.startswith("spark.")}
 
 
 _UI = re.compile(r'href="(https?://[^"]+)"[^>]*>\s*Application Detail UI')
