@@ -20,7 +20,7 @@ from airflow_stream_provider.runtime.describe import calls_python, fingerprint, 
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # Each part of it is given up after so long, as when a NameNode does not answer; no part takes a second else.
-SECONDS = 5.0
+SECONDS = 10.0
 _SOURCE = (
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition"),
     *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxFilesPerTrigger"),

@@ -17,6 +17,12 @@ from airflow_stream_provider.lifecycle.environment import Environment, QueryEnvi
 from airflow_stream_provider.runtime.environment import environment, mount_of
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part is given up for want of time on a busy machine."""
+    monkeypatch.setattr("airflow_stream_provider.runtime.environment.SECONDS", 120.0)
+
+
 def a_query(frame: DataFrame, checkpoint: object, **options: str) -> Any:
     spec = SimpleNamespace(options=options, foreach=False)
     return SimpleNamespace(
