@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.audit.check import CheckResult, Finding, Severity, tool_arguments
-from airflow_stream_provider.audit.facts import Requirements
-from airflow_stream_provider.audit.read import gather
+from airflow_stream_provider.audit.check import CheckResult, Finding, Severity
+from airflow_stream_provider.audit.kafka.commands import tool_arguments
+from airflow_stream_provider.audit.kafka.facts import Requirements
+from airflow_stream_provider.audit.kafka.read import gather
 from airflow_stream_provider.audit.report import AuditReport, Waiver, judge
 
 if TYPE_CHECKING:

@@ -10,8 +10,11 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from airflow_stream_provider.audit.check import CheckResult, Finding, Severity, findings
-from airflow_stream_provider.audit.checks import CHECKS
-from airflow_stream_provider.audit.facts import Facts, Requirements
+from airflow_stream_provider.audit.kafka.checks import CHECKS
+from airflow_stream_provider.audit.kafka.commands import fix_for
+from airflow_stream_provider.audit.kafka.facts import Facts, Requirements
+from airflow_stream_provider.audit.spark.checks import CHECKS as SPARK_CHECKS
+from airflow_stream_provider.audit.spark.facts import SparkFacts
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 
@@ -34,7 +37,7 @@ class Waiver:
 
     def __post_init__(self) -> None:
         """Refuse what could never hold."""
-        known = [each.name for each in CHECKS]
+        known = [each.name for each in (*CHECKS, *SPARK_CHECKS)]
         if self.check not in known:
             close = difflib.get_close_matches(self.check, known, n=1)
             hint = f"Did you mean {close[0]!r}?" if close else "docs/audit.md lists them."
@@ -76,9 +79,9 @@ class AuditReport:
     """The result of an audit.
 
     :param at: when the facts were read, in seconds since 1970.
-    :param topics: the audited topics.
+    :param topics: the audited topics; none of an audit of Spark.
     :param findings: the findings, the worst first.
-    :param held: for how many topics, brokers and so on each check holds. A check that is neither here nor in the
+    :param held: for how many topics, queries and so on each check holds. A check that is neither here nor in the
         findings had nothing to examine.
     :param expired: the waivers whose last day is over; they count as none.
     """
@@ -113,23 +116,50 @@ class AuditReport:
 
     def __str__(self) -> str:
         counts = Counter("waived" if finding.waived else finding.result.value for finding in self.findings)
-        parts = [f"{counts[name]} {name}" for name in (*CheckResult, "waived")]
-        return f"{', '.join(self.topics)}: {', '.join(parts)}, {sum(self.held.values())} hold"
+        names = [name for name in (*CheckResult, "waived") if counts[name] or name is not CheckResult.NO_EFFECT]
+        parts = [f"{counts[name]} {name}" for name in names]
+        return f"{', '.join(self.topics) or 'Spark'}: {', '.join(parts)}, {sum(self.held.values())} hold"
 
 
 def judge(facts: Facts, requirements: Requirements, waivers: Sequence[Waiver] = ()) -> AuditReport:
-    """Run every check on the facts and return the report. Pure: no I/O.
+    """Run every check of Kafka on the facts and return the report. Pure: no I/O.
 
     :param waivers: the findings that are accepted; default none.
     """
     held: Counter[str] = Counter()
-    waived = _waived(findings(CHECKS, facts, requirements, held), waivers, facts.at)
-    found = sorted(
-        _together(waived, {broker.title for broker in facts.brokers}),
-        key=lambda finding: (-finding.severity, list(CheckResult).index(finding.result)),
-    )
-    expired = tuple(waiver for waiver in waivers if waiver.expired(facts.at))
-    return AuditReport(facts.at, tuple(topic.name for topic in facts.topics), tuple(found), dict(held), expired)
+    found = findings(CHECKS, facts, requirements, held, fix_for(facts))
+    grouped = _together(_waived(found, waivers, facts.at), {broker.title for broker in facts.brokers})
+    return _report(facts.at, tuple(topic.name for topic in facts.topics), grouped, held, waivers)
+
+
+def judge_spark(facts: SparkFacts, waivers: Sequence[Waiver] = ()) -> AuditReport:
+    """Run every check of Spark on the facts and return the report. Pure: no I/O.
+
+    :param waivers: the findings that are accepted; default none.
+    """
+    held: Counter[str] = Counter()
+    found = findings(SPARK_CHECKS, facts, None, held, facts.fix)
+    return _report(facts.at, (), _waived(found, waivers, facts.at), held, waivers)
+
+
+def together(reports: Sequence[AuditReport]) -> AuditReport:
+    """Return several reports as one; none make one that has nothing."""
+    found = [finding for report in reports for finding in report.findings]
+    held = Counter[str]()
+    for report in reports:
+        held.update(report.held)
+    topics = tuple(topic for report in reports for topic in report.topics)
+    expired = [waiver for report in reports for waiver in report.expired]
+    one = _report(max((each.at for each in reports), default=0.0), topics, found, held, ())
+    return replace(one, expired=tuple(dict.fromkeys(expired)))
+
+
+def _report(
+    at: float, topics: tuple[str, ...], found: Iterable[Finding], held: Mapping[str, int], waivers: Sequence[Waiver]
+) -> AuditReport:
+    worst_first = sorted(found, key=lambda each: (-each.severity, list(CheckResult).index(each.result)))
+    expired = tuple(waiver for waiver in waivers if waiver.expired(at))
+    return AuditReport(at, topics, tuple(worst_first), dict(held), expired)
 
 
 def _waived(findings: Iterable[Finding], waivers: Sequence[Waiver], at: float) -> Iterator[Finding]:

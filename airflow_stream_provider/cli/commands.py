@@ -11,6 +11,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,8 +20,11 @@ from airflow.utils.cli import suppress_logs_and_warning
 from rich.console import Console
 from rich.live import Live
 
+from airflow_stream_provider.audit.check import Severity
+from airflow_stream_provider.audit.report import together
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, statuses
 from airflow_stream_provider.cli.tables import (
+    audit_view,
     comparison_view,
     lag_view,
     ledger_view,
@@ -28,6 +32,7 @@ from airflow_stream_provider.cli.tables import (
     samples_table,
     status_table,
 )
+from airflow_stream_provider.hooks.audit import audit_kafka, audit_spark
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.control import control_root, declared
 from airflow_stream_provider.hooks.lag import look_at_lag
@@ -192,6 +197,38 @@ def ledger(args: Namespace) -> None:
         print(json.dumps([{**row.to_json(), "difference": said.get(row.query)} for row in rows]))
     else:
         _console().print(ledger_view(args.name, rows, said, time.time()))
+
+
+@suppress_logs_and_warning
+def audit(args: Namespace) -> NoReturn:
+    """Audit a stream's Kafka and Spark."""
+    read_connections()
+    spec = _spec(args)
+    both, reports, errors = args.kafka == args.spark, [], []
+    try:
+        hook = StreamHook.of(spec)
+        snapshot = hook.observe(history=False)
+    except StreamError as error:
+        _fail(error)
+    # Without Kafka in its YAML a stream is none of its clients, unless that is asked for.
+    if args.kafka or (both and spec.kafka):
+        reports.append(partial(audit_kafka, hook, snapshot, spec.offsets_group or ""))
+    if args.spark or both:
+        reports.append(partial(audit_spark, hook, snapshot))
+    found = []
+    for audited in reports:
+        try:
+            found.append(audited())
+        except StreamError as error:
+            errors.append(error)
+            print(error, file=sys.stderr)
+    report = together(found)
+    if args.json:
+        print(json.dumps(report.to_json()))
+    else:
+        _console().print(audit_view(spec.name, report))
+    failing = report.failing(Severity.of(args.fail_on))
+    sys.exit(Code.WARN if failing else Code.UNKNOWN if errors else Code.WELL)
 
 
 @suppress_logs_and_warning

@@ -60,6 +60,15 @@ _CONNECTION = Arg(
     ("--connection",), metavar="CONNECTION", required=True, help="Airflow connection of the sink's database"
 )
 
+_KAFKA = Arg(("--kafka",), action="store_true", help="Audit Kafka alone")
+_SPARK = Arg(("--spark",), action="store_true", help="Audit Spark and its cluster alone")
+_FAIL_ON = Arg(
+    ("--fail-on",),
+    choices=("info", "low", "medium", "high", "critical"),
+    default="high",
+    help="Severity from which on a finding counts for the exit code; default: high",
+)
+
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
 _MORE = {
     Operation.STOP: (_DECLARED,),
@@ -133,6 +142,13 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     func=lazy_load_command(f"{_COMMANDS}.diff"),
                     args=(_NAME, _FOLDER, _JSON, ARG_VERBOSE),
                     epilog="Exit code: 0 = they are the same, 1 = they differ, 3 = they cannot be compared.",
+                ),
+                ActionCommand(
+                    name="audit",
+                    help="Audit what a stream stands on, its Kafka and its Spark, and say how to change it",
+                    func=lazy_load_command(f"{_COMMANDS}.audit"),
+                    args=(_NAME, _KAFKA, _SPARK, _FAIL_ON, _FOLDER, _JSON, ARG_VERBOSE),
+                    epilog="Exit code: 0 = no finding so severe, 1 = there is one, 3 = a part cannot be audited.",
                 ),
                 ActionCommand(
                     name="validate",

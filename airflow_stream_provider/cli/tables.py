@@ -12,6 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from airflow_stream_provider.audit.check import Severity
+from airflow_stream_provider.audit.report import AuditReport
 from airflow_stream_provider.cli.status import StreamStatus
 from airflow_stream_provider.hooks.compare import Comparison
 from airflow_stream_provider.hooks.ledger import LedgerRow, kafka_of
@@ -40,6 +42,17 @@ def lag_view(stream: str, look: LagLook, judgement: LagJudgement, ceilings: Ceil
         parts.append(_queries(report, ceilings))
         parts += [_partitions(query) for query in report.queries if query.partitions]
     parts += [as_text(reason, colour) for reason in judgement.reasons]
+    return Group(*parts)
+
+
+def audit_view(stream: str, report: AuditReport) -> RenderableType:
+    """Return the findings of an audit, the worst first, each with why it matters and how to change it."""
+    parts: list[RenderableType] = [as_text(f"{stream}: {report}", "bold")]
+    for finding in report.findings:
+        colour = "red" if finding.severity >= Severity.HIGH else "yellow" if finding.severity >= Severity.LOW else ""
+        parts.append(as_text(str(finding), "" if finding.waived else colour))
+        parts += [] if finding.waived else [as_text(f"  Why: {finding.why}")]
+    parts += [as_text(f"This waiver has expired and counts as none: {waiver}.", "yellow") for waiver in report.expired]
     return Group(*parts)
 
 

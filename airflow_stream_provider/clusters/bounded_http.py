@@ -16,12 +16,12 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from airflow_stream_provider.control.bounded import start
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
@@ -151,6 +151,19 @@ def ask(
     if content is None:
         raise Unanswered(url, f"answered with more than {limit} bytes")
     return Answer(url, response.status, {key.lower(): value for key, value in response.getheaders()}, content)
+
+
+def ui_settings(get: Callable[[str], Answer], application: str) -> tuple[str, dict[str, str]]:
+    """Return the version of Spark that an application runs on, and its settings, on which Spark hides secrets.
+
+    :param get: returns what its Spark UI answers to a path.
+    :raises Unanswered: it does not answer, or it is no Spark UI.
+    """
+    answer = get(f"api/v1/applications/{quote(application, safe='')}/environment")
+    try:
+        return str(get("api/v1/version").json()["spark"]), {str(n): str(v) for n, v in answer.json()["sparkProperties"]}
+    except (KeyError, TypeError, ValueError):
+        raise Unanswered(answer.url, "is no Spark UI") from None
 
 
 def _read(response: http.client.HTTPResponse, limit: int) -> bytes | None:

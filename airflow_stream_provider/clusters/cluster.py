@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.whose import Whose
@@ -139,6 +140,28 @@ class UnmanagedView:
         return self.state.terminal and self.state is not DriverState.LOST and self.remains.gone
 
 
+@dataclass(frozen=True)
+class ClusterFacts:
+    """The facts that a cluster tells of itself and of one driver, for the audit.
+
+    :param settings: of its daemons, by name: of a standalone master those that are set, of YARN's ResourceManager and
+        of one NodeManager those that count.
+    :param problem: why the settings are not known; empty: they are.
+    :param ended_executors: how many executors of the driver's application have ended, each of which may have left a
+        folder; None: not known.
+    :param executor_log: bytes of the largest log that an executor of it writes to now; None: not known.
+    :param pod: of the driver, as the API server has it; empty: there is none.
+    :param node_labels: of the pod's node; None: not known.
+    """
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    problem: str = "This kind of cluster does not tell its settings."
+    ended_executors: int | None = None
+    executor_log: int | None = None
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    node_labels: Mapping[str, str] | None = None
+
+
 class SubmitUnclear(ClusterError):
     """The cluster may or may not have accepted a submission.
 
@@ -240,6 +263,14 @@ class Cluster(ABC):
         It is for a person: short, and without what looks like a secret (`log_tail.tail`).
         """
 
+    def facts(self, submission: str, applications: Collection[str] = ()) -> ClusterFacts:
+        """Return what the cluster says of itself and of a driver, for the audit; by default that it says nothing.
+
+        :param applications: ids of its Spark applications, from its heartbeats.
+        :raises ClusterError: the cluster does not answer.
+        """
+        return ClusterFacts()
+
     def unmanaged(self, id: str) -> UnmanagedView | None:
         """Return what the cluster says of a job that this provider has not started, and that `kill` can end.
 
@@ -248,6 +279,15 @@ class Cluster(ABC):
         :raises ClusterError: that is no id of this cluster, or the cluster does not answer.
         """
         return None
+
+    def unmanaged_settings(self, id: str) -> tuple[str, Mapping[str, str]]:
+        """Return the version of Spark that a job of `unmanaged` runs on, and its settings, as its Spark UI shows them.
+
+        An empty version, as by default: this cluster cannot tell.
+
+        :raises ClusterError: the UI does not answer, or the cluster does not.
+        """
+        return "", {}
 
     def forget(self, over: Collection[Whose]) -> None:  # noqa: B027 - most clusters keep nothing for us
         """Remove the cluster's proofs of drivers' ends. A driver that is not proven to be over stays.

@@ -13,6 +13,7 @@ from typing_extensions import override
 from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.cluster import (
     Cluster,
+    ClusterFacts,
     DriverView,
     FoundDrivers,
     Remains,
@@ -241,6 +242,17 @@ class KubernetesCluster(Cluster):
             return "" if place is None else tail(log=self._api.log_end(*place, CONTAINER))
         except ClusterError:
             return ""
+
+    @override
+    def facts(self, submission: str, applications: Collection[str] = ()) -> ClusterFacts:
+        """Return the driver's pod and, if Airflow's account may get nodes, the labels of its node."""
+        place = self._place(submission)
+        pod = (None if place is None else self._api.pod(*place)) or {}
+        node = (pod.get("spec") or {}).get("nodeName")
+        labels = None
+        with suppress(Refused):
+            labels = ((self._api.node(node) or {}).get("metadata") or {}).get("labels") if node else None
+        return ClusterFacts(pod=pod, node_labels=labels)
 
     @override
     def forget(self, over: Collection[Whose]) -> None:

@@ -11,12 +11,14 @@ is given by URL, and goes on with `PythonRunner` in the same process.
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, WorkerHosts
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, WorkerHosts, ui_settings
 from airflow_stream_provider.clusters.bounded_http import ask as send
 from airflow_stream_provider.clusters.cluster import DriverState, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
@@ -197,6 +199,52 @@ def worker_state(worker: Mapping[str, Any], hosts: WorkerHosts) -> dict[str, Any
     :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
     """
     return _worker(worker, hosts, "/json/").json()
+
+
+# A master's page has a table of its settings, and others of the same form.
+_ROW = re.compile(r"<tr[^>]*>\s*<td[^>]*>(.*?)</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
+_BYTES = re.compile(r"==== Bytes \d+-\d+ of (\d+) of ")
+
+
+def master_settings(master: Master) -> dict[str, str]:
+    """Return the settings that a master was started with, by its page, on which Spark hides secrets.
+
+    :raises Unanswered: it has no such page, as before Spark 4.0.
+    """
+    url = f"{master.ui}/environment/"
+    page = send("GET", url, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization).text()
+    rows = ([html.unescape(re.sub("<[^>]*>", "", cell)).strip() for cell in row] for row in _ROW.findall(page))
+    return {name: value for name, value in rows if name.startswith("spark.")}
+
+
+_UI = re.compile(r'href="(https?://[^"]+)"[^>]*>\s*Application Detail UI')
+
+
+def application_settings(master: Master, hosts: WorkerHosts, application: str) -> tuple[str, dict[str, str]]:
+    """Return the version of Spark that an application runs on, and its settings, by the UI to which its page leads.
+
+    :raises ClusterError: the master or the UI does not answer, or the UI is on a host that is not allowed.
+    """
+    page = f"{master.ui}/app/?{urlencode({'appId': application})}"
+    text = send("GET", page, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization).text()
+    found = _UI.search(text)
+    if found is None:
+        raise Unanswered(page, "names no Spark UI")
+    url = html.unescape(found[1]).rstrip("/")
+    address = hosts.address(url)
+    return ui_settings(
+        lambda path: send("GET", f"{url}/{path}", seconds=TIMEOUT, limit=_WORKER_LIMIT, address=address), application
+    )
+
+
+def executor_log_size(worker: Mapping[str, Any], hosts: WorkerHosts, application: str, executor: object) -> int:
+    """Return how many bytes the log of an executor has, to which it writes now.
+
+    :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
+    """
+    query = urlencode({"appId": application, "executorId": executor, "logType": "stderr", "byteLength": 1})
+    found = _BYTES.match(_worker(worker, hosts, f"/log/?{query}").text())
+    return int(found[1]) if found else 0
 
 
 def driver_log(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, name: str, length: int, **part: int) -> str:

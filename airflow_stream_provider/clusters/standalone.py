@@ -14,6 +14,7 @@ from airflow_stream_provider.clusters.bounded_http import Unanswered, WorkerHost
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
+    ClusterFacts,
     DriverState,
     DriverView,
     FoundDrivers,
@@ -32,6 +33,7 @@ from airflow_stream_provider.clusters.workers import (
     all_executors_left,
     ask_all,
     driver_belongs,
+    executors_of,
     in_use,
     unmanaged,
 )
@@ -227,8 +229,23 @@ class StandaloneCluster(Cluster):
         return Remains((*left, *apps, *all_executors_left(master, self._hosts, ours)), tuple(lost))
 
     @override
+    def facts(self, submission: str, applications: Collection[str] = ()) -> ClusterFacts:
+        """Return the settings of the master, which Spark 4.0 and later show, and what the workers say of executors."""
+        master = api.find_master(self._masters)
+        ended, log = executors_of(master, self._hosts, applications)
+        try:
+            return ClusterFacts(api.master_settings(master), "", ended, log)
+        except Unanswered as error:
+            problem = f"The Spark master does not show its settings ({error.reason}); Spark 4.0 and later do."
+            return ClusterFacts(problem=problem, ended_executors=ended, executor_log=log)
+
+    @override
     def unmanaged(self, id: str) -> UnmanagedView | None:
         return unmanaged(self._masters, self._hosts, id)
+
+    @override
+    def unmanaged_settings(self, id: str) -> tuple[str, Mapping[str, str]]:
+        return api.application_settings(api.find_master(self._masters), self._hosts, id)
 
     @override
     def log_tail(self, submission: str) -> str:

@@ -6,7 +6,7 @@ These are the owner of a driver, the executors that are alive, and the applicati
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -127,6 +127,28 @@ def in_use(master: Master, hosts: WorkerHosts) -> list[str]:
         found.append(f"{len(drivers)} drivers {sum(driver['cores'] for driver in drivers)} cores")
     queued = len(master.active_drivers) - len(drivers) + sum(app["state"] == "WAITING" for app in apps)
     return found + ([f"{queued} more are waiting"] if queued else [])
+
+
+def executors_of(master: Master, hosts: WorkerHosts, applications: Collection[str]) -> tuple[int | None, int | None]:
+    """Return how many executors of applications have ended, and the bytes of the largest log of those that run.
+
+    None: no worker tells.
+    """
+
+    def of(worker: Mapping[str, Any]) -> tuple[int, list[int]]:
+        state = api.worker_state(worker, hosts)
+        mine = [each for each in state["executors"] if each["appid"] in applications]
+        ended = sum(each["appid"] in applications for each in state["finishedexecutors"])
+        return ended, [api.executor_log_size(worker, hosts, each["appid"], each["id"]) for each in mine]
+
+    def asked(worker: Mapping[str, Any]) -> tuple[int, list[int]] | None:
+        with suppress(ClusterError, *_ODD):
+            return of(worker)
+        return None
+
+    found = [each for each in ask_all(asked, master.workers.values()) if each is not None]
+    sizes = [size for _, each in found for size in each]
+    return (sum(ended for ended, _ in found) if found else None), max(sizes, default=None)
 
 
 _DRIVER = re.compile(r"driver-\d+-\d+")

@@ -13,10 +13,11 @@ from typing import Any
 from typing_extensions import override
 
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.bounded_http import WorkerHosts
+from airflow_stream_provider.clusters.bounded_http import WorkerHosts, ui_settings
 from airflow_stream_provider.clusters.cluster import (
     CLOCK_SLACK,
     Cluster,
+    ClusterFacts,
     DriverView,
     FoundDrivers,
     Remains,
@@ -52,6 +53,13 @@ from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, lea
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.texts import count
 
+# The settings that the audit reads. All nodes of a cluster should have the same.
+RM_SETTINGS = ("yarn.resourcemanager.recovery.enabled",)
+NM_SETTINGS = (
+    "yarn.nodemanager.recovery.enabled",
+    "yarn.nodemanager.log-aggregation.roll-monitoring-interval-seconds",
+)
+ASKED_NODES = 3
 # Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.
 TAKEN_SECONDS = 15.0
 
@@ -118,6 +126,28 @@ class YarnCluster(Cluster):
         lack = queue.lack(sizes, self._settings.user)
         if lack:
             raise _no_room(f"{lack} It is for {job.app_name}.", free_in_queue=lack, queue=queue.path, asked=str(sizes))
+
+    @override
+    def facts(self, submission: str, applications: Collection[str] = ()) -> ClusterFacts:
+        """Return the settings of the ResourceManager and of the first NodeManager that answers, as far as they tell."""
+        manager = api.find_active(self._settings)
+        found, problems = {}, []
+        for name in RM_SETTINGS:
+            try:
+                found[name] = api.setting(manager, name)
+            except ClusterError as error:
+                problems.append(error.message)
+        for node in [each for each in api.nodes(manager) if each.get("state") == "RUNNING"][:ASKED_NODES]:
+            url = manager.node_url(node.get("nodeHTTPAddress"))
+            try:
+                address = self._hosts.address(url)
+                found |= {name: api.setting(manager, name, url, address) for name in NM_SETTINGS}
+                break
+            except ClusterError as error:
+                problems.append(error.message)
+        return ClusterFacts(
+            {name: value for name, value in found.items() if value}, "" if found else " ".join(problems)
+        )
 
     @override
     def submit(self, job: Job, note: Callable[[str], str] = str) -> str:
@@ -266,6 +296,11 @@ class YarnCluster(Cluster):
     @override
     def unmanaged(self, id: str) -> UnmanagedView | None:
         return unmanaged(self._settings, self._hosts, id)
+
+    @override
+    def unmanaged_settings(self, id: str) -> tuple[str, Mapping[str, str]]:
+        manager = api.find_active(self._settings)
+        return ui_settings(lambda path: api.send("GET", f"{manager.url}/proxy/{id}/{path}", self._settings), id)
 
     @override
     def log_tail(self, submission: str) -> str:

@@ -187,6 +187,20 @@ def nodes(manager: Manager) -> list[dict[str, Any]]:
     return list((found.get("nodes") or {}).get("node") or ())
 
 
+def setting(manager: Manager, name: str, url: str = "", address: str = "") -> str:
+    """Return a setting of the ResourceManager, or of a daemon at a URL; empty: it has none of this name.
+
+    :raises Unanswered: it does not answer.
+    """
+    answer = send(
+        "GET", f"{url or manager.url}/conf?{urlencode({'format': 'json', 'name': name})}", manager.settings, address
+    )
+    if answer.status == 404:
+        return ""
+    found = answer.json()
+    return str((found.get("property") or {}).get("value") or "")
+
+
 def new_application(manager: Manager) -> str:
     """Return a new id; nothing is started.
 

@@ -20,6 +20,7 @@ from airflow_stream_provider.control.damage import (
     whole_before,
 )
 from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.lifecycle.environment import Environment
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.fold import fold, follow
 from airflow_stream_provider.lifecycle.formats import check_format
@@ -117,6 +118,16 @@ class ControlLog:
         if state.illegal_count > len(state.illegal):
             first = max(first, state.illegal[0].seq)  # of records before it, it is not known which are illegal
         return tuple(record for record in self._recent if record.seq >= first and record.seq not in illegal)
+
+    def environment(self, incarnation: str) -> Environment:
+        """Return what a driver's `standby` record says of its surroundings; nothing is known of an older driver's.
+
+        :raises ControlUnavailable: the store cannot be read now.
+        """
+        found = self.state.incarnations.get(incarnation)
+        data = None if found is None else self.store.read(found.announced)
+        record = None if found is None or data is None else Record.read(data, found.announced)
+        return Environment.from_json(None if record is None else record.get("environment"))
 
     def refresh(self) -> StreamState:
         """Read the new records and return the folded state.

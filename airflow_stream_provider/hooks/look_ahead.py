@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.hooks.about_drivers import holder_hangs
+from airflow_stream_provider.hooks.audit import audit_job
 from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.rewind import find_rewind
 from airflow_stream_provider.lag.limits import Moments
@@ -133,6 +134,8 @@ def look_ahead(
     if job:
         snapshot = replace(snapshot, job=hook.job(job))
     found = forecast(Asked(snapshot, operation, wanted or Wanted(), confirmed_by, since, job))
+    if job and found.parts:
+        found = replace(found, will=(*found.will, *audit_job(hook, job)))
     return _with_its_files(hook, snapshot.state, found)
 
 

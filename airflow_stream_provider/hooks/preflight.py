@@ -7,16 +7,17 @@ rehearses, and its log is shown.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.audit import Requirements, Severity, audit, tool_arguments
-from airflow_stream_provider.audit.recorded import recorded_clients
+from airflow_stream_provider.audit import Severity
+from airflow_stream_provider.audit.report import judge_spark
 from airflow_stream_provider.checkpoint import check_whole, locate, recorded_form
-from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.audit import audit_kafka, spark_facts
 from airflow_stream_provider.lag.limits import Moments
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
+from airflow_stream_provider.lifecycle.environment import allowed
 from airflow_stream_provider.lifecycle.errors import CheckpointBroken, CheckpointError, SpecError, StreamError
 from airflow_stream_provider.planning.job import FOLLOW_FIRST, job_first
 from airflow_stream_provider.planning.kept_offsets import kept_offsets
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.spec.requested_release import RequestedRelease
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class PreflightFailed(StreamError):
@@ -147,6 +149,7 @@ def preflight(
     yield from package_findings((stored or requested.spec).conf, beat.spark_version if beat else "")
     if last is None:
         return
+    yield from _settings(hook, stored or requested.spec, snapshot)
     kept = _without(last.queries, requested, Change.CHECKPOINT)
     for query in kept:
         yield from _checkpoint(str(query.get("name")), str(query.get("checkpoint")))
@@ -192,20 +195,29 @@ def _offsets(hook: StreamHook, requested: RequestedRelease, last: Incarnation, c
 
 def _topics(hook: StreamHook, requested: RequestedRelease, snapshot: Snapshot) -> Iterable[Finding]:
     """Audit the topics that the stream reads. Nothing refuses: they are as bad for the release that runs."""
-    from airflow_stream_provider.kafka.client import KafkaClient
-
-    conn_id = str(hook.kafka_conn_id)
     try:
-        clients = recorded_clients(hook.stream, snapshot.state, snapshot.heartbeats)
-        wanted = Requirements(
-            source=clients.source, sink=clients.sink, offsets_group=requested.spec.offsets_group or ""
-        )
-        extra = kafka_extra(conn_id)
-        with KafkaClient(conn_id, extra) as client:
-            report = audit(client, clients.topics, wanted, tool_arguments(extra))
+        report = audit_kafka(hook, snapshot, requested.spec.offsets_group or "")
     except SpecError:
         return  # no driver has named a topic yet
     except StreamError as error:
         yield Finding(f"The topics could not be audited: {error.message}")
         return
     yield from (Finding(f"Audit: {finding}.") for finding in report.failing(Severity.HIGH))
+
+
+def _settings(hook: StreamHook, release: Release | StreamSpec, snapshot: Snapshot) -> Iterable[Finding]:
+    """Audit the settings that a release changes. It is not refused for what the release that runs has as well."""
+    last = snapshot.state.last_driver
+    try:
+        facts = spark_facts(hook, snapshot, snapshot.state.last_holder)
+    except SpecError:
+        return  # an older driver, which has not said with which settings it runs
+    assert last is not None
+    former = snapshot.state.deployments[last.deployment].release.conf
+    kept = {name: value for name, value in facts.environment.conf.items() if name not in former}
+    conf = {**kept, **allowed(release.conf)}
+    known = {(each.check, each.subject) for each in judge_spark(facts).failing(Severity.HIGH)}
+    changed = replace(facts, environment=replace(facts.environment, conf=conf))
+    for each in judge_spark(changed).failing(Severity.HIGH):
+        if (each.check, each.subject) not in known:
+            yield Finding(f"Audit: the release brings in {each}.", refuses=each.severity is Severity.CRITICAL)

@@ -9,6 +9,7 @@ from airflow_stream_provider import lazily
 if TYPE_CHECKING:
     from airflow_stream_provider.operators.adopt import AdoptOperator as AdoptOperator
     from airflow_stream_provider.operators.audit import KafkaTopicAuditOperator as KafkaTopicAuditOperator
+    from airflow_stream_provider.operators.audit import SparkAuditOperator as SparkAuditOperator
     from airflow_stream_provider.operators.base import stream_asset as stream_asset
     from airflow_stream_provider.operators.check import CheckReleaseOperator as CheckReleaseOperator
     from airflow_stream_provider.operators.lag import KafkaLagOperator as KafkaLagOperator
@@ -63,7 +64,7 @@ __getattr__ = lazily(
     __name__,
     {
         "adopt": "AdoptOperator",
-        "audit": "KafkaTopicAuditOperator",
+        "audit": "KafkaTopicAuditOperator SparkAuditOperator",
         "base": "stream_asset",
         "check": "CheckReleaseOperator",
         "lag": "KafkaLagOperator",

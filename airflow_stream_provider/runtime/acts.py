@@ -141,6 +141,7 @@ class Acts:
             deployment=self._control.deployment,
             incarnation=self._incarnation,
             queries=self._queries.describe(),
+            environment=self._queries.environment(),
             rehearsal=self.rehearsal,
         )
         self._control.append(lambda now: None if self._incarnation in now.incarnations else record)
@@ -156,7 +157,6 @@ class Acts:
         # A driver that has held is rolled back to at once; one that adopts follows a job that has ended already.
         at_once = self._heartbeat.started_at is not None or self._policy.adopts
         if not at_once and not self._freshness.lasts(state.holder):
-            # In the background: the storage may take its time. The next turn answers.
             self.background.begin(lambda: self._look_again(state), rehearses=True)
             return
         self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)

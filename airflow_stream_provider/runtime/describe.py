@@ -174,6 +174,19 @@ def cleans_input(query: ManagedQuery) -> bool:
     return any(mode.lower() != "off" for leaf in _leaves(plan) for mode in _given(leaf, "cleanSource"))
 
 
+def source_options(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
+    """Return those of these options that a source of a frame was given; of several sources those of the first."""
+    leaves = _leaves(frame._jdf.queryExecution().analyzed())
+    given = {name: [value for leaf in leaves for value in _given(leaf, name)] for name in names}
+    return {name: str(values[0]) for name, values in given.items() if values}
+
+
+def calls_python(frame: DataFrame) -> bool:
+    """Whether the plan of a frame calls functions in Python, which run on the executors."""
+    pattern = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+    return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern.PYTHON_UDF()))
+
+
 def _given(relation: Any, option: str) -> list[str]:
     """Return the values that a source was given for an option, whose name is in any case."""
     name = relation.getClass().getSimpleName()

@@ -22,6 +22,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress, quiet_seconds, sources_of
+from airflow_stream_provider.runtime.environment import environment
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.kafka_client import check_still_there
 from airflow_stream_provider.runtime.managed_query import ManagedQuery, side_by_side
@@ -74,6 +75,10 @@ class QueryGroup:
         """Return what the `standby` record says of each query, and what its checkpoint has shown in the rehearsal."""
         shown = ((query, self._shown.get(query.label, Seen())) for query in self._gate.queries)
         return [{**describe(query), "id": seen.id, "batch": seen.batch} for query, seen in shown]
+
+    def environment(self) -> dict[str, Any]:
+        """Return what the `standby` record says of this driver; see `lifecycle.environment`."""
+        return environment(self._gate.queries)
 
     def check_seen(self, seen: Mapping[str, Seen]) -> None:
         """Check that each checkpoint is the one that was seen; note what it shows for `describe`.

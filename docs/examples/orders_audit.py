@@ -5,12 +5,13 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from airflow_stream_provider.audit import Waiver
-from airflow_stream_provider.operators.audit import KafkaTopicAuditOperator
+from airflow_stream_provider.operators.audit import KafkaTopicAuditOperator, SparkAuditOperator
 from airflow_stream_provider.spec.stream import load_spec
 
 orders = load_spec(Path(__file__).parent / "streams" / "orders.yaml")
 
 with DAG("orders__audit", schedule="@daily"):
+    SparkAuditOperator(task_id="audit_spark", stream=orders)
     KafkaTopicAuditOperator(
         task_id="audit",
         stream=orders,  # names Kafka's connection; its own record names the topics

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_stream_provider.audit import Requirements
-from airflow_stream_provider.audit.facts import Facts, Topic
+from airflow_stream_provider.audit.kafka.facts import Facts, Topic
 from airflow_stream_provider.kafka.cluster_requests import LogFolder, Quorum, Voter
 from tests.support.audited import GIB, NEEDS, broker, facts, partition, topic
 

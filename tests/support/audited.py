@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_stream_provider.audit.facts import BrokerFacts, Facts, Partition, Requirements, Settings, Topic
+from airflow_stream_provider.audit.kafka.facts import BrokerFacts, Facts, Partition, Requirements, Settings, Topic
 from airflow_stream_provider.kafka.cluster_requests import LogFolder, Quorum, Voter
 
 NOW = 1_800_000_000.0

@@ -102,6 +102,9 @@ class FakeQueries:
     def describe(self) -> list[dict[str, Any]]:
         return [{"name": "a"}]
 
+    def environment(self) -> dict[str, Any]:
+        return {"spark": "4.0.0"}
+
     def progress(self) -> Sequence[QueryProgress]:
         self.asked += 1
         return [QueryProgress("a", batch=7)]

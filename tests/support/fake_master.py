@@ -16,13 +16,17 @@ APP = {"id": "app-1", "name": f"orders 2 [{DEPLOYMENT}] 5e6f7a8b", "state": "RUN
 
 
 class Master:
-    """Serves the pages of a master, its REST API, and those of a worker. `wants`: the header that it requires."""
+    """Serves the pages of a master, its REST API, and those of a worker. `wants`: the header that it requires.
+
+    `pages`: what is answered to a path and its query, by a server of either; those of the others are not there.
+    """
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {"status": "ALIVE", "workers": [], "activedrivers": [], "activeapps": []}
         self.executors: list[dict[str, Any]] = []
         self.driver_log = ""
         self.logs: dict[str, str] = {}
+        self.pages: dict[str, str] = {}
         self.wants = ""
         self.asked: list[tuple[str, str]] = []
         self.silent = threading.Event()
@@ -33,8 +37,9 @@ class Master:
             def do_GET(self) -> None:
                 header = self.headers.get("Authorization", "")
                 master.asked.append((f"{self.command} {self.path}", header))
-                if self.path.startswith("/worker"):
-                    self.send_error(404)
+                page = master.pages.get(self.path)
+                if page is not None or self.path.startswith(("/worker", "/environment", "/app/", "/api/")):
+                    self.send_error(404) if page is None else self.send(page)
                 elif self.server is master.worker:
                     if master.hang:
                         master.silent.wait()

@@ -116,8 +116,13 @@ def gauges() -> str:
 
 
 def checks() -> str:
-    """The checks of the audit."""
-    return audit_table.table()
+    """The checks of Kafka."""
+    return audit_table.of_kafka()
+
+
+def checks_of_spark() -> str:
+    """The checks of Spark."""
+    return audit_table.of_spark()
 
 
 def spark_defaults() -> str:
@@ -166,6 +171,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "commands": commands,
     "metrics": gauges,
     "checks": checks,
+    "checks of spark": checks_of_spark,
     "operators": operators,
     "spark defaults": spark_defaults,
     "state tables": state_tables.tables,

@@ -24,8 +24,8 @@ from airflow_stream_provider.audit import (
     checks,
     read,
 )
-from airflow_stream_provider.audit.check import CLIENTS as OF_CLIENTS
-from airflow_stream_provider.audit.checks import CHECKS
+from airflow_stream_provider.audit.kafka.checks import CHECKS
+from airflow_stream_provider.audit.kafka.commands import CLIENTS as OF_CLIENTS
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.settings import client_settings

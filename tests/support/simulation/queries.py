@@ -67,6 +67,9 @@ class Queries:
         shown = {"id": self._shown.id, "batch": self._shown.batch}
         return [{"name": self.label, "checkpoint": CHECKPOINT, **shown}] if self._driver.world.data else []
 
+    def environment(self) -> dict[str, Any]:
+        return {"spark": "4.0.0"}
+
     def progress(self) -> tuple[QueryProgress, ...]:
         if self._driver.world.data is None:
             return ()

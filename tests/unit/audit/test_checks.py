@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_stream_provider.audit import AuditReport, CheckResult, Severity
-from airflow_stream_provider.audit.checks import CHECKS
-from airflow_stream_provider.audit.facts import Settings, Topic
+from airflow_stream_provider.audit.kafka.checks import CHECKS
+from airflow_stream_provider.audit.kafka.facts import Settings, Topic
 from airflow_stream_provider.audit.report import judge
 from airflow_stream_provider.kafka.cluster_requests import LogFolder
 from tests.support.audit_cases import CASES, Case, every, producer, six

@@ -6,14 +6,8 @@ import math
 
 import pytest
 
-from airflow_stream_provider.audit.facts import (
-    NotRead,
-    NotVerifiable,
-    Requirements,
-    Settings,
-    format_duration,
-    partition_numbers,
-)
+from airflow_stream_provider.audit.check import NotRead, NotVerifiable
+from airflow_stream_provider.audit.kafka.facts import Requirements, Settings, format_duration, partition_numbers
 from tests.support.audited import facts, partition
 
 

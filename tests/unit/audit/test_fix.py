@@ -5,14 +5,14 @@ import shlex
 
 import pytest
 
-from airflow_stream_provider.audit.check import (
+from airflow_stream_provider.audit.kafka.commands import (
     REASSIGN,
     broker_setting,
     fill_template,
     reassigned,
     tool_arguments,
 )
-from airflow_stream_provider.audit.facts import BrokerFacts, Settings, Topic
+from airflow_stream_provider.audit.kafka.facts import BrokerFacts, Settings, Topic
 
 
 def test_a_move_of_replicas_is_planned_by_kafkas_tool_and_started_by_a_person() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.audit.recorded import RecordedClients, recorded_clients
+from airflow_stream_provider.audit.kafka.facts import RecordedClients, recorded_clients
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_stream_provider.audit import CheckResult, Requirements, Severity
-from airflow_stream_provider.audit.facts import Settings, Topic
+from airflow_stream_provider.audit.kafka.facts import Settings, Topic
 from airflow_stream_provider.audit.report import judge
-from tests.support.audit_table import table
+from tests.support.audit_table import of_kafka, of_spark
 from tests.support.audited import NEEDS, facts, topic
 
 ROOT = Path(__file__).parents[3]
@@ -70,4 +70,5 @@ def test_a_topic_that_may_not_be_described_is_one_finding_that_fails() -> None:
 
 def test_the_documentation_has_the_table_of_the_checks() -> None:
     page = (ROOT / "docs" / "audit.md").read_text()
-    assert table() in page
+    assert of_kafka() in page
+    assert of_spark() in page

@@ -42,7 +42,7 @@ lag: {{max_records: 10}}
 
 
 # The commands that change nothing that runs.
-LOOK = ["init", "lag", "status", "history", "ledger", "diff", "validate"]
+LOOK = ["init", "lag", "status", "history", "ledger", "diff", "audit", "validate"]
 
 
 @pytest.fixture

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from airflow_stream_provider.audit.check import (
+from airflow_stream_provider.audit.check import Broken, Check, NotRead, NotVerifiable, Severity, broken_if
+from airflow_stream_provider.audit.kafka.commands import (
     ALL_TOPICS,
     BROKERS,
     CLUSTER,
     COPIES,
     NAMED_TOPICS,
     REASSIGN,
-    Broken,
-    Check,
     Look,
-    Severity,
-    broken_if,
     flag_off,
     reassigned,
     topic_setting,
 )
-from airflow_stream_provider.audit.facts import (
+from airflow_stream_provider.audit.kafka.facts import (
     BrokerFacts,
     Facts,
-    NotRead,
-    NotVerifiable,
     Partition,
     Requirements,
     Topic,
@@ -52,7 +47,7 @@ def _more_copies(found: str, topic: Topic, facts: Facts, fix: str = "") -> Broke
     return Broken(found, reassigned(topic, facts.live), fix)
 
 
-def _copies(bad: Callable[[int], bool], found: str) -> Look[Topic]:
+def _copies(bad: Callable[[int], bool], found: str) -> Look:
     def look(topic: Topic, facts: Facts, _: Requirements) -> Broken | None:
         few = [each for each in topic.partitions if bad(len(each.replicas))]
         return _more_copies(f"{partition_numbers(few)}: {found}", topic, facts) if few else None

@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_stream_provider.audit.check import Check
-from airflow_stream_provider.audit.checks import records, replicas, settings
+from airflow_stream_provider.audit.kafka.checks import records, replicas, settings
 
-CHECKS: tuple[Check[Any], ...] = (*replicas.CHECKS, *records.CHECKS, *settings.CHECKS)
+CHECKS: tuple[Check[Any, Any, Any], ...] = (*replicas.CHECKS, *records.CHECKS, *settings.CHECKS)

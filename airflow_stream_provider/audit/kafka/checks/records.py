@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import math
 
-from airflow_stream_provider.audit.check import (
-    ALL_TOPICS,
-    BROKERS,
-    TOPICS,
-    Broken,
-    Check,
-    Severity,
-    broken_if,
-    broker_setting,
-    topic_setting,
-)
-from airflow_stream_provider.audit.facts import (
+from airflow_stream_provider.audit.check import Broken, Check, NotRead, NotVerifiable, Severity, broken_if
+from airflow_stream_provider.audit.kafka.commands import ALL_TOPICS, BROKERS, TOPICS, broker_setting, topic_setting
+from airflow_stream_provider.audit.kafka.facts import (
     BrokerFacts,
     Facts,
-    NotRead,
-    NotVerifiable,
     Partition,
     Requirements,
     Topic,

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from airflow_stream_provider.audit.check import (
-    BROKERS,
-    CLIENTS,
-    COPIES,
-    Broken,
-    Check,
-    Look,
-    Severity,
-    broken_if,
-    broker_setting,
-    flag_off,
-)
-from airflow_stream_provider.audit.checks.records import BATCH_OVERHEAD
-from airflow_stream_provider.audit.facts import BrokerFacts, Facts, NotRead, Requirements, format_duration
+from airflow_stream_provider.audit.check import Broken, Check, NotRead, Severity, broken_if
+from airflow_stream_provider.audit.kafka.checks.records import BATCH_OVERHEAD
+from airflow_stream_provider.audit.kafka.commands import BROKERS, CLIENTS, COPIES, Look, broker_setting, flag_off
+from airflow_stream_provider.audit.kafka.facts import BrokerFacts, Facts, Requirements, format_duration
 
 DELIVERY_SECONDS = 60
 _ACKS = ("all", "-1")
@@ -41,7 +31,7 @@ def _transaction_timeout(broker: BrokerFacts, _: Facts, requirements: Requiremen
     return broken_if(asked > allowed, f"transactions may be open for {limit}, producers ask for {wish}", value=asked)
 
 
-def _at_least(wanted: Mapping[str, int]) -> Look[BrokerFacts]:
+def _at_least(wanted: Mapping[str, int]) -> Look:
     """Return a look at settings, each of which must have at least this value."""
 
     def look(broker: BrokerFacts, *_: object) -> Broken | None:
@@ -51,7 +41,7 @@ def _at_least(wanted: Mapping[str, int]) -> Look[BrokerFacts]:
     return look
 
 
-def _until_created(name: str, look: Look[BrokerFacts]) -> Look[BrokerFacts]:
+def _until_created(name: str, look: Look) -> Look:
     """Return a look at the settings of an internal topic; once that exists, it is audited like the others."""
 
     def not_created(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
@@ -71,7 +61,7 @@ def _default_min_insync(broker: BrokerFacts, *_: object) -> Broken | None:
     return broken_if(value < 2, f"min.insync.replicas is {value}", "" if copies >= COPIES else first)
 
 
-def _declared(client: str, good: Mapping[str, Collection[str]], *, by_default: bool = False) -> Look[Requirements]:
+def _declared(client: str, good: Mapping[str, Collection[str]], *, by_default: bool = False) -> Look:
     """Return a look at declared settings of a client, each of which must have one of these values.
 
     :param by_default: it has one if it was not declared; default: that depends on the client.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_stream_provider.audit.facts import BrokerFacts, Facts, Partition, Settings, Topic
+from airflow_stream_provider.audit.kafka.facts import BrokerFacts, Facts, Partition, Settings, Topic
 from airflow_stream_provider.kafka.answers import UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.lifecycle.errors import StreamError
 

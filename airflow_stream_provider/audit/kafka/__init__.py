@@ -1,0 +1,1 @@
+"""The audit of Kafka: topics, brokers and clients."""

@@ -1,0 +1,1 @@
+"""The audit of Spark: a driver, its queries and its cluster."""
