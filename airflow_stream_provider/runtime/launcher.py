@@ -145,6 +145,7 @@ def _run(
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
     from airflow_stream_provider.runtime.script import run_to_end
     from airflow_stream_provider.runtime.surroundings import Ports
+    from airflow_stream_provider.runtime.vitals import VITALS_SECONDS
 
     driver_folders.install(folder.parent)
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
@@ -162,7 +163,7 @@ def _run(
         control,
         policy,
         Ports(
-            queries=QueryGroup(gate, process.claim, policy.loss_seconds),
+            queries=QueryGroup(gate, process.claim, policy.loss_seconds, process.vitals.note),
             process=process,
             rehearse=rehearsal.run,
             compare=rehearsal.compare,
@@ -191,6 +192,7 @@ def _run(
     side.every(MARK_SECONDS, "owner's mark", lambda: ownership.put_marks_back(agent.holds, unusable))
     side.every(POLL_SECONDS, "logs to adopt", process.adopted.look)
     side.every(HOSTS_SECONDS, "hosts of executors", process.hosts.ask)
+    side.every(VITALS_SECONDS, "vitals", lambda: process.vitals.read(gate.queries))
     side.every(IDLE_SECONDS, "script's listeners", gate.say_idle)
     side.every(PACE_SECONDS, "offsets group", agent.offsets.turn)
     side.start()
