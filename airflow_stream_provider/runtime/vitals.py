@@ -119,7 +119,7 @@ class DriverVitals:
 
 
 class _Kept:
-    """What does not change of a query: reading its plan takes many calls."""
+    """The part of a query that does not change: reading its plan takes many calls."""
 
     def __init__(self, query: ManagedQuery) -> None:
         sources = [relation.extraOptions() for relation in kafka_relations(query)]
@@ -155,7 +155,7 @@ def _free(path: str) -> int:
 
 
 class _Machine:
-    """What the JVM says, in as few calls as possible.
+    """The JVM, asked in as few calls as possible.
 
     Objects that stay are kept, and Spark's own writer gives a whole object as one text.
     """
@@ -177,7 +177,7 @@ class _Machine:
             (pool.getName(), pool) for pool in beans.getMemoryPoolMXBeans() if str(pool.getType()).startswith("Heap")
         )
         self._pools = [*pools]
-        # What runs beside the threads of the driver does not hold them up.
+        # The others run beside the threads of the driver, and do not hold them up.
         collectors = beans.getGarbageCollectorMXBeans()
         self._collectors = [each for each in collectors if "Concurrent" not in each.getName()]
         self._local = self._json(java.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirs())

@@ -40,7 +40,7 @@ kafka 2700
 lag 2500
 lifecycle 3400
 links 100
-monitoring 3300
+monitoring 3600
 notifications 200
 operators 2200
 planning 6300

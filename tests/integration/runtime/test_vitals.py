@@ -27,7 +27,8 @@ def counted_calls() -> Iterator[list[int]]:
 
     def count(self: Any, command: str) -> Any:
         answer = send(self, command)
-        found.append(len(command) + len(answer))
+        if not command.startswith("m"):  # the JVM is told then and now of objects that are not needed any more
+            found.append(len(command) + len(answer))
         return answer
 
     ClientServerConnection.send_command = count
@@ -100,10 +101,11 @@ def test_a_real_driver_tells_all_its_vitals(spark: SparkSession, counting: Count
     vitals = DriverVitals(os.getpid())  # in a driver the JVM's; this process has a status as well
     for _ in range(3):
         counting.batch()
-        seen(vitals, counting.query)
+    seen(vitals, counting.query)
     assert vitals.read([counting.query]) >= VITALS_SECONDS
     java: Any = spark._jvm
     java.java.lang.System.gc()
+    noted(vitals, counting.query)
     vitals.read([counting.query])
     found = vitals.last
     assert found is not None
@@ -143,8 +145,8 @@ def test_vitals_add_no_call_for_a_batch_and_a_hundred_or_two_a_minute(counting: 
             vitals.read([counting.query])
         costs.append(calls)
     print("calls and bytes of py4j a minute:", [(len(each), sum(each)) for each in costs])
-    # The same after 4 batches and after 12; two, when the JVM is told of objects that are not needed any more.
-    assert abs(len(costs[0]) - len(costs[1])) <= 20
+    # After 4 batches and after 12: only the last jobs may have more or fewer stages.
+    assert abs(len(costs[0]) - len(costs[1])) <= 10
     assert max(map(len, costs)) < 120
     assert max(map(sum, costs)) < 60_000
 
