@@ -30,6 +30,8 @@ from airflow_stream_provider.runtime.seen_batches import SeenBatches
 T = TypeVar("T")
 
 VITALS_SECONDS = 60.0
+# Between two readings, times as long as one takes.
+PAUSES = 20.0
 # Until the script has a session.
 SOON_SECONDS = 5.0
 # Of so many jobs the largest stage is looked for: a batch of foreachBatch may have several.
@@ -90,7 +92,7 @@ class DriverVitals:
         running = [query for query in queries if query.real is not None]
         fields["queries"] = {query.label: self._query(query, machine) for query in running}
         self.last = Vitals(**fields)
-        return max(VITALS_SECONDS, 20 * (time.monotonic() - began))
+        return max(VITALS_SECONDS, PAUSES * (time.monotonic() - began))
 
     def _known(self, name: str, part: Callable[[], T]) -> T | None:
         """Return what a part says; None where it cannot, such as of a context that stops. The others say theirs."""
