@@ -1,4 +1,4 @@
-"""What runs out, and when: each vital with a limit has a trend, by the looks since its driver came to hold. Pure."""
+"""Trends of the vitals that have a limit, by the looks since a driver came to hold: when it is reached. Pure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Trace(Stored):
 
 @dataclass(frozen=True)
 class Level:
-    """What may run out, as a look has found it.
+    """A vital that has a limit, as a look has found it.
 
     :param value: now; of what is free or left, that.
     :param limit: at which it has run out; 0 of what is free or left.
@@ -161,7 +161,7 @@ def _until(points: Sequence[tuple[float, float]], limit: float) -> tuple[float, 
     """Return after how many seconds the line through the newer half of the points is at its limit, and its slope.
 
     The slope is the median of those of pairs, as by Theil and Sen, so that some points may be anything; of pairs that
-    are apart, because neighbours differ by chance. Of the newer half: a leak that grows is not what it was at first.
+    are apart, because neighbours differ by chance. The older half tells nothing of a leak that has grown since.
     """
     if len(points) < LEAST_POINTS or points[-1][0] - points[0][0] < LEAST_SECONDS:
         return None

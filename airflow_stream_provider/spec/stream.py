@@ -90,7 +90,7 @@ class UpgradeSpec(_Part):
     :param free_arguments: true: the form may say other arguments of the script.
     :param on_change: true: the watch starts an upgrade when this file or a file of the release has changed.
     :param refresh: auto: before the driver's heap is full, or a token of it ends, the watch starts an upgrade to the
-        release that runs; null: nobody does.
+        release that runs.
     :param schedule: a cron expression in UTC, such as ``0 4 * * 0``: an upgrade to what this file says.
     :param fence_by_ledger: true: the sinks' ledger (`lag.ledger`) refuses a driver on a lost machine, which is not
         waited for. Only where all is written through such sinks.
