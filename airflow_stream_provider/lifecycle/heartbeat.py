@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
-from airflow_stream_provider.lifecycle.vitals import QueryVitals, Vitals
+from airflow_stream_provider.lifecycle.vitals import Vitals
 
 # Partitions of a batch that a heartbeat names; the ranges of a query then take some 5 kB of it.
 RANGES = 50
@@ -349,9 +349,7 @@ class Heartbeat:
 
 
 def _fields(part: Any) -> Mapping[str, Any]:
-    # Many of the vitals are not known, and they are written once a second.
-    known = isinstance(part, (Vitals, QueryVitals))
-    return {name: value for name, value in vars(part).items() if value not in (None, {})} if known else vars(part)
+    return part.to_json() if isinstance(part, Vitals) else vars(part)
 
 
 def _without_offsets(query: QueryProgress) -> QueryProgress:

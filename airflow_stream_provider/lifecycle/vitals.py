@@ -102,6 +102,11 @@ class Vitals:
     token_until: float | None = None
     queries: Mapping[str, QueryVitals] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return them as a JSON object, without what is not known: they are written once a second."""
+        queries = {name: _known(each) for name, each in self.queries.items()}
+        return {**_known(self), "queries": queries}
+
     @classmethod
     def from_json(cls, data: Any) -> Vitals | None:
         """Return what a heartbeat says; None where it says nothing that this version understands.
@@ -114,6 +119,10 @@ class Vitals:
             return cls(**{**known, "queries": queries})
         except (ValueError, TypeError, AttributeError):
             return None
+
+
+def _known(part: Vitals | QueryVitals) -> dict[str, Any]:
+    return {name: value for name, value in vars(part).items() if value not in (None, {})}
 
 
 def _query(data: Mapping[str, Any]) -> QueryVitals:

@@ -28,7 +28,7 @@ from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import LagSample, append, read
-from airflow_stream_provider.monitoring.trends import Refresh, Trace, left, levels, refresh_due, symptom_of, trends
+from airflow_stream_provider.monitoring.trends import Refresh, TrendLook, looked_at
 from airflow_stream_provider.monitoring.watching import Watching
 from airflow_stream_provider.planning.due import due_without_cluster, is_due
 from airflow_stream_provider.planning.reconcile import reconcile
@@ -109,7 +109,7 @@ class FolderLook:
         self.causes = LookCauses(self.reading, self.memory, self.folder, self.now)
         self.lags: dict[str, LagLook | None] = {}
         self.samples: dict[str, LagSample] = {}
-        self.traced: dict[str, dict[str, Any]] = {}
+        self.traced: dict[str, TrendLook] = {}
         self.refresh: dict[str, Refresh] = {}
         self.revive: dict[str, StreamSpec] = {}
         self.beside: list[str] = []
@@ -165,7 +165,8 @@ class FolderLook:
                 stream = self.reading.streams[name]
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream, stuck=name in stuck)
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
-                self.samples[name] = sample = replace(sample, **self.traced[name])
+                traced = self.traced[name]
+                self.samples[name] = sample = replace(sample, trace=traced.trace, runs_out=traced.runs_out)
                 emit_look(stream.snapshot, sample)
 
     def _brought_back(self, name: str, stream: Reading, scene: Scene, down: Symptom) -> Symptom:
@@ -184,21 +185,12 @@ class FolderLook:
 
     def _trends(self, name: str, stream: Reading, report: LagReport | None) -> Symptom:
         """Say what runs out, and note whether a fresh driver is due for that."""
-        snapshot, before = stream.snapshot, stream.before
-        beat = snapshot.holder_heartbeat
-        vitals = beat.vitals if beat is not None else None
-        now = levels(vitals, report)
-        values = {each: level.value for each, level in now.items()}
-        known = before.trace if before is not None else Trace()
-        trace = known.after(snapshot.state.holder or "", snapshot.at, values)
-        found = trends(trace, now, vitals, snapshot.at)
-        self.traced[name] = {"trace": trace, "runs_out": left(found)}
-        # Only a YAML that can be used, as the upgrade will use it.
+        # Only by a YAML that can be used, as the upgrade will use it.
         auto = stream.spec is self.watching.good.get(name) and stream.spec.upgrade.refresh == "auto"
-        refresh = refresh_due(snapshot.state, found) if auto else None
-        if refresh is not None:
-            self.refresh[name] = refresh
-        return symptom_of(found, before.runs_out if before is not None else {}, refresh=auto)
+        self.traced[name] = found = looked_at(stream.snapshot, stream.before, report, refresh=auto)
+        if found.refresh is not None:
+            self.refresh[name] = found.refresh
+        return found.symptom
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether a stream has no driver, and no incident of its own for that yet."""

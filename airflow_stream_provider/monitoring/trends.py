@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import LagReport
@@ -14,6 +15,10 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.lifecycle.vitals import Vitals
 from airflow_stream_provider.monitoring.incidents import Stored, Symptom
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.monitoring.samples import LagSample
 
 # Points of a trace. One that has more loses every other one, so that it covers any time.
 POINTS = 48
@@ -23,17 +28,10 @@ SERIES = 40
 LEAST_POINTS, LEAST_SECONDS = 16, 1800.0
 # Nor one that most pairs of points do not show, or that reaches further ahead than so many times what was seen.
 AGREE, REACH = 0.75, 20.0
-# People are told of what runs out in less than this, and again once it is less than a day.
-AHEAD_SECONDS, SOON_SECONDS = 14 * 86400.0, 86400.0
-# For so long a trend must be, or not be: it may cross its limit again and again.
-TREND_SECONDS = 600.0
-# With `upgrade.refresh: auto` a fresh driver takes over when less is left.
-REFRESH_SECONDS = 6 * 3600.0
+# People are told of what runs out in less than this.
+AHEAD_SECONDS = 14 * 86400.0
 # The log of the file sink is read as text into the driver's heap, and made objects of, when a query starts.
 SINK_LOG_SHARE = 0.25
-# A fresh driver cures these.
-CURED = ("heap", "token")
-_NUMBERED = re.compile(r"Refresh (\d{1,6}): ")
 
 
 @dataclass(frozen=True)
@@ -177,14 +175,26 @@ def _until(points: Sequence[tuple[float, float]], limit: float) -> tuple[float, 
     return (seconds, slope) if seconds <= REACH * (last - points[0][0]) else None
 
 
-def symptom_of(found: Sequence[Trend], before: Mapping[str, float], *, refresh: bool) -> Symptom:
+# For so long a trend must be, or not be: it may cross its limit again and again.
+TREND_SECONDS = 600.0
+# People who know of a trend are told again once less is left.
+SOON_SECONDS = 86400.0
+# With `upgrade.refresh: auto` a fresh driver takes over when less is left.
+REFRESH_SECONDS = 6 * 3600.0
+# A fresh driver cures these.
+CURED = ("heap", "token")
+_NUMBERED = re.compile(r"Refresh (\d{1,6}): ")
+
+
+def symptom_of(found: Sequence[Trend], before: Mapping[str, float], *, refresh: bool, known: bool = True) -> Symptom:
     """Return what a look says of all trends together.
 
     :param before: of the look before, by name the seconds that were left.
     :param refresh: whether a fresh driver takes over by itself; see `REFRESH_SECONDS`.
+    :param known: whether the look has found the vitals of the driver that holds.
     """
     if not found:
-        return Symptom(Health.PASS, for_at_least=TREND_SECONDS)
+        return Symptom(Health.PASS if known else Health.UNKNOWN, for_at_least=TREND_SECONDS)
     says = " ".join(each.sentence for each in found)
     cured = " and ".join(each.name for each in found if each.name in CURED)
     if cured and refresh:
@@ -222,6 +232,38 @@ def refresh_due(state: StreamState, found: Sequence[Trend]) -> Refresh | None:
     return Refresh(held.id, held.release.hash, f"Refresh {int(before[1]) + 1 if before else 1}: {soon.sentence}")
 
 
-def left(found: Sequence[Trend]) -> dict[str, float]:
-    """Return by name of a trend how many seconds are left, as a sample keeps it."""
-    return {each.name: round(each.seconds) for each in found}
+@dataclass(frozen=True)
+class TrendLook:
+    """What a look has found.
+
+    :param trace: for the next look.
+    :param runs_out: by name of a trend how many seconds are left, as the sample keeps it.
+    :param refresh: the fresh driver that is due; None: none is.
+    """
+
+    symptom: Symptom
+    trace: Trace
+    runs_out: Mapping[str, float]
+    refresh: Refresh | None = None
+
+
+def looked_at(
+    snapshot: Snapshot, before: LagSample | None, report: LagReport | None, *, refresh: bool = False
+) -> TrendLook:
+    """Look at what runs out.
+
+    :param before: the sample of the look before; None: there was none.
+    :param report: of the lag; None: it is not known.
+    :param refresh: whether a fresh driver takes over by itself (`upgrade.refresh`).
+    """
+    state, beat = snapshot.state, snapshot.holder_heartbeat
+    vitals = beat.vitals if beat is not None else None
+    now = levels(vitals, report)
+    trace = (before.trace if before is not None else Trace()).after(
+        state.holder or "", snapshot.at, {name: level.value for name, level in now.items()}
+    )
+    found, told = trends(trace, now, vitals, snapshot.at), before.runs_out if before is not None else {}
+    known = vitals is not None or state.holder is None
+    runs_out = {each.name: round(each.seconds) for each in found} if found or known else told
+    symptom = symptom_of(found, told, refresh=refresh, known=known)
+    return TrendLook(symptom, trace, runs_out, refresh_due(state, found) if refresh else None)

@@ -75,7 +75,7 @@ def test_three_leaks_are_foretold_within_a_fifth_of_the_time_that_is_left(
     (tmp_path / "go").touch()
     began = time.time()
     samples, end = vitals_until_the_end(stream, one)
-    assert "OutOfMemoryError" in stream.drivers[-1].log
+    assert "OutOfMemoryError" in stream.drivers[-1].log()
     half = began + (end - began) / 2
     at = max(each.at for each in samples if each.at <= half)
     heap = foretold(samples, "heap", samples[-1].heap_max or 0, half)

@@ -238,6 +238,9 @@ def test_a_leak_is_foretold_and_a_fresh_driver_is_due_once_little_is_left(folder
         found = folder.look(3600 * after)
         assert list(found.refresh) == (["s0001"] if 2 * LEAST_SECONDS / 3600 < full - after < 6 else [])
     assert folder.sample(1).runs_out["heap"] == pytest.approx(3600 * (full - hours[-1]), rel=0.05)
+    before, folder.vitals = folder.sample(1).runs_out, None
+    folder.look(3600 * hours[-1] + 60)
+    assert folder.sample(1).runs_out == before, "a heartbeat without vitals says nothing"
     assert {kind for _, kind, _ in folder.told()} == {"trend"}
     texts = {each.stream: each.text for each in RECEIVED[""]}
     assert "The heap is full in" in texts["s0000"]

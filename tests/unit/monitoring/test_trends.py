@@ -16,7 +16,6 @@ from airflow_stream_provider.monitoring.trends import (
     POINTS,
     Trace,
     Trend,
-    left,
     levels,
     symptom_of,
     trends,
@@ -26,11 +25,11 @@ MB = 10**6
 HOUR, DAY = 3600.0, 86400.0
 
 
-def watched(heap: Callable[[float], float], seconds: float, every: float = 60.0, **more: int) -> tuple[Trend, ...]:
+def watched(heap: Callable[[float], float], seconds: float, every: float = 60.0) -> tuple[Trend, ...]:
     """Look at a driver so long, and return the trends that the last look finds."""
-    trace, at, found = Trace(), 0.0, ()
+    trace, at, found = Trace(), 0.0, tuple[Trend, ...]()
     while at <= seconds:
-        vitals = Vitals(heap_after_gc=int(heap(at)), heap_max=1000 * MB, **more)
+        vitals = Vitals(heap_after_gc=int(heap(at)), heap_max=1000 * MB)
         now = levels(vitals, None)
         trace = trace.after("d.1", at, {name: level.value for name, level in now.items()})
         found = trends(trace, now, vitals, at)
@@ -135,7 +134,7 @@ def test_each_limit_has_a_sentence() -> None:
         "A delegation token ends in 2 d.",
         "A certificate of a Kafka source ends in 5 d.",
     ]
-    assert left(found)["token"] == 2 * DAY
+    assert found[-2].seconds == 2 * DAY
 
 
 def test_people_are_told_again_of_what_is_new_and_of_what_is_soon() -> None:
