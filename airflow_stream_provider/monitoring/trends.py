@@ -30,8 +30,6 @@ LEAST_POINTS, LEAST_SECONDS = 16, 1800.0
 AGREE, REACH = 0.75, 20.0
 # People are told of what runs out in less than this.
 AHEAD_SECONDS = 14 * 86400.0
-# The log of the file sink is read as text into the driver's heap, and made objects of, when a query starts.
-SINK_LOG_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,10 @@ def levels(vitals: Vitals | None, report: LagReport | None) -> dict[str, Level]:
         add("local_disk", vitals.local_free, 0.0, "the disk of the driver's local folder is full")
         states = [each.state_bytes for each in vitals.queries.values() if each.state_bytes]
         add("state", sum(states) or None, vitals.executor_memory, "the state is as large as the executors' memory")
-        room = None if vitals.heap_max is None else SINK_LOG_SHARE * vitals.heap_max
         for name, query in vitals.queries.items():
-            says = f"the log of the file sink of {name} is too large for the driver's heap"
-            add(f"sink_log/{name}", query.sink_log_bytes, room, says)
+            # Of some ten summaries in its folder the newest is read when a query starts, and objects made of it.
+            says = f"the log of the file sink of {name} is as large as the driver's heap"
+            add(f"sink_log/{name}", query.sink_log_bytes, vitals.heap_max, says)
     for each in report.queries if report is not None else ():
         topics = ", ".join(sorted({p.topic for p in each.partitions if p.lag})[:3])
         says = f"what the query {each.query} reads next of {topics or 'its topics'} is deleted before it is read"

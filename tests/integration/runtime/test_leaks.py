@@ -26,6 +26,9 @@ def stream(tmp_path: Path) -> Iterator[HandRunStream]:
         found.spark_conf |= {
             "spark.driver.extraJavaOptions": options,
             "spark.cleaner.periodicGC.interval": "3s",  # half an hour in that of a test
+            # Of the sink's log a hundred batches are kept otherwise, each with the older ones in every tenth.
+            "spark.sql.streaming.minBatchesToRetain": "5",
+            "spark.sql.streaming.fileSink.log.compactInterval": "3",
             "spark.sql.streaming.fileSink.log.cleanupDelay": "1s",
         }
         yield found

@@ -118,7 +118,7 @@ def test_each_limit_has_a_sentence() -> None:
     partition = PartitionLag("orders", 0, PartitionState.OK, committed=5, log_start=0, end=9)
     report = LagReport(HOUR, queries=(QueryLag("q", (partition,), retention_seconds=5 * HOUR),))
     now = levels(vitals, report)
-    paces = {"heap": 5, "log_disk": -9, "local_disk": -6, "state": 50, "sink_log/q": 4, "offsets/q": -1e-6}
+    paces = {"heap": 5, "log_disk": -9, "local_disk": -6, "state": 50, "sink_log/q": 64, "offsets/q": -1e-6}
     trace = Trace()
     for minute in range(61):
         at = 60.0 * minute
@@ -129,7 +129,7 @@ def test_each_limit_has_a_sentence() -> None:
         "What the query q reads next of orders is deleted before it is read in 5 h.",
         "The disk of the driver's log is full in 5 h 33 min: 50 MB are free, and 9.0 MB less an hour.",
         "The disk of the driver's local folder is full in 10 h: 60 MB are free, and 6.0 MB less an hour.",
-        "The log of the file sink of q is too large for the driver's heap in 12 h 30 min: 200 of 250 MB, and 4.0 MB "
+        "The log of the file sink of q is as large as the driver's heap in 12 h 30 min: 200 of 1,000 MB, and 64.0 MB "
         "more an hour.",
         "A delegation token ends in 2 d.",
         "A certificate of a Kafka source ends in 5 d.",

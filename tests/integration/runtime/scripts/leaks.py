@@ -35,7 +35,13 @@ def rows(a_second: int):
     return spark.readStream.format("rate").option("rowsPerSecond", a_second).option("numPartitions", 1).load()
 
 
-keys = rows(200).dropDuplicates(["value"]).writeStream.queryName("keys").format("noop")
+keys = (
+    rows(200)
+    .selectExpr("rpad(string(value), 1000, 'x') AS key")
+    .dropDuplicates(["key"])
+    .writeStream.queryName("keys")
+    .format("noop")
+)
 keys.option("checkpointLocation", f"{checkpoints}/keys").trigger(processingTime="2 seconds").start()
 files = rows(10).repartition(4).writeStream.queryName("files").format("json").option("path", f"{root}/out")
 files.option("checkpointLocation", f"{checkpoints}/files").trigger(processingTime="2 seconds").start()
