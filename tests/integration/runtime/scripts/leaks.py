@@ -36,8 +36,8 @@ def rows(a_second: int):
 
 
 keys = (
-    rows(200)
-    .selectExpr("rpad(string(value), 1000, 'x') AS key")
+    rows(40)
+    .selectExpr("rpad(string(value), 5000, 'x') AS key")
     .dropDuplicates(["key"])
     .writeStream.queryName("keys")
     .format("noop")
