@@ -124,8 +124,12 @@ def levels(vitals: Vitals | None, report: LagReport | None) -> dict[str, Level]:
         add("heap", vitals.heap_after_gc, vitals.heap_max, "the heap is full")
         add("log_disk", vitals.log_free, 0.0, "the disk of the driver's log is full")
         add("local_disk", vitals.local_free, 0.0, "the disk of the driver's local folder is full")
-        states = [each.state_bytes for each in vitals.queries.values() if each.state_bytes]
-        add("state", sum(states) or None, vitals.executor_memory, "the state is as large as the executors' memory")
+        # By its rows: its size is an estimate of Spark's, which goes up and down by a fifth.
+        rows = sum(each.state_rows or 0 for each in vitals.queries.values() if each.state_bytes)
+        size = sum(each.state_bytes or 0 for each in vitals.queries.values() if each.state_rows)
+        if rows and size and vitals.executor_memory is not None:
+            most = vitals.executor_memory * rows / size
+            add("state", rows, most, "the state is as large as the executors' memory", "rows")
         for name, query in vitals.queries.items():
             # Of some ten summaries in its folder the newest is read when a query starts, and objects made of it.
             says = f"the log of the file sink of {name} is as large as the driver's heap"

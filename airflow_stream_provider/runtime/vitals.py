@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -71,8 +72,10 @@ class DriverVitals:
             return SOON_SECONDS
         began = time.monotonic()
         if self._machine is None or self._machine.context is not context:
-            self._machine = _Machine(context)
+            self._machine = self._known("JVM", lambda: _Machine(context))
         machine = self._machine
+        if machine is None:
+            return SOON_SECONDS
         fields: dict[str, Any] = {"at": time.time()}
         parts: list[tuple[str, Callable[[], Mapping[str, Any]]]] = [
             ("heap", machine.heap),
@@ -85,11 +88,12 @@ class DriverVitals:
             ("certificates", lambda: machine.certificates(s for each in self._kept.values() for s in each.key_stores)),
         ]
         for query in queries:
-            if query.label not in self._kept:
-                self._kept[query.label] = _Kept(query)
+            kept = self._kept.get(query.label) or self._known("options", partial(_Kept, query))
+            if kept is not None:
+                self._kept[query.label] = kept
         for name, part in parts:
             fields.update(self._known(name, part) or {})
-        running = [query for query in queries if query.real is not None]
+        running = [query for query in queries if query.real is not None and query.label in self._kept]
         fields["queries"] = {query.label: self._query(query, machine) for query in running}
         self.last = Vitals(**fields)
         return max(VITALS_SECONDS, PAUSES * (time.monotonic() - began))

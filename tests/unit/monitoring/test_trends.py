@@ -113,12 +113,12 @@ def test_each_limit_has_a_sentence() -> None:
         executor_memory=2000 * MB,
         certificate_until=5 * DAY + HOUR,
         token_until=2 * DAY + HOUR,
-        queries={"q": QueryVitals(state_bytes=500 * MB, sink_log_bytes=200 * MB)},
+        queries={"q": QueryVitals(state_rows=10**6, state_bytes=500 * MB, sink_log_bytes=200 * MB)},
     )
     partition = PartitionLag("orders", 0, PartitionState.OK, committed=5, log_start=0, end=9)
     report = LagReport(HOUR, queries=(QueryLag("q", (partition,), retention_seconds=5 * HOUR),))
     now = levels(vitals, report)
-    paces = {"heap": 5, "log_disk": -9, "local_disk": -6, "state": 50, "sink_log/q": 64, "offsets/q": -1e-6}
+    paces = {"heap": 5, "log_disk": -9, "local_disk": -6, "state": 1, "sink_log/q": 64, "offsets/q": -1e-6}
     trace = Trace()
     for minute in range(61):
         at = 60.0 * minute
@@ -126,6 +126,7 @@ def test_each_limit_has_a_sentence() -> None:
         trace = trace.after("d", at, values | {"offsets/q": 5 * HOUR + (HOUR - at)})
     found = trends(trace, now, vitals, HOUR)
     assert [each.sentence for each in found] == [
+        "The state is as large as the executors' memory in 3 h.",
         "What the query q reads next of orders is deleted before it is read in 5 h.",
         "The disk of the driver's log is full in 5 h 33 min: 50 MB are free, and 9.0 MB less an hour.",
         "The disk of the driver's local folder is full in 10 h: 60 MB are free, and 6.0 MB less an hour.",
