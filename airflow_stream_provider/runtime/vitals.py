@@ -140,6 +140,11 @@ class _Kept:
         self.sink_log = f"{query.writer_spec.sink_target}/_spark_metadata" if is_file_sink(query) else ""
 
 
+def reason_of(text: str) -> str:
+    """Return why an executor was lost, without secrets, and without what would make a reason of each: hosts, ids."""
+    return re.sub(r"\S*(?:\d{4,}|[.:-]\d)\S*", "…", redact(text))[:REASON]
+
+
 def _process(pid: int) -> dict[str, Any]:
     """Return the memory of the JVM, and what it has logged, from this machine alone."""
     found: dict[str, Any] = {}
@@ -213,8 +218,7 @@ class _Machine:
         lost: dict[str, int] = {}
         for each in others:
             if not each["isActive"]:
-                # Hosts, ids and addresses would make a reason of each.
-                why = re.sub(r"\S*\d{4,}\S*|\S*[.:]\d\S*", "…", redact(each.get("removeReason") or "unknown"))[:REASON]
+                why = reason_of(each.get("removeReason") or "unknown")
                 why = why if why in lost or len(lost) < REASONS else "…"
                 lost[why] = lost.get(why, 0) + 1
         active = [each for each in others if each["isActive"]]

@@ -10,6 +10,7 @@ import pytest
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.vitals import QueryVitals, Vitals
 from airflow_stream_provider.runtime.seen_batches import SeenBatches, line
+from airflow_stream_provider.runtime.vitals import reason_of
 
 
 def batch(number: int, rows: int = 100, milliseconds: int = 300, end: int = 0, latest: int = 0) -> dict[str, Any]:
@@ -81,6 +82,22 @@ def test_of_another_source_no_offsets_are_made_up() -> None:
 def test_a_line_needs_two_different_sizes() -> None:
     assert line([5, 5, 5], [1, 2, 3]) is None
     assert line([1, 2, 3], [3.0, 5.0, 7.0]) == pytest.approx((1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("Command exited with code 137", "Command exited with code 137"),
+        ("worker lost: worker-20261129-127.0.0.1-7078 is gone", "worker lost: … is gone"),
+        ("Executor heartbeat timed out after 128000 ms", "Executor heartbeat timed out after … ms"),
+        ("Unable to reach 10.0.0.7:4040, password=hunter2", None),
+    ],
+)
+def test_a_reason_names_no_host_and_no_secret(said: str, reason: str | None) -> None:
+    found = reason_of(said)
+    assert "hunter2" not in found
+    assert "10.0" not in found
+    assert reason is None or found == reason
 
 
 def test_a_heartbeat_carries_them_without_what_is_not_known() -> None:
