@@ -187,7 +187,9 @@ class FolderLook:
         """Say what runs out, and note whether a fresh driver is due for that."""
         # Only by a YAML that can be used, as the upgrade will use it.
         auto = stream.spec is self.watching.good.get(name) and stream.spec.upgrade.refresh == "auto"
-        self.traced[name] = found = looked_at(stream.snapshot, stream.before, report, refresh=auto)
+        before = stream.before or LagSample(0.0)
+        found = looked_at(stream.snapshot, before.trace, before.runs_out, report, refresh=auto)
+        self.traced[name] = found
         if found.refresh is not None:
             self.refresh[name] = found.refresh
         return found.symptom

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import LagReport
@@ -16,9 +15,6 @@ from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.lifecycle.vitals import Vitals
 from airflow_stream_provider.monitoring.incidents import Stored, Symptom
 from airflow_stream_provider.planning.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from airflow_stream_provider.monitoring.samples import LagSample
 
 # Points of a trace. One that has more loses every other one, so that it covers any time.
 POINTS = 48
@@ -236,7 +232,7 @@ def refresh_due(state: StreamState, found: Sequence[Trend]) -> Refresh | None:
 
 @dataclass(frozen=True)
 class TrendLook:
-    """What a look has found.
+    """The result of a look at all trends.
 
     :param trace: for the next look.
     :param runs_out: by name of a trend how many seconds are left, as the sample keeps it.
@@ -250,21 +246,20 @@ class TrendLook:
 
 
 def looked_at(
-    snapshot: Snapshot, before: LagSample | None, report: LagReport | None, *, refresh: bool = False
+    snapshot: Snapshot, before: Trace, told: Mapping[str, float], report: LagReport | None, *, refresh: bool = False
 ) -> TrendLook:
     """Look at what runs out.
 
-    :param before: the sample of the look before; None: there was none.
+    :param before: the trace of the look before.
+    :param told: by name of a trend, how many seconds were left at that look.
     :param report: of the lag; None: it is not known.
     :param refresh: whether a fresh driver takes over by itself (`upgrade.refresh`).
     """
     state, beat = snapshot.state, snapshot.holder_heartbeat
     vitals = beat.vitals if beat is not None else None
     now = levels(vitals, report)
-    trace = (before.trace if before is not None else Trace()).after(
-        state.holder or "", snapshot.at, {name: level.value for name, level in now.items()}
-    )
-    found, told = trends(trace, now, vitals, snapshot.at), before.runs_out if before is not None else {}
+    trace = before.after(state.holder or "", snapshot.at, {name: level.value for name, level in now.items()})
+    found = trends(trace, now, vitals, snapshot.at)
     known = vitals is not None or state.holder is None
     runs_out = {each.name: round(each.seconds) for each in found} if found or known else told
     symptom = symptom_of(found, told, refresh=refresh, known=known)
