@@ -4,8 +4,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from airflow_stream_provider.runtime import vitals
 
@@ -15,7 +16,8 @@ MB_A_SECOND = 1.5
 
 root, checkpoints = map(Path, sys.argv[1:])
 spark = SparkSession.builder.appName("leaks").getOrCreate()
-kept = spark._jvm.java.util.ArrayList()
+java: Any = spark._jvm
+kept = java.java.util.ArrayList()
 
 
 def leak() -> None:
@@ -24,14 +26,14 @@ def leak() -> None:
     began = time.monotonic()
     while True:
         while kept.size() < (time.monotonic() - began) * MB_A_SECOND:
-            kept.add(spark._jvm.java.nio.ByteBuffer.allocate(2**20))
+            kept.add(java.java.nio.ByteBuffer.allocate(2**20))
         time.sleep(0.2)
 
 
 threading.Thread(target=leak, daemon=True).start()
 
 
-def rows(a_second: int):
+def rows(a_second: int) -> DataFrame:
     return spark.readStream.format("rate").option("rowsPerSecond", a_second).option("numPartitions", 1).load()
 
 
