@@ -209,12 +209,13 @@ def asked_for_last(state: StreamState) -> Wish | None:
     return next(own, None)
 
 
-def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: str) -> None:
-    """Check that an upgrade may begin which `upgrade.schedule` or `upgrade.on_change` has triggered, and no person.
+def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: str, stored: str = "") -> None:
+    """Check that an upgrade may begin which `upgrade.schedule`, `on_change` or `refresh` has triggered, no person.
 
     Such a run may have waited for long, say in a DAG that was paused.
 
     :param run: that carries it out; see `TaskIdentity.run`. Its own steps from before it was cleared are no reason.
+    :param stored: hash of the release that a fresh driver is to run; empty: the YAML's is asked for.
     :raises StreamError: the stream was stopped, or never ran; or the YAML asks for a release that was refused, or that
         somebody went back from; or as `unasked_release`.
     """
@@ -226,6 +227,13 @@ def refuse_unasked(hook: StreamHook, state: StreamState, spec: StreamSpec, run: 
             next_step=f"Nothing was touched. {by_hand}",
         )
     newest, held = asked_for_last(state), state.last_deployment
+    if stored and held is not None and held.release.hash != stored:
+        raise StreamError(
+            f"A fresh driver was due for release {stored[:12]}, and {held.id} ({held.release.version}) holds by now.",
+            next_step=f"Nothing was touched. {by_hand}",
+        )
+    if stored and held is not None:
+        return
     if newest is None or held is None:
         raise StreamError(
             "No driver has held the stream yet, and only a person starts it: a job may write its checkpoints that is "

@@ -15,6 +15,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
+from airflow_stream_provider.lifecycle.vitals import Vitals
 
 # Partitions of a batch that a heartbeat names; the ranges of a query then take some 5 kB of it.
 RANGES = 50
@@ -259,6 +260,7 @@ class Heartbeat:
     :param executor_hosts: every host on which the application has had executors, and the driver's, as Spark names them,
         some seconds late; None when that is not known. The last heartbeat of a driver that was cut off from the control
         log is older than its end, by its lease and pause at most: where it has had executors since then is not known.
+    :param vitals: as they were read last, once a minute; None before, or of a driver without them.
     """
 
     counter: int = 0
@@ -281,6 +283,7 @@ class Heartbeat:
     application_id: str = ""
     ui_url: str = ""
     executor_hosts: tuple[str, ...] | None = None
+    vitals: Vitals | None = None
 
     def to_json(self) -> bytes:
         """Return the heartbeat as it is stored: one JSON object of at most HEARTBEAT_LIMIT bytes.
@@ -291,7 +294,7 @@ class Heartbeat:
         data = b""
         for each in self._ever_smaller():
             # Not `asdict`, which copies every offset first and takes ten times as long.
-            data = json.dumps(each, default=vars, sort_keys=True).encode()
+            data = json.dumps(each, default=_fields, sort_keys=True).encode()
             if len(data) <= HEARTBEAT_LIMIT:
                 break
         return data
@@ -310,7 +313,7 @@ class Heartbeat:
         yield without("the offsets of the last commits", queries)
         yield without("all offsets", tuple(_without_offsets(query) for query in queries))
         last_resort = without("all that is said of the queries", ())
-        yield replace(last_resort, rehearsal={}, offsets_group=OffsetsGroupStatus())
+        yield replace(last_resort, rehearsal={}, offsets_group=OffsetsGroupStatus(), vitals=None)
 
     @classmethod
     def from_json(cls, data: bytes, incarnation: str) -> Heartbeat:
@@ -321,6 +324,7 @@ class Heartbeat:
         try:
             known = known_fields(cls, parse_object(data))
             known["queries"] = tuple(_query(query) for query in known.get("queries", ()))
+            known["vitals"] = Vitals.from_json(known.get("vitals"))
             if known.get("executor_hosts") is not None:
                 known["executor_hosts"] = tuple(map(str, known["executor_hosts"]))
             known["offsets_group"] = OffsetsGroupStatus(
@@ -342,6 +346,10 @@ class Heartbeat:
     def query(self, name: str) -> QueryProgress | None:
         """Return the progress of a query, or None when the heartbeat does not mention it."""
         return next((query for query in self.queries if query.name == name), None)
+
+
+def _fields(part: Any) -> Mapping[str, Any]:
+    return part.to_json() if isinstance(part, Vitals) else vars(part)
 
 
 def _without_offsets(query: QueryProgress) -> QueryProgress:

@@ -13,6 +13,7 @@ from typing import Any
 from airflow_stream_provider.control.bounded import NotReached
 from airflow_stream_provider.hooks.compare import unasked_release
 from airflow_stream_provider.lag.limits import Health, LagLook
+from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.lifecycle.texts import duration
 from airflow_stream_provider.monitoring import health
@@ -27,6 +28,7 @@ from airflow_stream_provider.monitoring.readings import Reading, keep
 from airflow_stream_provider.monitoring.readings import clean_up_in_turn as clean_up
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import LagSample, append, read
+from airflow_stream_provider.monitoring.trends import Refresh, TrendLook, looked_at
 from airflow_stream_provider.monitoring.watching import Watching
 from airflow_stream_provider.planning.due import due_without_cluster, is_due
 from airflow_stream_provider.planning.reconcile import reconcile
@@ -53,6 +55,7 @@ class Found:
     :param problem: why the look does not do what it is for, in sentences; empty: it does.
     :param beside: those of `revive` that need such a run though one is under way, which may wait for something else.
     :param changed: by stream the name of the wish for which an upgrade is due (`upgrade.on_change`).
+    :param refresh: by stream the fresh driver that is due (`upgrade.refresh`).
     """
 
     revive: Mapping[str, StreamSpec]
@@ -60,6 +63,7 @@ class Found:
     problem: str = ""
     beside: frozenset[str] = frozenset()
     changed: Mapping[str, str] = field(default_factory=dict)
+    refresh: Mapping[str, Refresh] = field(default_factory=dict)
 
 
 class FolderLook:
@@ -105,6 +109,8 @@ class FolderLook:
         self.causes = LookCauses(self.reading, self.memory, self.folder, self.now)
         self.lags: dict[str, LagLook | None] = {}
         self.samples: dict[str, LagSample] = {}
+        self.traced: dict[str, TrendLook] = {}
+        self.refresh: dict[str, Refresh] = {}
         self.revive: dict[str, StreamSpec] = {}
         self.beside: list[str] = []
 
@@ -129,7 +135,7 @@ class FolderLook:
         self.memory.runs = {name: runs for name, runs in self.memory.runs.items() if name in self.revive}
         problem = self._problem()
         self.tell_of_watch(problem)
-        return Found(self.revive, self._summary(), problem, frozenset(self.beside), changed)
+        return Found(self.revive, self._summary(), problem, frozenset(self.beside), changed, self.refresh)
 
     # -- the stages --------------------------------------------------------------------------------------------------
 
@@ -148,6 +154,7 @@ class FolderLook:
                 scene = Scene(stream.snapshot, TaskIdentity(self.watching.watch, "", ""), lives=self._alive(stream))
                 symptoms[IncidentKind.DOWN] = self._brought_back(name, stream, scene, symptoms[IncidentKind.DOWN])
                 symptoms[IncidentKind.WISH] = health.unmet(scene)
+                symptoms[IncidentKind.TREND] = self._trends(name, stream, lag.report if lag else None)
                 found[name] = symptoms
                 if symptoms[IncidentKind.DOWN].health is Health.FAIL and isinstance(reconcile(scene), GiveUp):
                     stuck.add(name)
@@ -158,7 +165,8 @@ class FolderLook:
                 stream = self.reading.streams[name]
                 limits, why = stream.spec.lag.limits, self.causes.explained(stream, stuck=name in stuck)
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
-                self.samples[name] = sample
+                traced = self.traced[name]
+                self.samples[name] = sample = replace(sample, trace=traced.trace, runs_out=traced.runs_out)
                 emit_look(stream.snapshot, sample)
 
     def _brought_back(self, name: str, stream: Reading, scene: Scene, down: Symptom) -> Symptom:
@@ -174,6 +182,17 @@ class FolderLook:
             return down
         why = down.description or f"Its driver {holder} is lost."
         return Symptom(Health.FAIL, f"{why} The revive DAG brings it back.")
+
+    def _trends(self, name: str, stream: Reading, report: LagReport | None) -> Symptom:
+        """Say what runs out, and note whether a fresh driver is due for that."""
+        # Only by a YAML that can be used, as the upgrade will use it.
+        auto = stream.spec is self.watching.good.get(name) and stream.spec.upgrade.refresh == "auto"
+        before = stream.before or LagSample(0.0)
+        found = looked_at(stream.snapshot, before.trace, before.runs_out, report, refresh=auto)
+        self.traced[name] = found
+        if found.refresh is not None:
+            self.refresh[name] = found.refresh
+        return found.symptom
 
     def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether a stream has no driver, and no incident of its own for that yet."""

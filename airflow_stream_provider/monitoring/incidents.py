@@ -52,6 +52,7 @@ class IncidentKind(StrEnum):
     REWIND = "rewind"  # records that were to be read again are not, and no driver does it any more
     LOG = "log"  # its control log has new records that break the rules; over when none came for eight hours
     WATCH = "watch"  # the watch itself fails, and would not tell of the others
+    TREND = "trend"  # something runs out: the driver's heap, a disk, a certificate, or records that wait
     UPGRADE = "upgrade"  # how an upgrade or a roll-back ended, or that it waits for a person; told once, never over
     # These are of a place that many streams need: told once for all, and no stream has an incident of its own for it.
     KAFKA = "kafka"  # the Kafka of a connection does not answer, or refuses it

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport, PartitionLag, QueryLag
 from airflow_stream_provider.lifecycle.state import StreamPhase
@@ -32,7 +32,16 @@ METRICS = {
     "stream.incident": ("stream", "kind"),  # 1 while an incident of the kind is open, 0 while none is
     "stream.epoch": ("stream",),  # grows by one with every change of holder
     "stream.gap.seconds": ("stream", "query"),  # of the last change of holder, as the driver that holds has read it
+    "stream.vital": (
+        "stream",
+        "query",
+        "vital",
+    ),  # of the driver that holds, as its heartbeat names it; its own: `-`
+    "stream.runs_out.seconds": ("stream", "query", "vital"),  # until it has run out, where a trend says so
 }
+# The query of the vitals that are the driver's own; and those that are moments.
+_OWN = "-"
+_TIMES = ("at", "certificate_until", "token_until")
 _NOT_IN_TAGS = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -63,6 +72,20 @@ def emit_look(snapshot: Snapshot, sample: LagSample) -> None:
     for query in beat.queries if beat is not None else ():
         if query.gap_seconds is not None:
             _gauge("gap.seconds", query.gap_seconds, stream, query.name)
+    vitals = beat.vitals if beat is not None else None
+    if vitals is not None:
+        _emit_vitals(stream, _OWN, {**vars(vitals), "executors_lost": sum(vitals.executors_lost.values())})
+        for name, each in vitals.queries.items():
+            _emit_vitals(stream, name, {**vars(each), **{f"ms_{part}": took for part, took in each.durations.items()}})
+    for name, seconds in sample.runs_out.items():
+        vital, _, of = name.partition("/")
+        _gauge("runs_out.seconds", seconds, stream, of or _OWN, vital)
+
+
+def _emit_vitals(stream: str, query: str, found: Mapping[str, Any]) -> None:
+    for name, value in found.items():
+        if isinstance(value, (int, float)) and name not in _TIMES:
+            _gauge("vital", float(value), stream, query, name)
 
 
 def _numbers(partitions: list[PartitionLag]) -> Iterable[tuple[str, float]]:

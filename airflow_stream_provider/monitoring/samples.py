@@ -16,6 +16,7 @@ from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import parse_object
 from airflow_stream_provider.monitoring.incidents import IncidentState, Stored
+from airflow_stream_provider.monitoring.trends import Trace
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ class LagSample(Stored):
     :param ill: queries that are ill, with their states.
     :param longest_batch_seconds: of the last batches of the holder's queries, the longest; None = unknown.
     :param all_state_bytes: memory of the state of all its queries; None = unknown.
+    :param trace: the looks at the driver that holds, for the trends.
+    :param runs_out: by name of what runs out, how many seconds are left.
     :param earlier: queries that have lost records, as they were measured last, where this look could not measure.
     """
 
@@ -79,6 +82,8 @@ class LagSample(Stored):
     ill: Mapping[str, str] = field(default_factory=dict)
     longest_batch_seconds: float | None = None
     all_state_bytes: int | None = None
+    trace: Trace = field(default_factory=Trace)
+    runs_out: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:

@@ -94,7 +94,7 @@ class CheckReleaseOperator(ReleaseOperator):
             snapshot = self.hook.observe()
             self._leave_links(context, identity, snapshot)
             if str(self.unasked) == "True":
-                refuse_unasked(self.hook, snapshot.state, self.stream, identity.run)
+                refuse_unasked(self.hook, snapshot.state, self.stream, identity.run, self.stored)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
             stored = stored_release(self.hook, snapshot.state, self.stored) if self.stored else None

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.lineage import TellsLineage
-from airflow_stream_provider.spec.watched import CHANGE
+from airflow_stream_provider.spec.watched import CHANGE, REFRESH
 
 if TYPE_CHECKING:
     from airflow_stream_provider.monitoring.folder_look import FolderLook, Found
@@ -117,7 +117,8 @@ class WatchStreamsOperator(BaseOperator):
     out; but beside one that runs, and may wait for a cluster, another is triggered for steps that need no cluster.
 
     With `upgrade.on_change` it also returns those for a run of ``NAME__upgrade``, once two looks have found the same
-    change of the YAML or of a file, and no upgrade is queued or runs.
+    change of the YAML or of a file, and no upgrade is queued or runs. With `upgrade.refresh` the same for a fresh
+    driver of the release that runs, before its heap or a token of it has run out.
 
     Each stream is watched by what its YAML declared last, which the watch and each deployment note in the control root.
     A YAML that is gone or cannot be used is an incident, and changes nothing: the stream is watched and brought back
@@ -199,11 +200,17 @@ class WatchStreamsOperator(BaseOperator):
         return chosen
 
     def _upgrades(self, found: Found, ti: Any) -> list[dict[str, Any]]:
-        dags = {name: f"{self.prefix}{name}__upgrade" for name in sorted(found.changed)}
+        # One run for each wish, and for each driver that is refreshed: if that could not even begin, people are told
+        # once, and clear it or change the YAML.
+        runs: dict[str, tuple[str, dict[str, str]]] = {
+            name: (f"{REFRESH}{each.deployment}", {"release": each.release, "reason": each.reason})
+            for name, each in found.refresh.items()
+        }
+        runs |= {name: (f"{CHANGE}{wish}", {}) for name, wish in found.changed.items()}
+        dags = {name: f"{self.prefix}{name}__upgrade" for name in sorted(runs)}
         free = [name for name in dags if not ti.get_dr_count(dags[name], states=["queued", "running"])]
-        # One run for each wish: if that could not even begin, people are told once, and clear it or change the YAML.
         return [
-            {"trigger_dag_id": dags[name], "trigger_run_id": f"{CHANGE}{found.changed[name]}", "conf": {}}
+            {"trigger_dag_id": dags[name], "trigger_run_id": runs[name][0], "conf": runs[name][1]}
             for name in free[:MAX_TRIGGERED]
         ]
 

@@ -35,7 +35,7 @@ from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireL
 from airflow_stream_provider.runbook.question import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.words import RETIRE, UPGRADE, group, task
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
-from airflow_stream_provider.spec.watched import CHANGE
+from airflow_stream_provider.spec.watched import CHANGE, REFRESH
 
 
 def _unless_restart(context: Context) -> None:
@@ -54,7 +54,7 @@ _RELEASE = {
     "reason": said("reason"),
 }
 # By its id and not by its type: an upgrade that a person has asked for by the form is triggered by a task, too.
-_UNASKED = f"{{{{ dag_run.run_type == 'scheduled' or dag_run.run_id.startswith('{CHANGE}') }}}}"
+_UNASKED = f"{{{{ dag_run.run_type == 'scheduled' or dag_run.run_id.startswith(('{CHANGE}', '{REFRESH}')) }}}}"
 # How late the first run of a schedule may begin. Until there was one, each look at the DAG file reckons anew when it is
 # due: without this, one that falls between that time and the scheduler would put it off to the next time.
 _LATE = timedelta(minutes=10)

@@ -15,10 +15,11 @@ from typing_extensions import override
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.operators.watch import ReviveStreamOperator, WatchStreamsOperator
+from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.form import DagOptions, optional, required, said
 from airflow_stream_provider.runbook.words import REVIVE, WATCH, task
 from airflow_stream_provider.spec.folder import find_spec
-from airflow_stream_provider.spec.watched import CHANGE
+from airflow_stream_provider.spec.watched import CHANGE, REFRESH
 from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 
 # A look begins though the triggers of the run before still wait for a slot.
@@ -50,7 +51,7 @@ is not an error: it looks anew when this DAG is unpaused, and does only what is 
 
 
 class TriggerStreamRunOperator(TriggerDagRunOperator):
-    """Trigger ``FOLDER__revive``, or with `upgrade.on_change` ``NAME__upgrade``, for a stream; no other DAG.
+    """Trigger ``FOLDER__revive``, or by `upgrade.on_change` or `refresh` ``NAME__upgrade``, for a stream; no other DAG.
 
     The findings of a look come by XCom, and its writers need not be allowed to trigger any DAG: only the stream, and
     the wish of an upgrade, are taken from there. The revival itself checks which streams it may bring back.
@@ -76,12 +77,17 @@ class TriggerStreamRunOperator(TriggerDagRunOperator):
         with failing_without_retry():
             ours = self.trigger_dag_id.startswith(self.prefix) and verb == "upgrade"
             spec = find_spec(self.streams, name) if ours else None
+        run, said = str(self.trigger_run_id), self.conf if isinstance(self.conf, Mapping) else {}
+        if spec is not None and spec.upgrade.refresh == "auto" and run.startswith(REFRESH):
+            # `check` refuses every release but that of the holder.
+            self.conf = {name: str(said.get(name) or "")[:MAX_REASON] for name in ("release", "reason")}
+            return super().execute(context)
         if spec is None or not spec.upgrade.on_change:
             raise AirflowFailException(
                 f"{self.trigger_dag_id:.200} is not triggered: it brings back or upgrades no stream of {self.streams}. "
                 "Another task may have written this XCom, or the YAML has changed since; the next look finds out."
             )
-        self.trigger_run_id, self.conf = f"{CHANGE}{str(self.trigger_run_id).removeprefix(CHANGE)}", {}
+        self.trigger_run_id, self.conf = f"{CHANGE}{run.removeprefix(CHANGE)}", {}
         return super().execute(context)
 
 

@@ -30,6 +30,7 @@ from airflow_stream_provider.runtime.driver_folders import check_kept
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
 from airflow_stream_provider.runtime.ownership import Ownership
 from airflow_stream_provider.runtime.places import within_reach
+from airflow_stream_provider.runtime.vitals import DriverVitals
 
 # How often Spark is asked where its executors are.
 HOSTS_SECONDS = 5.0
@@ -96,6 +97,7 @@ class DriverProcess:
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
         self.hosts = ExecutorHosts()
+        self.vitals = DriverVitals(os.getppid())
         # The context whose application the heartbeat names.
         self._context: SparkContext | None = None
         _name_application(app_name)
@@ -119,7 +121,8 @@ class DriverProcess:
         if context is not None and context is not self._context and getattr(context, "_jsc", None) is not None:
             self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
             self._context = context
-        return replace(self._facts, executor_hosts=self.hosts.known, message=self._waits or self.adopted.says)
+        found = replace(self._facts, executor_hosts=self.hosts.known, vitals=self.vitals.last)
+        return replace(found, message=self._waits or self.adopted.says)
 
     @property
     def waits_for(self) -> str:

@@ -148,6 +148,7 @@ def _run(
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
     from airflow_stream_provider.runtime.script import run_to_end
     from airflow_stream_provider.runtime.surroundings import Ports
+    from airflow_stream_provider.runtime.vitals import VITALS_SECONDS
 
     driver_folders.install(folder.parent)
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
@@ -165,7 +166,7 @@ def _run(
         control,
         policy,
         Ports(
-            queries=QueryGroup(gate, process.claim, policy.loss_seconds),
+            queries=QueryGroup(gate, process.claim, policy.loss_seconds, process.vitals.note),
             process=process,
             rehearse=rehearsal.run,
             compare=rehearsal.compare,
@@ -197,6 +198,7 @@ def _run(
     log_size = jvm().org.apache.spark.SparkConf().getSizeAsBytes(LOG_SIZE, "0")
     if log_size:
         side.every(LOG_SECONDS, "driver's log", partial(keep_logs_small, log_size))
+    side.every(VITALS_SECONDS, "vitals", lambda: process.vitals.read(gate.queries))
     side.every(IDLE_SECONDS, "script's listeners", gate.say_idle)
     side.every(PACE_SECONDS, "offsets group", agent.offsets.turn)
     side.start()

@@ -43,9 +43,17 @@ class QueryGroup:
 
     :param claim: takes a checkpoint location; records this stream as its owner, or raises.
     :param loss_seconds: how long records that Kafka shows no more are waited for; see `Policy`.
+    :param note: takes the progress of each query that Spark has given; see `DriverVitals.note`.
     """
 
-    def __init__(self, gate: Gate, claim: Callable[[str], None], loss_seconds: float = Policy.loss_seconds) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        claim: Callable[[str], None],
+        loss_seconds: float = Policy.loss_seconds,
+        note: Callable[[str, Mapping[str, Any]], None] = lambda name, body: None,
+    ) -> None:
+        self._note = note
         self._gate = gate
         self._starts = QueryStarts(claim, loss_seconds)
         self._held: ExitStack | None = None
@@ -101,6 +109,7 @@ class QueryGroup:
         """Ask Spark how far each query is, and say how it does."""
         found = [(q, self._starts.failures_of(q), q.real, progress(q)) for q in self._gate.queries]
         for query, failures, run, said in found:
+            self._note(query.label, said.spark)
             if said.batch is not None and query.real is run:  # it is no word of a hold before
                 failures.prove(said.batch)
             # Its progress of a run that has failed is older than the failure.

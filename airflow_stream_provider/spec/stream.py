@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -89,6 +89,8 @@ class UpgradeSpec(_Part):
     :param approval_timeout: without an answer by then it is a no, and the new release is ended.
     :param free_arguments: true: the form may say other arguments of the script.
     :param on_change: true: the watch starts an upgrade when this file or a file of the release has changed.
+    :param refresh: auto: before the driver's heap is full, or a token of it ends, the watch starts an upgrade to the
+        release that runs.
     :param schedule: a cron expression in UTC, such as ``0 4 * * 0``: an upgrade to what this file says.
     :param fence_by_ledger: true: the sinks' ledger (`lag.ledger`) refuses a driver on a lost machine, which is not
         waited for. Only where all is written through such sinks.
@@ -102,6 +104,7 @@ class UpgradeSpec(_Part):
     approval_timeout: Annotated[Seconds, Field(ge=60)] = 3600.0
     free_arguments: bool = False
     on_change: bool = False
+    refresh: Literal["auto"] | None = None
     schedule: Annotated[Text, AfterValidator(check_cron)] | None = None
     rehearse_batches: Count = Policy.rehearse_batches
     rehearse_seconds: Seconds = Policy.rehearse_seconds
@@ -126,7 +129,8 @@ class UpgradeSpec(_Part):
     def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
         runbook_only = {"strategy", "soak", "keep_previous", "free_arguments"}
-        runbook_only |= {"approval", "approvers", "approval_timeout", "on_change", "schedule", "fence_by_ledger"}
+        runbook_only |= {"approval", "approvers", "approval_timeout", "on_change", "refresh", "schedule"}
+        runbook_only |= {"fence_by_ledger"}
         found = self.model_dump(exclude=runbook_only)
         return Policy(**found, changed_checkpoints=changed_checkpoints, no_way_back=no_way_back)
 

@@ -16,6 +16,8 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # The beginning of the ids of the runs of NAME__upgrade that a look triggers.
 CHANGE = "change__"
+# The same of those for a fresh driver of the same release.
+REFRESH = "refresh__"
 # The settings of a YAML that a note has. The control log has the release.
 _FIELDS = {"cluster", "kafka", "lag", "watch", "notify", "storage", "storage_connection"}
 _NOT_STOPPED = (

@@ -103,7 +103,7 @@ class Query:
         folder.rename(commits)
 
 
-def group_of(*queries: Query, claim: Callable[[str], None] = lambda location: None, **more: float) -> QueryGroup:
+def group_of(*queries: Query, claim: Callable[[str], None] = lambda location: None, **more: Any) -> QueryGroup:
     gate: Any = Gate()
     gate.queries += queries
     return QueryGroup(gate, claim, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.files_root import FilesRoot, SampleFile
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.vitals import Vitals
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.causes import FolderMemory
 from airflow_stream_provider.monitoring.folder_look import FolderLook, Found
@@ -86,6 +88,8 @@ class Folder:
         # What no control root could keep.
         self.saved: Any = None
         self.unread = ""
+        # Of each driver.
+        self.vitals: Vitals | None = None
         self.looks = 0
         self.began = time.time()
         RECEIVED.clear()
@@ -112,7 +116,7 @@ class Folder:
     def beat(self, at: float) -> None:
         for stream in self.streams:
             if stream.name not in self.dead:
-                data = stream.heartbeat(1, self.looks + 2, at).to_json()
+                data = replace(stream.heartbeat(1, self.looks + 2, at), vitals=self.vitals).to_json()
                 beats = stream.folder / "control" / stream.name / "heartbeats"
                 if beats.is_dir():
                     (beats / f"{stream.holder}.json").write_bytes(data)

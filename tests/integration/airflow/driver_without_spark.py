@@ -10,6 +10,7 @@ is Python that sets `QUERIES` (names), `SAYS` (what it says of each besides) and
 - slow: its rehearsal takes a minute;
 - die-starting: it ends before it says anything;
 - die-running: it is gone, without a word, after its third batch as a holder;
+- leaks: a tenth of its heap is left;
 - deaf: as a holder it never reaches a boundary, but for SIGTERM.
 """
 
@@ -25,6 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -36,6 +38,7 @@ from airflow_stream_provider.lifecycle.due_rewind import DueRewind
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.rewind import WantedRewind
+from airflow_stream_provider.lifecycle.vitals import Vitals
 from airflow_stream_provider.runtime import agent as agent_thread
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
@@ -203,6 +206,11 @@ class Process:
 
     waits_for = ""
 
+    def __init__(self, behaviour: str) -> None:
+        if behaviour == "leaks":
+            vitals = Vitals(time.time(), heap_after_gc=900 * 10**6, heap_max=1000 * 10**6)
+            self.facts = replace(self.facts, vitals=vitals)
+
     def postpone(self, sent: float) -> None:
         return
 
@@ -257,7 +265,7 @@ def main() -> None:
         declared.policy,
         Ports(
             queries=cast(Any, queries),
-            process=cast(Any, Process()),
+            process=cast(Any, Process(behaviour)),
             rehearse=rehearse,
             compare=lambda former: None,
             spawn=thread.spawn,

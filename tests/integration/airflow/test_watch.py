@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS
+from airflow_stream_provider.monitoring.life import What, life
+from airflow_stream_provider.monitoring.trends import Trace
 from devstack.control_folder import folder_of
 from tests.support.airflow_world import Run, World
 
@@ -219,3 +222,34 @@ def test_a_change_of_the_yaml_is_upgraded_to_once(world: World) -> None:
     assert run.state == "success", run.log[-8000:]
     assert world.version == "2"
     assert [upgrades(world.look(), world) for _ in range(2)] == [[], []]
+
+
+def test_a_fresh_driver_takes_over_before_the_heap_is_full(world: World) -> None:
+    world.write("leaks")
+    world.deploy("1")
+    world.yaml.write_text(world.yaml.read_text() + "  refresh: auto\n")
+    world.write()  # what the files say by now is not asked for
+    old = world.state.holding_deployment
+    assert old is not None
+    assert not upgrades(world.look(), world), "nothing is foretold yet"
+    # As an hour of looks would have left it.
+    kept = SampleFile(folder_of(world.log))
+    last = samples.read(kept)[-1]
+    times = [last.at - 75.0 * (48 - number) for number in range(48)]
+    heap = [(700 + 200 * number / 48) * 10**6 for number in range(48)]
+    trace = Trace(world.state.holder or "", 75.0, (*times,), {"heap": (*heap,)})
+    samples.append(kept, replace(last, at=times[-1], trace=trace))
+    look = world.look()
+    assert "The heap is full in" in look.log
+    [asked] = upgrades(look, world)
+    assert asked["conf"]["release"] == old.release.hash
+    run = world.airflow.run(dag=asked["dag"], logical_date=datetime.now(UTC).isoformat(), conf=asked["conf"])
+    assert run.state == "success", run.log[-8000:]
+    held = world.state.holding_deployment
+    assert held is not None
+    assert (held.id != old.id, held.release) == (True, old.release)
+    history = life([*world.log.records()], world.state)
+    (why,) = [each.reason for each in history if each.what is What.HANDED_OVER]
+    assert why.startswith("Refresh 1: The heap is full in")
+    assert not upgrades(world.look(), world), "its heap is its own"
+    world.assert_sound()

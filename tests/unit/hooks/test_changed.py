@@ -46,13 +46,21 @@ def change(yaml: Path) -> None:
     (yaml.parent.parent / "apps" / "a.py").write_text("x = 2\n")
 
 
-def refused(hook: StreamHook, yaml: Path, run: str = "airflow:dag/mine/") -> str:
+def refused(hook: StreamHook, yaml: Path, run: str = "airflow:dag/mine/", stored: str = "") -> str:
     """Why an upgrade that the schedule has triggered does not begin; empty: it does."""
     try:
-        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml), run)
+        refuse_unasked(hook, hook.control_log.refresh(), load_spec(yaml), run, stored)
     except StreamError as error:
         return str(error)
     return ""
+
+
+def test_a_fresh_driver_is_for_the_release_that_holds_whatever_the_yaml_says(running: StreamHook, yaml: Path) -> None:
+    held = running.control_log.refresh().holding_deployment
+    assert held is not None
+    change(yaml)
+    assert refused(running, yaml, stored=held.release.hash) == ""
+    assert "A fresh driver was due for release 000000000000" in refused(running, yaml, stored="0" * 64)
 
 
 def test_a_change_is_due_until_somebody_has_asked_for_it(running: StreamHook, yaml: Path) -> None:

@@ -23,6 +23,7 @@ from airflow_stream_provider.lifecycle.heartbeat import (
     QueryHealth,
     QueryProgress,
 )
+from airflow_stream_provider.lifecycle.vitals import QueryVitals, Vitals
 
 LIMIT = HEARTBEAT_LIMIT // 4  # so that a heartbeat is soon larger
 OUT = QueryProgress(
@@ -70,6 +71,7 @@ FULL = Heartbeat(
     application_id="app-1",
     ui_url="http://127.0.0.1:4040",
     executor_hosts=("here", "there"),
+    vitals=Vitals(at=90.0, heap_max=2**30, queries={"out": QueryVitals({"addBatch": 3.0}, fit=(0.1, 0.2))}),
 )
 
 

@@ -11,10 +11,12 @@ import pytest
 
 from airflow_stream_provider.control.files_root import SampleFile
 from airflow_stream_provider.control.root import MARKER
+from airflow_stream_provider.lifecycle.vitals import Vitals
 from airflow_stream_provider.monitoring import delivery, folder_reading, readings
 from airflow_stream_provider.monitoring.folder_look import FolderLook
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import read
+from airflow_stream_provider.monitoring.trends import LEAST_SECONDS
 from airflow_stream_provider.spec.configured import DELIVERY_SECONDS
 from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
@@ -225,6 +227,30 @@ def test_a_change_is_taken_up_once_two_looks_have_found_it(folder: Folder, monke
     assert folder.look(120.0).changed == {"s0001": "2b"}
     folder.problems = {"s0001": "s0001.yaml is broken."}
     assert folder.look(180.0).changed == {}, "what was declared last has no files"
+
+
+def test_a_leak_is_foretold_and_a_fresh_driver_is_due_once_little_is_left(folder: Folder) -> None:
+    folder.more = {"s0001": {"upgrade": {"refresh": "auto"}}}
+    full, hours = 20.0, [each / 6 for each in range(90)]
+    for after in hours:
+        used = int(1e9 * (0.2 + 0.8 * after / full))
+        folder.vitals = Vitals(after, heap_after_gc=used, heap_max=10**9)
+        found = folder.look(3600 * after)
+        assert list(found.refresh) == (["s0001"] if 2 * LEAST_SECONDS / 3600 < full - after < 6 else [])
+    assert folder.sample(1).runs_out["heap"] == pytest.approx(3600 * (full - hours[-1]), rel=0.05)
+    before, folder.vitals = folder.sample(1).runs_out, None
+    folder.look(3600 * hours[-1] + 60)
+    assert folder.sample(1).runs_out == before, "a heartbeat without vitals says nothing"
+    assert {kind for _, kind, _ in folder.told()} == {"trend"}
+    texts = {each.stream: each.text for each in RECEIVED[""]}
+    assert "The heap is full in" in texts["s0000"]
+    assert "`upgrade.refresh: auto`" in texts["s0000"]
+    assert "A fresh driver of the same release takes over when the heap has 6 h left." in texts["s0001"]
+    refresh = found.refresh["s0001"]
+    held = folder.streams[1].log.refresh().holding_deployment
+    assert held is not None
+    assert (refresh.deployment, refresh.release) == (held.id, held.release.hash)
+    assert refresh.reason.startswith("Refresh 1: The heap is full in 5 h")
 
 
 def test_what_goes_wrong_with_one_stream_in_ways_not_thought_of_is_that_streams(

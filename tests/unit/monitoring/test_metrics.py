@@ -16,6 +16,7 @@ import pytest
 from airflow.sdk.observability import stats
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.vitals import QueryVitals, Vitals
 from airflow_stream_provider.monitoring import metrics
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample
@@ -95,10 +96,13 @@ def gauges(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[tuple[dict[str, st
 
 
 def look() -> None:
-    beat = Heartbeat(queries=(QueryProgress("enrich", gap_seconds=0.5), QueryProgress("totals")))
+    vitals = Vitals(5.0, heap_max=900, executors_lost={"lost": 2}, queries={"totals": QueryVitals({"addBatch": 3.0})})
+    queries = (QueryProgress("enrich", gap_seconds=0.5), QueryProgress("totals"))
+    beat = Heartbeat(queries=queries, vitals=vitals)
     incidents = {"down": IncidentState(incident=Incident("down-1", 100.0)), "lag": IncidentState()}
     metrics.emit_look(
-        replace(snapshot(*UPGRADED), heartbeats={NEW: beat}), LagSample(110.0, phase="silent", incidents=incidents)
+        replace(snapshot(*UPGRADED), heartbeats={NEW: beat}),
+        LagSample(110.0, phase="silent", incidents=incidents, runs_out={"heap": 60.0, "sink_log/totals": 90.0}),
     )
 
 
@@ -108,6 +112,21 @@ def test_a_look_sends_phase_incidents_epoch_and_gap(gauges: dict[str, list[tuple
     assert {tags["kind"]: value for tags, value in gauges["stream.incident"]} == {"down": 1.0, "lag": 0.0}
     assert gauges["stream.epoch"] == [({"stream": "orders"}, 2.0)]
     assert gauges["stream.gap.seconds"] == [({"stream": "orders", "query": "enrich"}, 0.5)], "the other is not known"
+
+
+def test_a_look_sends_the_vitals_that_are_known_and_what_runs_out(
+    gauges: dict[str, list[tuple[dict[str, str], float]]],
+) -> None:
+    look()
+    vitals = {(tags["query"], tags["vital"]): value for tags, value in gauges["stream.vital"]}
+    assert vitals == {
+        ("-", "heap_max"): 900.0,
+        ("-", "executors_lost"): 2.0,
+        ("totals", "batches"): 0.0,
+        ("totals", "ms_addBatch"): 3.0,
+    }
+    soon = {(tags["query"], tags["vital"]): value for tags, value in gauges["stream.runs_out.seconds"]}
+    assert soon == {("-", "heap"): 60.0, ("totals", "sink_log"): 90.0}
 
 
 def test_the_table_names_what_is_sent_and_the_dashboard_shows_all_of_it(

@@ -276,6 +276,7 @@ def test_it_may_have_a_schedule(streams: Path) -> None:
     assert [kind for kind in DagRunType if unasked(kind, f"{kind}__1")] == [DagRunType.SCHEDULED]
     by_a_task = getattr(DagRunType, "OPERATOR_TRIGGERED", DagRunType.MANUAL)  # Airflow 3.2 does not tell them apart
     assert unasked(by_a_task, "change__1a__weekly-1"), "by the watch, for `upgrade.on_change`"
+    assert unasked(by_a_task, "refresh__weekly-1"), "by the watch, for `upgrade.refresh`"
     assert not unasked(by_a_task, "operate__manual__1"), "by the form"
     for schedule in ("weekly", "0 4 31 2 *"):
         (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + f"upgrade: {{schedule: {schedule}}}\n")

@@ -78,6 +78,13 @@ def test_the_watch_triggers_what_a_look_has_found_with_a_form_of_its_own(streams
     upgrade: tuple[str, str, dict[str, Any]] = ("p.payments__upgrade", "change__2b__payments-1", {})
     assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id=upgrade[1], conf={"version": "9"}) == upgrade
     assert triggered(streams, trigger_dag_id=upgrade[0], trigger_run_id="any")[1:] == ("change__any", {})
+    fresh = {"release": "0" * 64, "reason": "Refresh 1: The heap is full in 5 h."}
+    forged: dict[str, Any] = {"trigger_run_id": "refresh__r-1", "conf": {**fresh, "rewind": "a year"}}
+    (streams / "refreshed.yaml").write_text(SPEC.format(name="refreshed") + "upgrade: {refresh: auto}\n")
+    assert triggered(streams, trigger_dag_id="p.refreshed__upgrade", **forged)[1:] == ("refresh__r-1", fresh)
+    assert triggered(streams, trigger_dag_id=upgrade[0], **forged)[1:] == ("change__refresh__r-1", {}), (
+        "not in its YAML"
+    )
 
 
 @pytest.mark.parametrize(

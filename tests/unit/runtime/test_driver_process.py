@@ -23,6 +23,7 @@ from airflow_stream_provider.runtime import driver_process, jvm, places
 from airflow_stream_provider.runtime.adopted_logs import AdoptedLogs
 from airflow_stream_provider.runtime.driver_process import DriverProcess, ExecutorHosts
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+from airflow_stream_provider.runtime.vitals import DriverVitals
 from devstack import checkpoint_trees as trees
 
 
@@ -81,7 +82,7 @@ def test_a_driver_says_why_its_rehearsal_waits_for_the_control_store(
 ) -> None:
     """It waits as long as it takes: nobody waits for it who holds."""
     monkeypatch.setattr(places, "RETRY_SECONDS", 0.0)
-    process._facts, process.hosts = Heartbeat(), ExecutorHosts()
+    process._facts, process.hosts, process.vitals = Heartbeat(), ExecutorHosts(), DriverVitals(1)
     process._ownership, process._waits = DeniedAtFirst(process), ""
     process.check_checkpoint(str(tmp_path / "orders"))
     assert process._ownership.said == ["", *["The driver's user may not use it. Grant READ on the topic."] * 2]
@@ -132,7 +133,7 @@ def test_a_checkpoint_that_is_to_be_adopted_is_watched_until_it_is_claimed(
         raise AssertionError("it may be written")
 
     monkeypatch.setattr(checkpoint, "refuse_if_being_written", refuse)
-    process._facts, process.hosts = Heartbeat(), ExecutorHosts()
+    process._facts, process.hosts, process.vitals = Heartbeat(), ExecutorHosts(), DriverVitals(1)
     process.adopted, process._adopts, process._waits = Adopted(), True, ""
     process._unowned = {}
     process._ownership = SimpleNamespace(check=lambda location: owned, claim=lambda location: None)
@@ -224,7 +225,7 @@ def test_the_application_is_that_of_the_context_that_the_script_has_now(
     process: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script may stop its SparkContext and make another, as in each round of a loop."""
-    process._facts, process.hosts = Heartbeat(), ExecutorHosts()
+    process._facts, process.hosts, process.vitals = Heartbeat(), ExecutorHosts(), DriverVitals(1)
     process._context, process._waits = None, ""
     told = []
     for number, complete in ((1, True), (1, False), (2, True)):
