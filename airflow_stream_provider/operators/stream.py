@@ -261,6 +261,39 @@ class RollBackOperator(TellsLineage, WishOperator):
         return {each.family for each in state.deployments.values() if each.family in mine}
 
 
+class TrialOperator(WishOperator):
+    """Measure settings against the present ones: in a driver beside the holder, on clones, the same batches in turns.
+
+    The driver runs the release that holds, and never comes to hold. It is ended when it has measured.
+
+    :param conf: SQL settings, each as ``NAME=VALUE``. (templated)
+    :param options: of the Kafka sources, as `conf`. (templated)
+    :param persist: whether the batches are persisted before the function of foreachBatch gets them.
+
+    XCom: `tried`, by query the ratio of the medians of seconds per record with its spread; `sentences`, `deployment`.
+    """
+
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "conf", "options")
+
+    WAIT_SECONDS = 3600.0
+
+    def __init__(
+        self, *, conf: Sequence[str] = (), options: Sequence[str] = (), persist: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conf = conf
+        self.options = options
+        self.persist = persist
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.scene import Scene
+        from airflow_stream_provider.planning.trial import next_step, trial_of
+
+        trial = trial_of(self.conf, self.options, persist=self.persist)
+        return next_step(Scene(snapshot, identity, outcome), trial, self.reason or identity.by)
+
+
 class StartStreamOperator(TellsLineage, ReleaseOperator):
     """Start a stream that has no holder: submit a release, wait until it is up, appoint it.
 

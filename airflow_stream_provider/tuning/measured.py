@@ -137,6 +137,8 @@ def measured(
 
 
 def _memory(conf: Mapping[str, str], vitals: Mapping[str, Any], environment: Mapping[str, Any]) -> int | None:
+    if vitals.get("executor_memory"):
+        return int(vitals["executor_memory"])
     if conf.get("spark.master", "").startswith("local"):
         found = vitals.get("heap_max") or environment.get("heap_max")
         return int(found) if found else None
