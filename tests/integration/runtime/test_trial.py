@@ -53,17 +53,32 @@ def tried(stream: HandRunStream, kafka: KafkaCluster, name: str, **trial: Any) -
     policy = {"trial": {"batches": BATCHES, **trial}, "rehearse_seconds": 900.0}
     driver = stream.deploy(name, APP, *arguments(stream, kafka), **policy)
     standby, holder = stream.standby(name), stream.state.holder
-    stream.append(
-        "requested", request=f"ask-{name}", to=standby, expires=stream.log.records()[-1].at + 5, reason="test"
-    )
     found = stream.state.incarnations[standby].rehearsal["queries"]
     print(found)
-    wait_for("the end of the request", lambda: stream.state.requests[f"ask-{name}"].stage is RequestStage.ABORTED)
+    # It is asked to take over, and never answers.
+    request = stream.request(standby)
+    asked = stream.log.records()[-1].seq
+    wait_for("its look at that", lambda: has_read(stream, standby, asked))
+    assert stream.state.requests[request].stage is RequestStage.REQUESTED
+    stream.append("aborted", request=request, reason="test")
     assert stream.state.holder == holder
     stream.append("retired", deployment=name, reason="test")
     assert driver.exit_code() == 0
     assert not list((stream.root / "checkpoints").glob("*.rehearsal-*")), "the clones are removed"
     return {query: each["trial"] for query, each in found.items()}
+
+
+def has_read(stream: HandRunStream, incarnation: str, seq: int) -> bool:
+    """Whether a driver has beaten twice since it has read a record."""
+    beat = stream.log.heartbeat(incarnation)
+    if beat is None or beat.seq < seq:
+        return False
+    return bool(wait_for("another heartbeat", lambda: _beats(stream, incarnation) > beat.counter + 1))
+
+
+def _beats(stream: HandRunStream, incarnation: str) -> int:
+    beat = stream.log.heartbeat(incarnation)
+    return 0 if beat is None else beat.counter
 
 
 @pytest.mark.system  # three minutes
