@@ -20,7 +20,7 @@ from airflow_stream_provider.operators.stream import TrialOperator
 from airflow_stream_provider.planning.operation import check_reason
 from airflow_stream_provider.planning.scene import Scene
 from airflow_stream_provider.planning.steps import CommandIdentity, GiveUp
-from airflow_stream_provider.planning.trial import Advice, advice_of, trial_of, try_out
+from airflow_stream_provider.planning.trial import Advice, advice_of, try_out
 from airflow_stream_provider.tuning.proposal import Proposal
 
 
@@ -75,7 +75,7 @@ def trial(args: Namespace) -> NoReturn:
             persist=args.persist,
             reason="" if args.dry_run and args.reason is None else check_reason(args.reason or ""),
         )
-        wanted = trial_of(operator.conf, operator.options, persist=operator.persist)
+        wanted = operator.trial
         identity = CommandIdentity(
             given_by(), f"{datetime.fromtimestamp(time.time(), UTC):%Y-%m-%dT%H:%M:%S.%fZ}", "trial"
         )

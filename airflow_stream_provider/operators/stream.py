@@ -16,6 +16,7 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import StreamState
+    from airflow_stream_provider.lifecycle.trial import Trial
     from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step, TaskIdentity
@@ -266,19 +267,25 @@ class TrialOperator(WishOperator):
 
     The driver runs the release that holds, and never comes to hold. It is ended when it has measured.
 
-    :param conf: SQL settings, each as ``NAME=VALUE``. (templated)
+    :param conf: SQL settings, each as ``NAME=VALUE``, or their JSON. (templated)
     :param options: of the Kafka sources, as `conf`. (templated)
-    :param persist: whether the batches are persisted before the function of foreachBatch gets them.
+    :param persist: whether the batches are persisted before the function of foreachBatch gets them. (templated: `True`
+        or `False`)
 
     XCom: `tried`, by query the ratio of the medians of seconds per record with its spread; `sentences`, `deployment`.
     """
 
-    template_fields: Sequence[str] = (*StreamOperator.template_fields, "conf", "options")
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "conf", "options", "persist")
 
     WAIT_SECONDS = 3600.0
 
     def __init__(
-        self, *, conf: Sequence[str] = (), options: Sequence[str] = (), persist: bool = False, **kwargs: Any
+        self,
+        *,
+        conf: Sequence[str] | str = (),
+        options: Sequence[str] | str = (),
+        persist: bool | str = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.conf = conf
@@ -286,12 +293,28 @@ class TrialOperator(WishOperator):
         self.persist = persist
 
     @override
+    def begin(self, context: Context) -> None:
+        from airflow_stream_provider.planning.operation import check_reason
+
+        self.reason = check_reason(self.reason)
+
+    @property
+    def trial(self) -> Trial:
+        """The settings that are tried.
+
+        :raises SpecError: a trial cannot change them.
+        """
+        from airflow_stream_provider.planning.trial import trial_of
+
+        conf, options = (json.loads(each) if isinstance(each, str) else each for each in (self.conf, self.options))
+        return trial_of(conf, options, persist=str(self.persist) == "True")
+
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.planning.scene import Scene
-        from airflow_stream_provider.planning.trial import next_step, trial_of
+        from airflow_stream_provider.planning.trial import next_step
 
-        trial = trial_of(self.conf, self.options, persist=self.persist)
-        return next_step(Scene(snapshot, identity, outcome), trial, self.reason or identity.by)
+        return next_step(Scene(snapshot, identity, outcome), self.trial, self.reason or identity.by)
 
 
 class StartStreamOperator(TellsLineage, ReleaseOperator):
