@@ -191,7 +191,7 @@ class Bench:
         state = [each["numShufflePartitions"] for each in batches[-1]["stateOperators"]]
         left = batches[-1]["sources"][0]["metrics"].get("maxOffsetsBehindLatest", 0)
         seen = {
-            "durations": {phase: median(lambda each, of=phase: each["durationMs"].get(of, 0)) for phase in phases},
+            "durations": {p: statistics.median(each["durationMs"].get(p, 0) for each in batches) for p in phases},
             "batches": len(batches) + WARMING,
             "records": median(rows_of),
             "rows": median(lambda each: each["numInputRows"]),

@@ -134,20 +134,20 @@ class CloneTrial:
         """Let queries that start meanwhile have these settings: Spark takes both when it starts one."""
         session = self._query.writer._df.sparkSession.conf
         before = {name: session.get(name, None) for name in conf}
-        maps = [_options_of(relation) for relation in kafka_relations(self._query)] if options else []
+        maps = [_options_of(relation) for relation in kafka_relations(self._query)]
         given = [{name: each.get(name) for name in options} for each in maps]
         try:
             for name, value in conf.items():
                 _set(session, name, value)
             for each in maps:
-                each.update(options)
+                each.putAll(dict(options))
             yield
         finally:
-            for name, value in before.items():
-                session.unset(name) if value is None else session.set(name, value)
-            for each, had in zip(maps, given):
-                for name, value in had.items():
-                    each.pop(name, None) if value is None else each.update({name: value})
+            for name, had in before.items():
+                session.unset(name) if had is None else session.set(name, had)
+            for each, options_before in zip(maps, given):
+                for name, had in options_before.items():
+                    each.remove(name) if had is None else each.put(name, had)
 
 
 def _set(session: Any, name: str, value: str) -> None:

@@ -50,7 +50,7 @@ def arguments(stream: HandRunStream, kafka: KafkaCluster) -> tuple[str, str, str
 
 def tried(stream: HandRunStream, kafka: KafkaCluster, name: str, **trial: Any) -> Mapping[str, Any]:
     """Run a trial beside the holder, end it, and return what it says of each query."""
-    policy = {"trial": {"batches": BATCHES, **trial}, "rehearse_seconds": 900.0}
+    policy: dict[str, Any] = {"trial": {"batches": BATCHES, **trial}, "rehearse_seconds": 900.0}
     driver = stream.deploy(name, APP, *arguments(stream, kafka), **policy)
     standby, holder = stream.standby(name), stream.state.holder
     found = stream.state.incarnations[standby].rehearsal["queries"]

@@ -25,7 +25,8 @@ LARGER = ["maxOffsetsPerTrigger=2000"]
 def call(here: Here, command: Callable[[Namespace], Any], **more: Any) -> tuple[int, str]:
     """Call a command; return its exit code, and all that it has printed."""
     given = {"reason": "advice", "dry_run": False, "yes": True, "json": False, "verbose": False, "conf": None}
-    asked = Namespace(name="orders", folder=str(here.folder), **{**given, "option": LARGER, "persist": False, **more})
+    where = {"name": "orders", "folder": str(here.folder), "option": LARGER, "persist": False}
+    asked = Namespace(**{**given, **where, **more})
     with pytest.raises(SystemExit) as found:
         command(asked)
     said = here.said()
