@@ -46,6 +46,7 @@ def lines(stream: str, found: Advice) -> list[str]:
 
 
 def _proposed(stream: str, proposal: Proposal) -> list[str]:
+    """Return one proposal: numbers, change, prediction, and the command of its trial where there can be one."""
     change, trial = proposal.change, proposal.change.trial
     predicted = f", predicted {proposal.expected}" if proposal.expected else ""
     needs = f" It needs {proposal.needs}." if proposal.needs else ""
@@ -108,6 +109,10 @@ def trial(args: Namespace) -> NoReturn:
 
 
 def _end(args: Namespace, code: Exit, said: str, **result: Any) -> NoReturn:
+    """Print how a trial ended, and exit.
+
+    :param result: the XCom of its operator; empty unless it has measured.
+    """
     if args.json:
         print(json.dumps({"stream": args.name, "outcome": code.name.lower(), "said": said, "result": result}))
     else:

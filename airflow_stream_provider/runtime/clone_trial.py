@@ -29,7 +29,7 @@ from airflow_stream_provider.runtime.spark_progress import rows_of
 TURN = 5
 # So many batches back a trial begins: Spark keeps 100, and removes the oldest ones meanwhile.
 BACK = 60
-# Of the batches that size the others.
+# So many of the last batches say how large a batch usually is.
 SIZED_BY = 30
 # A batch with less than this share of its cap came last, when no more records were there.
 FULL = 0.9
@@ -140,7 +140,8 @@ class CloneTrial:
             for name, value in conf.items():
                 _set(session, name, value)
             for each in maps:
-                each.putAll(dict(options))
+                for name, value in options.items():
+                    each.put(name, value)
             yield
         finally:
             for name, had in before.items():

@@ -1,4 +1,4 @@
-"""What trials have found, and how the changes that they tried fare since: from the records of the stream. Pure."""
+"""The outcomes of trials, and how their changes fare since: from the records of the stream. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_stream_provider.lifecycle.trial import Trial
 
 # Batches of each side without which a ratio says nothing.
 ENOUGH = 5
-# What is worth an upgrade.
+# A gain that is worth an upgrade.
 WORTH = 1.1
 # Resamples for the spread, of which this share lies below and above what it names.
 RESAMPLES, TAIL = 1000, 0.05
@@ -96,7 +96,7 @@ class Tried:
 
     @property
     def verdict(self) -> Verdict:
-        """What was found."""
+        """The outcome, by the ratio."""
         return verdict_of(self.ratio)
 
     @property
