@@ -172,17 +172,25 @@ def next_step(scene: Scene, trial: Trial, reason: str) -> Step:
     last = replace(scene, me=ends)
     step = pursue(last, lambda: withdraw(last, family, "Its trial is over."))
     step = end_unneeded(last, step, (family,), "Its trial is over.")
-    return Done(_result(scene.snapshot, family)) if isinstance(step, (Done, Skip)) else step
+    return _end(scene.snapshot, family) if isinstance(step, (Done, Skip)) else step
 
 
-def _result(snapshot: Snapshot, family: str) -> dict[str, Any]:
+def _end(snapshot: Snapshot, family: str) -> Done | GiveUp:
     deployment = snapshot.state.family(family)[-1].id
     said = {r.seq for r in snapshot.records if r.kind == Kind.STANDBY and r.get("deployment") == deployment}
     found: Sequence[Tried] = [each for each in tried(snapshot.records, Live()) if each.seq in said]
-    return {
-        "stream": snapshot.stream,
-        "holder": snapshot.holding,
-        "deployment": deployment,
-        "tried": [each.to_json() for each in found],
-        "sentences": [each.sentence for each in found],
-    }
+    if not found:
+        return _refuse(
+            f"{deployment} has measured nothing: its queries have no batch yet, or its release was published by a "
+            "version of this package that knows no trials.",
+            "Upgrade the stream once, so that its release has this version's runtime; then try again.",
+        )
+    return Done(
+        {
+            "stream": snapshot.stream,
+            "holder": snapshot.holding,
+            "deployment": deployment,
+            "tried": [each.to_json() for each in found],
+            "sentences": [each.sentence for each in found],
+        }
+    )

@@ -85,6 +85,9 @@ def test_a_trial_goes_from_its_wish_to_the_end_of_its_driver() -> None:
     done = step(*over, retired(NEW_DEPLOYMENT), drivers=GONE, lives={OLD: True})
     assert isinstance(done, Done)
     assert [each["verdict"] for each in done.result["tried"]] == ["better"]
+    # The runtime of a release that an older version of the package has published rehearses instead.
+    old = [*WISHED, *up(NEW, ME.wish), over[-1], retired(NEW_DEPLOYMENT)]
+    assert "knows no trials" in given_up(step(*old, drivers=GONE, lives={OLD: True}))
     assert "tried 2.00 ×" in done.result["sentences"][0]
 
 
