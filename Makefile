@@ -189,6 +189,7 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.consumer_gap
 	$(BIN)/python -m benchmarks.adoption_gap
 	$(BIN)/python -m benchmarks.lag
+	$(BIN)/python -m benchmarks.advice
 	$(BIN)/python -m benchmarks.watch
 	$(BIN)/python -m benchmarks.page
 	$(BIN)/python -m benchmarks.runtime_overhead

@@ -88,6 +88,7 @@ def clone_state(
     new_id: str,
     limit_bytes: int,
     drop_last_commit: bool = False,
+    at: int | None = None,
 ) -> Clone:
     """Clone a checkpoint with the state of its last commit, so that a query can run real batches on the clone.
 
@@ -97,12 +98,13 @@ def clone_state(
     :param limit_bytes: largest size of the clone, in bytes. It is checked before anything is copied.
     :param drop_last_commit: leave out the last commit and take the state before it, so that there is always a batch to
         run; default False.
+    :param at: the committed batch that counts as the last one; default: the last one.
     :raises StateTooLarge: the clone would be larger than the limit. Nothing is left at the target.
     :raises CheckpointError: as `clone_logs`, or state files of the last commit are missing.
     """
 
     def plan(root: Place) -> _Plan:
-        logs = _logs(root, drop_last_commit)
+        logs = _logs(root, drop_last_commit, at)
         # Batch v starts from version v of the state.
         state = state_files(root / "state", logs.next_batch) if logs.next_batch else []
         files = [*logs.files, *state]
@@ -145,7 +147,7 @@ def remove_clones(folder: Place) -> None:
         log.warning("The clones in %s cannot be removed: %s", folder, error.strerror or error)
 
 
-def scratch(location: Location, target: Location, new_id: str) -> Clone:
+def scratch(location: Location, target: Location, new_id: str, at: int | None = None) -> Clone:
     """Create a checkpoint without batches or state that reads Kafka from the start of the last committed batch.
 
     It is for a warm rehearsal if the state is too large to clone: the batches are real, but aggregates start empty.
@@ -154,13 +156,14 @@ def scratch(location: Location, target: Location, new_id: str) -> Clone:
     :param location: the checkpoint to take the offsets from.
     :param target: folder for the new checkpoint; it must be empty or not exist.
     :param new_id: query id of the new checkpoint.
+    :param at: as of `clone_state`.
     :raises CheckpointError: as `clone_logs`.
     """
-    return _clone(location, target, new_id, _starting_points)
+    return _clone(location, target, new_id, lambda root: _starting_points(root, at))
 
 
-def _logs(root: Place, drop_last_commit: bool) -> _Plan:
-    committed, offsets = _batches(root)
+def _logs(root: Place, drop_last_commit: bool, at: int | None = None) -> _Plan:
+    committed, offsets = _batches(root, at)
     if not offsets:
         raise CheckpointError(
             f"The checkpoint {root} has no batch yet, so nothing can be rehearsed on it.",
@@ -181,8 +184,8 @@ def _logs(root: Place, drop_last_commit: bool) -> _Plan:
     return _Plan(kept[-1] + 1 if kept else last, files)
 
 
-def _starting_points(root: Place) -> _Plan:
-    start = _batches(root)[0][-2:-1]
+def _starting_points(root: Place, at: int | None) -> _Plan:
+    start = _batches(root, at)[0][-2:-1]
     if not start:  # before the first batch its starting offsets are in sources/
         return _Plan(0, [path for path in _tree(root / "sources") if path.name == "0"])
     entry = read_offsets(root / "offsets" / str(start[0]))
@@ -197,10 +200,14 @@ def _starting_points(root: Place) -> _Plan:
     )
 
 
-def _batches(root: Place) -> tuple[list[int], list[int]]:
-    """Return the ids of the committed batches and of the planned ones."""
+def _batches(root: Place, at: int | None = None) -> tuple[list[int], list[int]]:
+    """Return the ids of the committed batches and of the planned ones.
+
+    :param at: the last one of both; default: all of them.
+    """
     commits = numeric_names(root / "commits")
     offsets = numeric_names(root / "offsets")  # after the commits, so that each commit has its offsets
+    offsets = [batch for batch in offsets if at is None or batch <= at]
     return sorted(set(commits) & set(offsets)), offsets
 
 

@@ -68,6 +68,11 @@ _FAIL_ON = Arg(
     default="high",
     help="Severity from which on a finding counts for the exit code; default: high",
 )
+_CONF = Arg(("--conf",), metavar="NAME=VALUE", action="append", help="SQL setting to try; may be given again")
+_OPTION = Arg(
+    ("--option",), metavar="NAME=VALUE", action="append", help="Option of the Kafka sources to try; may be given again"
+)
+_PERSIST = Arg(("--persist",), action="store_true", help="Try to persist each batch for the function of foreachBatch")
 
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
 _MORE = {
@@ -156,6 +161,20 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     func=lazy_load_command(f"{_COMMANDS}.validate"),
                     args=(_CHECKED, _JSON, ARG_VERBOSE),
                     epilog="Exit code: 0 = every file can be used, 1 = it has errors, 3 = there is nothing to check.",
+                ),
+                ActionCommand(
+                    name="advice",
+                    help="Show what would make a stream faster, by what its driver has measured, and what was tried",
+                    func=lazy_load_command("airflow_stream_provider.cli.tuning.advice"),
+                    args=(_NAME, _FOLDER, _JSON, ARG_VERBOSE),
+                    epilog="Exit code: 0 = shown, 3 = its control log cannot be read.",
+                ),
+                ActionCommand(
+                    name="trial",
+                    help="Measure settings against the present ones, on clones beside the holder, before they are live",
+                    func=lazy_load_command("airflow_stream_provider.cli.tuning.trial"),
+                    args=(*_ACT, _CONF, _OPTION, _PERSIST),
+                    epilog=_ACT_CODES,
                 ),
                 *(_acting(each) for each in Operation),
             ),

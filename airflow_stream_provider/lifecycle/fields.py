@@ -62,6 +62,8 @@ def _like(default: Any, value: Any) -> bool:
         return isinstance(value, bool)
     if isinstance(default, str):
         return _text(value)
+    if isinstance(default, Mapping):
+        return _mapping(value)
     return _texts(value) if isinstance(default, list) else _number(value) and value >= 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -29,6 +29,8 @@ class Policy:
         follows it once their logs stand still.
     :param ledger: Airflow connection of the database by whose ledger all that the drivers write is written, and which
         therefore can refuse a driver on a lost machine; empty = none.
+    :param trial: settings that its driver measures in place of a rehearsal (`lifecycle.trial`): it never comes to hold;
+        empty = it rehearses.
     """
 
     rehearse_batches: int = 3
@@ -45,6 +47,7 @@ class Policy:
     adopts: bool = False
     loss_seconds: float = 300.0
     ledger: str = ""
+    trial: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that records carry."""

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from airflow_stream_provider.operators.stream import (
         StopStreamOperator as StopStreamOperator,
     )
+    from airflow_stream_provider.operators.stream import (
+        TrialOperator as TrialOperator,
+    )
     from airflow_stream_provider.operators.upgrade import (
         JudgeRehearsalOperator as JudgeRehearsalOperator,
     )
@@ -69,7 +72,7 @@ __getattr__ = lazily(
         "check": "CheckReleaseOperator",
         "lag": "KafkaLagOperator",
         "stream": "AbortOperator FenceOperator HandOverOperator PromoteOperator RestartStreamOperator RetireOperator "
-        "RollBackOperator StartStreamOperator StopStreamOperator",
+        "RollBackOperator StartStreamOperator StopStreamOperator TrialOperator",
         "upgrade": "JudgeRehearsalOperator SoakOperator SubmitStandbyOperator TakeOverOperator",
         "watch": "ReviveStreamOperator WatchStreamsOperator",
     },

@@ -16,6 +16,7 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import StreamState
+    from airflow_stream_provider.lifecycle.trial import Trial
     from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step, TaskIdentity
@@ -259,6 +260,61 @@ class RollBackOperator(TellsLineage, WishOperator):
             return ()
         mine = {each.id for each in state.wishes.values() if each.by.startswith(identity.run)}
         return {each.family for each in state.deployments.values() if each.family in mine}
+
+
+class TrialOperator(WishOperator):
+    """Measure settings against the present ones: in a driver beside the holder, on clones, the same batches in turns.
+
+    The driver runs the release that holds, and never comes to hold. It is ended when it has measured.
+
+    :param conf: SQL settings, each as ``NAME=VALUE``, or their JSON. (templated)
+    :param options: of the Kafka sources, as `conf`. (templated)
+    :param persist: whether the batches are persisted before the function of foreachBatch gets them. (templated: `True`
+        or `False`)
+
+    XCom: `tried`, by query the ratio of the medians of seconds per record with its spread; `sentences`, `deployment`.
+    """
+
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "conf", "options", "persist")
+
+    WAIT_SECONDS = 3600.0
+
+    def __init__(
+        self,
+        *,
+        conf: Sequence[str] | str = (),
+        options: Sequence[str] | str = (),
+        persist: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.conf = conf
+        self.options = options
+        self.persist = persist
+
+    @override
+    def begin(self, context: Context) -> None:
+        from airflow_stream_provider.planning.operation import check_reason
+
+        self.reason = check_reason(self.reason)
+
+    @property
+    def trial(self) -> Trial:
+        """The settings that are tried.
+
+        :raises SpecError: a trial cannot change them.
+        """
+        from airflow_stream_provider.planning.trial import trial_of
+
+        conf, options = (json.loads(each) if isinstance(each, str) else each for each in (self.conf, self.options))
+        return trial_of(conf, options, persist=str(self.persist) == "True")
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.scene import Scene
+        from airflow_stream_provider.planning.trial import next_step
+
+        return next_step(Scene(snapshot, identity, outcome), self.trial, self.reason or identity.by)
 
 
 class StartStreamOperator(TellsLineage, ReleaseOperator):

@@ -25,6 +25,12 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     :param standby: the driver that is to take over from a holder that lives; None: none stands by yet, or none holds.
     """
     origin = scene.state.wishes.get(wish.family, wish)
+    if (origin.option("policy") or {}).get("trial"):
+        return HandOverFailed(
+            f"{_named(wish, origin)} was brought up for a trial, which never comes to hold. "
+            f"{scene.snapshot.holder_sentence}",
+            next_step="Upgrade with what was tried, if it was better.",
+        )
     follows = origin.adopts and not scene.state.has_run(wish.family)
     if follows and has_run_since(scene.state, wish):
         return HandOverFailed(scene.snapshot.holder_sentence, next_step="There is no job to follow any more: start it.")

@@ -12,14 +12,14 @@ from airflow.sdk import DAG, get_parsing_context
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.form import DagOptions
-from airflow_stream_provider.runbook.operate import operate_dag
+from airflow_stream_provider.runbook.operate import operate_dag, trial_dag
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_dag, watch_dag
 from airflow_stream_provider.spec.configured import watch_seconds
 from airflow_stream_provider.spec.folder import find_spec, load_specs
 from airflow_stream_provider.spec.stream import StreamSpec
 
-_MAKERS = {"upgrade": upgrade_dag, "operate": operate_dag, "retire": retire_dag}
+_MAKERS = {"upgrade": upgrade_dag, "operate": operate_dag, "retire": retire_dag, "trial": trial_dag}
 
 
 def stream_dags(
@@ -36,10 +36,10 @@ def stream_dags(
 ) -> dict[str, DAG]:
     """Return the DAGs of every stream described in a folder, by DAG id; for `globals().update(...)` in a DAG file.
 
-    They are ``NAME__upgrade``, ``NAME__operate`` and ``NAME__retire`` of each stream, and ``FOLDER__watch`` and
-    ``FOLDER__revive`` of all of them. In a task's process only the DAG of that task is built, and only the YAML file
-    that it needs is read: the start of a task does not grow with the number of streams, as long as files are named like
-    their streams.
+    They are ``NAME__upgrade``, ``NAME__operate``, ``NAME__retire`` and ``NAME__trial`` of each stream, and
+    ``FOLDER__watch`` and ``FOLDER__revive`` of all of them. In a task's process only the DAG of that task is built, and
+    only the YAML file that it needs is read: the start of a task does not grow with the number of streams, as long as
+    files are named like their streams.
 
     A file that cannot be used has no DAGs of its own until it is mended, and does not remove those of other streams:
     its stream runs on, and is watched and brought back as it was declared last. `check_stream_dags` makes an import

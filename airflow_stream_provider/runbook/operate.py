@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
 from airflow_stream_provider.operators.adopt import operator_of
+from airflow_stream_provider.operators.stream import TrialOperator
 from airflow_stream_provider.planning.operation import ABOUT_FIELDS, MAX_PERSON, MAX_REASON, Operation
 from airflow_stream_provider.runbook.adoption import adoption
 from airflow_stream_provider.runbook.by_hand import (
@@ -20,8 +21,18 @@ from airflow_stream_provider.runbook.by_hand import (
     TellOperator,
     upgrade_run,
 )
-from airflow_stream_provider.runbook.form import DIGITS, REQUIRED, DagOptions, listed, optional, required, said
-from airflow_stream_provider.runbook.words import OPERATE, group, task
+from airflow_stream_provider.runbook.form import (
+    DIGITS,
+    REQUIRED,
+    DagOptions,
+    lines,
+    listed,
+    optional,
+    required,
+    said,
+    said_lines,
+)
+from airflow_stream_provider.runbook.words import OPERATE, TRIAL, group, task
 from airflow_stream_provider.spec.shown import as_shown
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -117,6 +128,33 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         adoption(spec, confirm, _if_asked_for(Operation.ADOPT)) >> tell
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())
+    return dag
+
+
+def trial_dag(spec: StreamSpec, options: DagOptions) -> DAG:
+    """Return ``NAME__trial``: measures settings against the present ones, as `airflow streams trial` does."""
+    with options.dag(
+        spec.name,
+        "trial",
+        description=f"Measure a setting of {spec.name} against the present one, beside the holder.",
+        is_paused_upon_creation=False,
+        params={
+            "conf": lines([], "SQL settings to try, one a line: spark.sql.shuffle.partitions=12."),
+            "options": lines([], "Options of the Kafka sources to try, one a line: maxOffsetsPerTrigger=20000."),
+            "persist": Param(False, type="boolean", description="Persist each batch for the function of foreachBatch."),
+            "reason": required("why; it is written into the stream's history, which many read.", maxLength=MAX_REASON),
+        },
+        tags=["stream", spec.name],
+        doc_md=f"Measures settings of the stream {spec.name} on clones of its checkpoints; see docs/tuning.md.",
+    ) as dag:
+        TrialOperator(
+            **task(TRIAL, "trial"),
+            stream=spec,
+            conf=said_lines("conf"),
+            options=said_lines("options"),
+            persist="{{ params.persist }}",
+            reason=said("reason"),
+        )
     return dag
 
 

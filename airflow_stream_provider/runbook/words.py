@@ -169,6 +169,14 @@ RETIRE = {
     )
 }
 
+TRIAL = {
+    "trial": Words(
+        "Measure a setting against the present one, beside the holder",
+        "A driver of the release that holds comes up beside it, measures on clones, and is ended: it never comes to "
+        "hold. If it fails, nothing that runs was touched; **abort** in `NAME__operate` ends a driver that is left.",
+    )
+}
+
 REVIVE = {
     "revive": Words(
         "Bring the stream back, if it has lost its driver",

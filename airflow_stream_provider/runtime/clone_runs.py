@@ -28,6 +28,9 @@ IDLE_SECONDS = 10.0
 _RUNS_A_BATCH = ("Processing new data", "No new data but cleaning up state")
 _WAITS = "Waiting for"
 
+# Of foreachBatch.
+Function = Callable[[DataFrame, int], None]
+
 log = logging.getLogger(__name__)
 
 
@@ -89,14 +92,17 @@ class CloneRuns:
             f"The rehearsal of {query.label} ended without planning a batch.", next_step="Look at the standby's log."
         )
 
-    def batches(self, query: ManagedQuery, clone: str, wanted: int) -> list[dict[str, Any]]:
+    def batches(
+        self, query: ManagedQuery, clone: str, wanted: int, function: Function | None = None
+    ) -> list[dict[str, Any]]:
         """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each.
 
+        :param function: gets the batches; default: the user's, if it gets those of the rehearsal.
         :raises TooSlow: the rehearsal's time is over.
         :raises RehearsalRefused: one of them fails.
         """
         writer = rehearsal_writer(query.writer, clone)
-        function = self.function(query)
+        function = function or self.function(query)
         writer = writer.format("noop") if function is None else writer.foreachBatch(function)
         try:
             return self._await_batches(query, start_ungated(writer), wanted)
@@ -112,7 +118,7 @@ class CloneRuns:
                 f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
             ) from error
 
-    def function(self, query: ManagedQuery) -> Callable[[DataFrame, int], None] | None:
+    def function(self, query: ManagedQuery) -> Function | None:
         """Return the user's function, if it gets the batches of the rehearsal."""
         function = query.writer_spec.foreach_batch
         return function if self._policy.foreach_batch_safe or getattr(function, "rehearses", False) else None

@@ -11,10 +11,13 @@ import pyspark
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.trial import Trial
 from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
+from airflow_stream_provider.runtime.clone_trial import CloneTrial
 from airflow_stream_provider.runtime.compatibility import (
     QueryFacts,
     changes_position,
@@ -161,7 +164,7 @@ class Rehearsal:
         self._say = say
         # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
         wanted = max(self._policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
-        self._batches = 0 if plans_only else wanted
+        self._batches = 0 if plans_only or self._policy.trial else wanted
         began = time.monotonic()
         self._runs.deadline = began + self._policy.rehearse_seconds
         queries = self._gate.all_known()
@@ -310,7 +313,9 @@ class Rehearsal:
                 return summary  # its first batch runs after the hand-over
             self._say(f"rehearsing the plan of {query.label}")
             summary["plan_seconds"] = self._runs.plan(query, str(folder / "plan"))
-            if self._batches and query.checkpoint not in self._cleaning:
+            if self._policy.trial:
+                summary["trial"] = self._try(query, folder)
+            elif self._batches and query.checkpoint not in self._cleaning:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
             else:
@@ -325,6 +330,11 @@ class Rehearsal:
             return {**summary, **(self._summary(query, error.batches) if error.batches else {}), "doubt": said}
         finally:
             checkpoints.remove_clones(folder)
+
+    def _try(self, query: ManagedQuery, folder: Place) -> dict[str, Any]:
+        self._say(f"measuring {query.label} with both settings in turns")
+        trial, limit = Trial.from_json(self._policy.trial), self._policy.state_limit_bytes
+        return CloneTrial(self._runs, query, trial, folder, limit).run()
 
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""

@@ -22,7 +22,7 @@ checkpoint
 runtime clusters
 kafka releases sinks
 lag
-audit spec
+audit spec tuning
 planning
 hooks
 monitoring

@@ -273,3 +273,22 @@ def test_the_clones_beside_a_checkpoint_are_found_by_incarnation(root: Path) -> 
     (root.parent / "live.rehearsal-of-mine").mkdir()
     (root.parent / "other.rehearsal-orders-1.0000000a").mkdir()
     assert rehearsal_folders(root) == {"orders-1.0000000a": folder}
+
+
+def test_a_clone_may_begin_some_batches_back(root: Path, target: Path) -> None:
+    made = clone_state(root, target, "new-id", LIMIT, drop_last_commit=True, at=5)
+    assert made.next_batch == 5
+    assert read(target).planned == {"orders": {0: 50}}
+    found = trees.names(target)
+    assert {name for name in found if name.startswith(("offsets", "commits"))} == {
+        "offsets/4",
+        "offsets/5",
+        "commits/4",
+    }
+    assert {"state/0/0/5.snapshot", "state/0/1/5.snapshot"} <= found
+    assert "state/0/0/6.delta" not in found
+
+
+def test_a_new_checkpoint_may_begin_some_batches_back(root: Path, target: Path) -> None:
+    scratch(root, target, "new-id", at=5)
+    assert b'{"orders":{"0":40}}' in (target / "sources" / "0" / "0").read_bytes().replace(b" ", b"")

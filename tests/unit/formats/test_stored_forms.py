@@ -30,13 +30,14 @@ DOCS = "\n\n".join(
 )
 # By form, names of fields that were added later: readers of format 1 are right without them. Also names of what has a
 # number of its own that has grown: `orders/state.jsonl` in `control_folder`, `index` in `control_topic`.
-# A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have.
+# A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have. A
+# driver that does not know `trial` rehearses, and Airflow lets none of a trial come to hold.
 _SAMPLES = frozenset({"longest_batch_seconds", "all_state_bytes", "trace", "runs_out"})
 # What runs out is foretold by them, and nothing decided about who holds.
 _VITALS = frozenset({"vitals"})
 ADDED: Mapping[str, frozenset[str]] = {
-    "control_folder": frozenset({"ledger"}) | _SAMPLES | _VITALS,
-    "control_topic": frozenset({"ledger"}) | _SAMPLES | _VITALS,
+    "control_folder": frozenset({"ledger", "trial"}) | _SAMPLES | _VITALS,
+    "control_topic": frozenset({"ledger", "trial"}) | _SAMPLES | _VITALS,
     "triggers": frozenset({"ledger"}),
     # Settings of Spark, which no reader looks at.
     "driver": frozenset(defaults({})) - frozenset(HDFS_DEFAULTS),

@@ -23,7 +23,7 @@ from tests.support.cells import LEFT_OUT, ROWS
 from tests.support.spec_text import SPEC
 
 ROOT = Path(__file__).parents[3]
-ORDERS = {"orders__upgrade", "orders__operate", "orders__retire"}
+ORDERS = {"orders__upgrade", "orders__operate", "orders__retire", "orders__trial"}
 WATCH, REVIVE = "streams__watch", "streams__revive"
 
 

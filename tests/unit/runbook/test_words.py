@@ -16,6 +16,7 @@ BOOKS = {
     "upgrade": words.UPGRADE,
     "operate": words.OPERATE,
     "retire": words.RETIRE,
+    "trial": words.TRIAL,
     "revive": words.REVIVE,
     "watch": words.WATCH,
 }

@@ -1,0 +1,1 @@
+"""Advice from measured batches, and what a trial of a setting says; pure."""
