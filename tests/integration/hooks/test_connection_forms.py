@@ -192,7 +192,7 @@ def test_a_spark_master(stack: LocalStack, connections: Connections) -> None:
 
 
 def test_brokers_that_ask_for_a_password(stack: LocalStack, connections: Connections, tmp_path: Path) -> None:
-    certificates = Certificates(tmp_path / "certificates")
+    certificates = Certificates(tmp_path)
     given = {
         "Security protocol": "SASL_SSL",
         "SASL mechanism": "PLAIN",
