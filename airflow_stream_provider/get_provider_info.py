@@ -100,12 +100,10 @@ def _connection_types() -> list[dict[str, Any]]:
             "YarnHook",
             hidden=("schema", "host", "port", "password"),
             labels={"login": "User as whom drivers run"},
-            placeholders={
-                "yarn_resourcemanager_webapp_address": "http://rm1:8088,http://rm2:8088",
-                "spark_home": "/opt/spark",
-            },
-            yarn_resourcemanager_webapp_address=_field("Web addresses of the ResourceManagers", "Separated by commas."),
-            spark_home=_field("Folder of Spark on every node"),
+            yarn_resourcemanager_webapp_address=_field(
+                "Web addresses of the ResourceManagers", "Such as http://rm1:8088,http://rm2:8088."
+            ),
+            spark_home=_field("Folder of Spark on every node", "Such as /opt/spark."),
             queue=_field("Queue", "Default: default."),
             python=_field("Python on every node", "Default: python3."),
             worker_hosts=workers,
@@ -120,15 +118,19 @@ def _connection_types() -> list[dict[str, Any]]:
             "KubernetesHook",
             hidden=("schema", "login"),
             labels={"host": "API server", "password": "Token of a service account"},
-            placeholders={"host": "https://HOST:6443", "image": "registry.example/spark-streams:4.0.0"},
+            placeholders={"host": "https://HOST:6443"},
             kubernetes_conn_id=_field(
                 "Connection of type kubernetes", "It has address and credentials, in place of API server and token."
             ),
             ca_file=_field("Certificates of the API server", "Path on Airflow's machines; default: the system's."),
             namespace=_field("Namespace of drivers and executors"),
-            image=_field("Image of drivers", "May be in the pod template instead."),
+            image=_field(
+                "Image of drivers", "Such as registry.example/spark-streams:4.0.0. May be in the pod template instead."
+            ),
             service_account=_field("Service account of drivers", "May be in the pod template instead."),
-            template=_field("Pod template of drivers", "YAML, or the path of a file on Airflow's machines."),
+            template=_field(
+                "Pod template of drivers", "YAML, or the path of a file on Airflow's machines.", format="multiline"
+            ),
             ui_url=_field("Address of a driver's Spark UI, for people", "With {namespace} and {pod}."),
             log_url=_field("Address of a driver's log, for people", "With {namespace} and {pod}."),
         ),
@@ -137,10 +139,11 @@ def _connection_types() -> list[dict[str, Any]]:
             "kafka_stream",
             "KafkaHook",
             hidden=("schema", "host", "port", "login", "password"),
-            labels={"extra": "More settings, by librdkafka's names"},
-            placeholders={"bootstrap.servers": "k1:9092,k2:9092"},
             **{
-                "bootstrap.servers": _field("Brokers", "HOST:PORT, separated by commas."),
+                "bootstrap.servers": _field(
+                    "Brokers",
+                    "Such as k1:9092,k2:9092. More settings, by librdkafka's names, go into the JSON below.",
+                ),
                 "security.protocol": _field(
                     "Security protocol", "PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL."
                 ),
@@ -161,8 +164,8 @@ def _form(
     conn_type: str,
     hook: str,
     hidden: Sequence[str],
-    labels: Mapping[str, str],
-    placeholders: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+    placeholders: Mapping[str, str] | None = None,
     **fields: dict[str, Any],
 ) -> dict[str, Any]:
     return {
@@ -171,8 +174,8 @@ def _form(
         "hook-name": f"{_NAME}: {name}",
         "ui-field-behaviour": {
             "hidden-fields": list(hidden),
-            "relabeling": dict(labels),
-            "placeholders": dict(placeholders),
+            "relabeling": dict(labels or {}),
+            "placeholders": dict(placeholders or {}),
         },
         "conn-fields": fields,
     }

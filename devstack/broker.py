@@ -13,7 +13,7 @@ from devstack.kafka_writes import create_topics
 from devstack.ports import HOST, free_port, listening
 from devstack.processes import Process, Processes, java, stop
 
-START_SECONDS = 180.0
+START_SECONDS = 600.0
 CLUSTER_ID = "bG9jYWwtc3RhY2stMDAwMA"
 # Small, and quick to start: the demo's load needs neither the optimising compiler nor a parallel collector.
 JVM = (
@@ -45,7 +45,7 @@ class Broker:
     def start(self) -> None:
         """Fetch missing jars, format the storage, start the broker, and wait until it serves clients.
 
-        :raises StackError: Java or a jar is missing, or the broker did not start within 180 s.
+        :raises StackError: Java or a jar is missing, or the broker did not start within 600 s.
         """
         runtime = java()
         jars = fetch(kafka_broker(), progress=self._progress)

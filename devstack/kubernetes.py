@@ -27,7 +27,7 @@ from devstack.processes import Process, Processes, stop
 from devstack.spark import QUICK_JVM
 from devstack.spark_image import IMAGE
 
-START_SECONDS = 180.0
+START_SECONDS = 600.0
 NAMESPACE = "streams"
 NODE = "node-1"
 """The node that there is from the beginning."""
@@ -72,7 +72,7 @@ class StandIn:
     def start(self) -> None:
         """Fetch missing jars, start it, and wait until it answers.
 
-        :raises StackError: a jar is missing, or it does not answer within 180 s.
+        :raises StackError: a jar is missing, or it does not answer within 600 s.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "devstack.kubernetes_server", str(self._port), str(self.folder)]

@@ -17,7 +17,7 @@ from devstack.processes import Process, Processes, java, stop
 from devstack.spark_master import Master
 from devstack.zookeeper import ZooKeeper
 
-START_SECONDS = 180.0
+START_SECONDS = 600.0
 # Halves the start time of a driver on few cores. For high throughput the defaults are better.
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 DAEMON_JVM = ("-Xms64m", "-Xmx256m", *QUICK_JVM.split(), "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true")
@@ -74,7 +74,7 @@ class Spark:
     def start(self) -> None:
         """Fetch the connector if it is missing, start master and workers, and wait until all workers have registered.
 
-        :raises StackError: Java or a jar is missing, or a worker has not registered within 180 s.
+        :raises StackError: Java or a jar is missing, or a worker has not registered within 600 s.
         """
         runtime = java()
         shutil.rmtree(self.folder, ignore_errors=True)

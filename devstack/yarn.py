@@ -20,7 +20,7 @@ from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java, stop
 from devstack.spark import QUICK_JVM, bundled_spark
 
-START_SECONDS = 240.0
+START_SECONDS = 600.0
 NODES = 2
 MEMORY = 4096  # MiB that each NodeManager offers
 JVM = (
@@ -124,7 +124,7 @@ class Yarn:
     def start(self) -> None:
         """Fetch missing jars, start all, and wait until the NodeManagers have registered.
 
-        :raises StackError: Java or a jar is missing, or a NodeManager has not registered within 240 s.
+        :raises StackError: Java or a jar is missing, or a NodeManager has not registered within 600 s.
         """
         self._jars = fetch(yarn(), progress=self._progress)
         sets = (spark_connector(bundled_spark()), *self._libraries)
@@ -164,7 +164,7 @@ class Yarn:
     def wait_for_nodes(self, number: int) -> None:
         """Wait until so many NodeManagers are RUNNING, and the ResourceManager calls itself active, which it does last.
 
-        :raises StackError: they are not within 240 s, or a process has ended.
+        :raises StackError: they are not within 600 s, or a process has ended.
         """
         assert self.resource_manager is not None
         self._processes.wait_for(

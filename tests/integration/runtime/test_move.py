@@ -55,7 +55,7 @@ def test_a_stream_that_moves_takes_its_checkpoints_with_it(
 ) -> None:
     old, new = logs
     checkpoints = [orders.root / "checkpoints" / query for query in QUERIES]
-    orders.flow()
+    orders.flow(1.0)
     old.deploy("orders-1", APP, str(orders.root))
     holder = old.standby("orders-1")
     old.hand_over(holder)
