@@ -149,8 +149,8 @@ class Acts:
     def answer(self, state: StreamState) -> None:
         """Append `ready` for the open request, unless anything was appended since `state`."""
         request = state.open_request
-        if request is None or self._process.waits_for:
-            return  # asked again at the next turn, until the request expires
+        if request is None or self._process.waits_for or self._policy.find:
+            return  # asked again at the next turn, until the request expires; what looks for records never answers
         if self._unable() or not self._still_fits(state):
             return
         # A driver that has held is rolled back to at once; one that adopts follows a job that has ended already.

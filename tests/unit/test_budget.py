@@ -30,7 +30,7 @@ STEP = 100
 BUDGET = """
 . 300
 audit 1900
-checkpoint 2500
+checkpoint 2600
 cli 1800
 clusters 5800
 control 3200
@@ -38,7 +38,7 @@ example_dags 100
 hooks 2500
 kafka 2700
 lag 2500
-lifecycle 3200
+lifecycle 3300
 links 100
 monitoring 3300
 notifications 200
@@ -47,7 +47,7 @@ planning 6300
 plugin 1400
 releases 1000
 runbook 2000
-runtime 8800
+runtime 9000
 sensors 400
 sinks 4500
 spec 1700

@@ -29,11 +29,13 @@ DOCS = "\n\n".join(
 )
 # By form, names of fields that were added later: readers of format 1 are right without them. Also names of what has a
 # number of its own that has grown: `orders/state.jsonl` in `control_folder`, `index` in `control_topic`.
-# A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have.
+# A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have. One
+# that does not know `skip` reads the records and fails at them as before; one that does not know `find` rehearses.
 _SAMPLES = frozenset({"longest_batch_seconds", "all_state_bytes"})
+_POLICY = frozenset({"ledger", "skip", "find"})
 ADDED: Mapping[str, frozenset[str]] = {
-    "control_folder": frozenset({"ledger"}) | _SAMPLES,
-    "control_topic": frozenset({"ledger"}) | _SAMPLES,
+    "control_folder": _POLICY | _SAMPLES,
+    "control_topic": _POLICY | _SAMPLES,
     "triggers": frozenset({"ledger"}),
 }
 # So many seeds that nothing is missing which plans and acts write.
