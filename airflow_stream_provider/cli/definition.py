@@ -60,6 +60,11 @@ _CONNECTION = Arg(
     ("--connection",), metavar="CONNECTION", required=True, help="Airflow connection of the sink's database"
 )
 
+_FIND = Arg(("--find",), action="store_true", help="Look for the records at which the batch fails, on clones")
+_SKIP = Arg(("--skip",), metavar="RECORD", action="append", help="Leave a record out, such as orders-3@1234")
+_TAKE_BACK = Arg(("--take-back",), metavar="RECORD", action="append", help="Leave a record out no more")
+_DEAD_LETTER = Arg(("--dead-letter",), metavar="TOPIC", help="Copy what is left out to this topic first")
+
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
 _MORE = {
     Operation.STOP: (_DECLARED,),
@@ -140,6 +145,16 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     func=lazy_load_command(f"{_COMMANDS}.validate"),
                     args=(_CHECKED, _JSON, ARG_VERBOSE),
                     epilog="Exit code: 0 = every file can be used, 1 = it has errors, 3 = there is nothing to check.",
+                ),
+                ActionCommand(
+                    name="dossier",
+                    help="Show why a batch fails and what it reads; find its bad records; leave them out by a wish",
+                    func=lazy_load_command("airflow_stream_provider.cli.dossier.dossier"),
+                    args=(
+                        *(_NAME, _FIND, _SKIP, _TAKE_BACK, _DEAD_LETTER),
+                        *(_REASON, _YES, _JSON, _FOLDER, ARG_VERBOSE),
+                    ),
+                    epilog=f"{_ACT_CODES} Without an option: 1 = a query fails.",
                 ),
                 *(_acting(each) for each in Operation),
             ),

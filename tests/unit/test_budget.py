@@ -31,12 +31,12 @@ BUDGET = """
 . 300
 audit 1900
 checkpoint 2600
-cli 1800
+cli 2200
 clusters 5800
 control 3200
 example_dags 100
 hooks 2500
-kafka 2700
+kafka 2800
 lag 2500
 lifecycle 3300
 links 100
