@@ -245,9 +245,9 @@ def _end(args: Namespace, code: Exit, body: Mapping[str, Any], lines: Sequence[s
 
 @dataclass(frozen=True)
 class Dossier:
-    """What is known of a stream's failures.
+    """The failures of a stream, as far as they are known.
 
-    :param holds: who holds it, as a sentence; where nobody does, also why the last driver ended.
+    :param holds: who holds it, as a sentence; without a holder also why the last driver ended.
     :param failing: by query, how it is; those that do not get on, as the driver said last.
     :param skipped: the records that the stream leaves out.
     """

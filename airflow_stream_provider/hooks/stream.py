@@ -266,7 +266,7 @@ class StreamHook(BaseHook):
             release = self.releases.publish(requested) if checked is None else self._published(checked)
             policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
             skip, find = fields.pop("skip", None), fields.pop("find", False)
-            # What was wished since the state was read is not lost: then nothing is appended.
+            # A list that was wished meanwhile is not lost: nothing is appended then.
             kept = skipped(self.control_log.state) if skip is None else tuple(skip)
             policy = replace(policy, adopts=bool(fields.get("adopts")), skip=kept, find=bool(find))
             fields |= {"release": release.to_json(), "policy": policy.to_json()}

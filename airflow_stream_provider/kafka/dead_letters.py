@@ -18,7 +18,7 @@ from airflow_stream_provider.lifecycle.skip import KafkaRecord
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
-# In which an answer has to come, in seconds.
+# The longest wait for an answer, in seconds.
 ANSWER_SECONDS = 30.0
 # Bytes of a letter; what a topic takes is the broker's own limit.
 LARGEST = 64 * 2**20

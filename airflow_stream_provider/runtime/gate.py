@@ -81,7 +81,7 @@ class Gate:
         # By id, the listeners that the script has added.
         self._listeners: dict[int, RealRunsOnly] = {}
         self._refuse: Callable[[StreamError], None] = lambda error: None
-        # What the stream leaves out, and how many Kafka sources do so.
+        # The records that the stream leaves out, and the number of Kafka sources that do so.
         self._skip: Collection[str] = ()
         self._skipping = 0
 
