@@ -1,9 +1,9 @@
 """A plain PySpark application for tests, with one stateless query and one aggregation from Kafka to Kafka.
 
-    app_orders_kafka.py KAFKA PREFIX CHECKPOINT [--drag FILE] [--max-offsets N]
+    app_orders_kafka.py KAFKA PREFIX CHECKPOINT [--drag FILE] [--max-offsets N] [--strict]
 
 The topics are PREFIX-in, PREFIX-out and PREFIX-totals. While FILE exists, every batch of the stateless query hangs; one
-that does so makes FILE.hangs.
+that does so makes FILE.hangs. With --strict a record that is no order fails its batch.
 """
 
 import argparse
@@ -19,6 +19,7 @@ parser.add_argument("prefix")
 parser.add_argument("checkpoint")
 parser.add_argument("--drag")
 parser.add_argument("--max-offsets", default="20000")
+parser.add_argument("--strict", action="store_true")
 args = parser.parse_args()
 
 spark = SparkSession.builder.getOrCreate()
@@ -30,7 +31,9 @@ records = (
     .option("maxOffsetsPerTrigger", args.max_offsets)
     .load()
 )
-order = F.from_json(F.col("value").cast("string"), "id LONG, customer STRING, country STRING, cents LONG")
+FIELDS = "id LONG, customer STRING, country STRING, cents LONG"
+mode = {"mode": "FAILFAST"} if args.strict else {}
+order = F.from_json(F.col("value").cast("string"), FIELDS, mode)
 orders = records.select(order.alias("order")).select("order.*")
 
 

@@ -21,10 +21,13 @@ from dataclasses import dataclass, field
 
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
-from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_offsets
+from airflow_stream_provider.checkpoint.logs import boundary, kafka_offsets, numeric_names, read_offsets, text
 from airflow_stream_provider.checkpoint.whole import state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.ids import INCARNATION
+
+# By source, as the offsets log names it, topic and partition: the first offset of a batch, and the one after its last.
+Ranges = Mapping[tuple[str, str, int], tuple[int, int]]
 
 # Tries. One fails only if the live query commits and purges files while they are copied.
 ATTEMPTS = 5
@@ -103,22 +106,95 @@ def clone_state(
     :raises CheckpointError: as `clone_logs`, or state files of the last commit are missing.
     """
 
+    return _clone(location, target, new_id, lambda root: _with_state(root, _logs(root, drop_last_commit, at), limit_bytes))
+
+
+def planned_ranges(location: Location) -> tuple[int, Ranges] | None:
+    """Return the batch that is planned and not committed, and what it reads from Kafka; None: there is none.
+
+    :raises CheckpointError: the logs cannot be read.
+    """
+    root, ends = locate(location), boundary(location)
+    if ends.completed or ends.offsets is None:
+        return None
+    found: dict[tuple[str, str, int], tuple[int, int]] = {}
+    for name, value in read_offsets(root / "offsets" / str(ends.offsets)).sources.items():
+        to = kafka_offsets(value)
+        since = kafka_offsets(_begin(root, ends.offsets, name)) if to is not None else None
+        for topic, partitions in (to or {}).items():
+            for partition, end in partitions.items():
+                found[name, topic, partition] = ((since or {}).get(topic, {}).get(partition, 0), end)
+    return ends.offsets, found
+
+
+def clone_range(
+    location: Location, target: Location, new_id: str, limit_bytes: int, batch: int, ranges: Ranges
+) -> Clone:
+    """Clone a checkpoint as `clone_state` does, so that the batch that is planned reads these records alone.
+
+    :param batch: its number.
+    :param ranges: of every partition in `planned_ranges`; an empty range ends where it begins.
+    :raises CheckpointError: as `clone_state`, or that batch is planned no more: its query got on.
+    """
+
     def plan(root: Place) -> _Plan:
-        logs = _logs(root, drop_last_commit, at)
-        # Batch v starts from version v of the state.
-        state = state_files(root / "state", logs.next_batch) if logs.next_batch else []
-        files = [*logs.files, *state]
-        size = _size(files)
-        if size > limit_bytes:
-            raise StateTooLarge(
-                f"The state of the checkpoint {root} is {size} bytes, more than the limit of {limit_bytes}.",
-                next_step="Raise the limit, or rehearse without the state.",
-                bytes=size,
-                limit=limit_bytes,
+        logs = _with_state(root, _logs(root, False), limit_bytes)
+        if logs.next_batch != batch or batch not in numeric_names(root / "offsets"):
+            raise CheckpointError(
+                f"Batch {batch} of {root} is not the one that is to be run any more.",
+                next_step="Its query has got on: look again.",
             )
-        return _Plan(logs.next_batch, files)
+        written = {f"offsets/{batch}": _narrowed(root / "offsets" / str(batch), ranges, 1)}
+        if batch:
+            written[f"offsets/{batch - 1}"] = _narrowed(root / "offsets" / str(batch - 1), ranges, 0)
+        for name in () if batch else {name for name, _, _ in ranges}:
+            head = files_of(root).read(root / "sources" / name / "0").rpartition(b"\n")[0]
+            written[f"sources/{name}/0"] = head + b"\n" + _as_json(name, ranges, 0).encode()
+        replaced = {root / name for name in written}
+        return _Plan(batch, [each for each in logs.files if each not in replaced], written)
 
     return _clone(location, target, new_id, plan)
+
+
+def _with_state(root: Place, logs: _Plan, limit_bytes: int) -> _Plan:
+    # Batch v starts from version v of the state.
+    state = state_files(root / "state", logs.next_batch) if logs.next_batch else []
+    files = [*logs.files, *state]
+    size = _size(files)
+    if size > limit_bytes:
+        raise StateTooLarge(
+            f"The state of the checkpoint {root} is {size} bytes, more than the limit of {limit_bytes}.",
+            next_step="Raise the limit, or rehearse without the state.",
+            bytes=size,
+            limit=limit_bytes,
+        )
+    return _Plan(logs.next_batch, files)
+
+
+def _begin(root: Place, batch: int, source: str) -> str | None:
+    """The JSON of where a source begins in a batch; None: it has none."""
+    if batch:
+        return read_offsets(root / "offsets" / str(batch - 1)).sources.get(source)
+    return text(root / "sources" / source / "0").rpartition("\n")[2]
+
+
+def _narrowed(path: Place, ranges: Ranges, end: int) -> bytes:
+    """Return an offsets file with the first offsets of these ranges (0), or the last ones (1); the rest stays."""
+    entry, head = read_offsets(path), text(path).split("\n")[:2]
+    kafka = {name for name, _, _ in ranges}
+    lines = []
+    for name, value in entry.sources.items():
+        line = _as_json(name, ranges, end) if name in kafka else "-" if value is None else value
+        lines.append(line if entry.version == 1 else f"{name}:{line}")
+    return "\n".join([*head, *lines]).encode()
+
+
+def _as_json(source: str, ranges: Ranges, end: int) -> str:
+    found: dict[str, dict[str, int]] = {}
+    for (name, topic, partition), ends in ranges.items():
+        if name == source:
+            found.setdefault(topic, {})[str(partition)] = ends[end]
+    return json.dumps(found, separators=(",", ":"))
 
 
 def rehearsal_folder(location: Location, incarnation: str) -> Place:

@@ -73,6 +73,10 @@ _OPTION = Arg(
     ("--option",), metavar="NAME=VALUE", action="append", help="Option of the Kafka sources to try; may be given again"
 )
 _PERSIST = Arg(("--persist",), action="store_true", help="Try to persist each batch for the function of foreachBatch")
+_FIND = Arg(("--find",), action="store_true", help="Look for the records at which the batch fails, on clones")
+_SKIP = Arg(("--skip",), metavar="RECORD", action="append", help="Leave a record out, such as orders-3@1234")
+_TAKE_BACK = Arg(("--take-back",), metavar="RECORD", action="append", help="Leave a record out no more")
+_DEAD_LETTER = Arg(("--dead-letter",), metavar="TOPIC", help="Copy what is left out to this topic first")
 
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
 _MORE = {
@@ -175,6 +179,16 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     func=lazy_load_command("airflow_stream_provider.cli.tuning.trial"),
                     args=(*_ACT, _CONF, _OPTION, _PERSIST),
                     epilog=_ACT_CODES,
+                ),
+                ActionCommand(
+                    name="dossier",
+                    help="Show why a batch fails and what it reads; find its bad records; leave them out by a wish",
+                    func=lazy_load_command("airflow_stream_provider.cli.dossier.dossier"),
+                    args=(
+                        *(_NAME, _FIND, _SKIP, _TAKE_BACK, _DEAD_LETTER),
+                        *(_REASON, _YES, _JSON, _FOLDER, ARG_VERBOSE),
+                    ),
+                    epilog=f"{_ACT_CODES} Without an option: 1 = a query fails.",
                 ),
                 *(_acting(each) for each in Operation),
             ),

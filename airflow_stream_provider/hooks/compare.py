@@ -17,8 +17,8 @@ from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# Said in the form of an upgrade, and for that one alone.
-_OF_ONE_UPGRADE = ("changed_checkpoints", "no_way_back")
+# Said in the form of an upgrade, or by a command, and never in the YAML.
+_OF_ONE_UPGRADE = ("changed_checkpoints", "no_way_back", "skip", "find")
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.skip import skipped
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.waits import Needs
@@ -251,6 +252,8 @@ class StreamHook(BaseHook):
         How the stream is watched is noted before that, as the YAML of the release says it now.
 
         :param requested: the release that a wish which publishes is for, and the policy of its YAML.
+        :param step: `skip` and `find` among its fields go into the policy. Without `skip` what the stream leaves out
+            stays as it is.
         :param checked: what `releases.publish` has returned of it earlier, which is wished instead, whatever its files
             and its YAML say by now; default: it is published now.
         :return: False when the log no longer ends at `seq`.
@@ -262,7 +265,10 @@ class StreamHook(BaseHook):
             assert requested is not None, "the wish is for a release"
             release = self.releases.publish(requested) if checked is None else self._published(checked)
             policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
-            policy = replace(policy, adopts=bool(fields.get("adopts")))
+            skip, find = fields.pop("skip", None), fields.pop("find", False)
+            # A list that was wished meanwhile is not lost: nothing is appended then.
+            kept = skipped(self.control_log.state) if skip is None else tuple(skip)
+            policy = replace(policy, adopts=bool(fields.get("adopts")), skip=kept, find=bool(find))
             fields |= {"release": release.to_json(), "policy": policy.to_json()}
             self._note(requested.spec)
             if requested.spec.lag.max_seconds is not None:

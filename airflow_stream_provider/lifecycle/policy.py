@@ -29,8 +29,10 @@ class Policy:
         follows it once their logs stand still.
     :param ledger: Airflow connection of the database by whose ledger all that the drivers write is written, and which
         therefore can refuse a driver on a lost machine; empty = none.
-    :param trial: settings that its driver measures in place of a rehearsal (`lifecycle.trial`): it never comes to hold;
-        empty = it rehearses.
+    :param trial: settings that its driver measures in place of a rehearsal (`lifecycle.trial`);
+        empty = none.
+    :param skip: the records that the stream's Kafka sources leave out; see `lifecycle.skip`.
+    :param find: whether its driver looks for the records at which a batch fails, in place of a rehearsal.
     """
 
     rehearse_batches: int = 3
@@ -47,16 +49,24 @@ class Policy:
     adopts: bool = False
     loss_seconds: float = 300.0
     ledger: str = ""
-    trial: Mapping[str, Any] = field(default_factory=dict)
+    trial: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    skip: tuple[str, ...] = ()
+    find: bool = False
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether its driver measures or looks for something beside the holder, and never comes to hold."""
+        return bool(self.trial) or self.find
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that records carry."""
-        return {**asdict(self), "changed_checkpoints": list(self.changed_checkpoints)}
+        return {**asdict(self), "changed_checkpoints": list(self.changed_checkpoints), "skip": list(self.skip)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Policy:
         """Return the policy of a record; fields that this version does not know are ignored."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        if "changed_checkpoints" in known:
-            known["changed_checkpoints"] = tuple(known["changed_checkpoints"])
+        for name in ("changed_checkpoints", "skip"):
+            if name in known:
+                known[name] = tuple(known[name])
         return cls(**known)

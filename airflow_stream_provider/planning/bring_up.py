@@ -7,6 +7,7 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_id, deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.skip import skipped
 from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamState
 from airflow_stream_provider.lifecycle.wish import Wish
 from airflow_stream_provider.planning.choice import TRIES, Family
@@ -187,6 +188,9 @@ def _declare(scene: Scene, wish: Wish, family: str, why: str, *, again: bool = T
     origin = state.wishes.get(family)
     source = known[-1].declared if known else origin.record if origin is not None else wish.record
     release, policy = source["release"], source.get("policy") or {}
+    skip = list(skipped(state))
+    if skip != list(policy.get("skip") or ()):
+        policy = {**policy, "skip": skip}  # of this release the list is older
     fields: dict[str, Any] = {"release": release, "policy": policy, "family": family, "reason": why}
     if known and again:
         fields["again"] = known[-1].id

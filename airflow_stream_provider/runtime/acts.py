@@ -150,8 +150,8 @@ class Acts:
     def answer(self, state: StreamState) -> None:
         """Append `ready` for the open request, unless anything was appended since `state`."""
         request = state.open_request
-        if request is None or self._process.waits_for or self._policy.trial:
-            return  # asked again at the next turn, until the request expires; what measures a trial never answers
+        if request is None or self._process.waits_for or self._policy.only_looks:
+            return  # asked again at the next turn, until the request expires
         if self._unable() or not self._still_fits(state):
             return
         # A driver that has held is rolled back to at once; one that adopts follows a job that has ended already.

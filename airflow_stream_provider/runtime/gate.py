@@ -8,14 +8,17 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from airflow_stream_provider.checkpoint import real_form, recorded_form
 from airflow_stream_provider.control.bounded import OWN_THREADS
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused, SpecError, StreamError
+from airflow_stream_provider.lifecycle.skip import all_but
 from airflow_stream_provider.runtime import writer_spec as writer_specs
+from airflow_stream_provider.runtime.describe import kafka_relations_of
 from airflow_stream_provider.runtime.managed_query import ManagedQuery, RealRunsOnly, say_idle
 from airflow_stream_provider.runtime.ports import BoundaryMissed
 from airflow_stream_provider.runtime.refused import check_file_manager, check_sink, check_sources
@@ -78,6 +81,42 @@ class Gate:
         # By id, the listeners that the script has added.
         self._listeners: dict[int, RealRunsOnly] = {}
         self._refuse: Callable[[StreamError], None] = lambda error: None
+        # The records that the stream leaves out, and the number of Kafka sources that do so.
+        self._skip: Collection[str] = ()
+        self._skipping = 0
+
+    def leave_out(self, skip: Collection[str]) -> None:
+        """Patch pyspark so that the Kafka sources of the script leave these records out; see `lifecycle.skip`.
+
+        A source that the script loads otherwise, as in Scala, reads them, and its query fails at them as before.
+        """
+        self._skip = skip
+        if not skip:
+            return
+        gate, load, others = self, DataStreamReader.load, all_but(skip)
+
+        def loading(self: DataStreamReader, *args: Any, **kwargs: Any) -> DataFrame:
+            frame = load(self, *args, **kwargs)
+            if not kafka_relations_of(frame):
+                return frame
+            gate._skipping += 1
+            return frame.where(others)
+
+        loading.__doc__ = load.__doc__
+        DataStreamReader.load = loading  # type: ignore[method-assign]
+
+    def skips(self) -> int:
+        """Return how many records the script's Kafka sources leave out; a runtime that does not say so knows no list.
+
+        :raises RehearsalRefused: no source does, so that the stream would fail at these records as before.
+        """
+        if self._skip and not self._skipping:
+            raise RehearsalRefused(
+                f"The stream leaves out {len(self._skip)} records, and the script has loaded no Kafka source by "
+                "DataStreamReader.load.",
+                next_step="Load it so, or take the records back (`airflow streams dossier --take-back`).",
+            )
+        return len(self._skip)
 
     def install(self, guard: Callable[[], None], refuse: Callable[[StreamError], None]) -> None:
         """Patch pyspark's classes before the script runs.

@@ -188,6 +188,7 @@ def _run(
 
     runtime.managed = runtime.Managed(options.stream, hold)
     gate.install(agent.guard, unusable)
+    gate.leave_out(policy.skip)
     refused.install(unusable)
     guarded = GuardedFiles(options.stream, lambda: gate.holds, lambda: control.state.last_driver)
     guarded.install(within_reach(lambda: control.former_queries(control.state)))

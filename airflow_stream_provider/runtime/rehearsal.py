@@ -16,6 +16,7 @@ from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locati
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.trial import Trial
+from airflow_stream_provider.runtime.bad_records import FIND_SECONDS, BadRecords
 from airflow_stream_provider.runtime.clone_runs import CloneRuns, TooSlow
 from airflow_stream_provider.runtime.clone_trial import CloneTrial
 from airflow_stream_provider.runtime.compatibility import (
@@ -166,8 +167,8 @@ class Rehearsal:
         wanted = max(self._policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
         self._batches = 0 if plans_only or self._policy.trial else wanted
         began = time.monotonic()
-        self._runs.deadline = began + self._policy.rehearse_seconds
-        queries = self._gate.all_known()
+        self._runs.deadline = began + (FIND_SECONDS if self._policy.find else self._policy.rehearse_seconds)
+        queries, skips = self._gate.all_known(), self._gate.skips()
         check_jvm(queries, self._runs.ids)
         # First: on the other file system there may be no rights, or nothing that answers.
         self._check_file_systems(former, [{"name": query.label, "checkpoint": query.checkpoint} for query in queries])
@@ -191,7 +192,7 @@ class Rehearsal:
         runtime._rehearsing = True
         try:
             for query in queries:
-                found[query.label] = self._rehearse(query, began)
+                found[query.label] = self._search(query) if self._policy.find else self._rehearse(query, began)
             for query in queries:  # last: what must be rehearsed is not to lack the time that this takes
                 if found[query.label].get("batches"):
                     found[query.label].update(self._once_more(query))
@@ -201,6 +202,7 @@ class Rehearsal:
         self._seen = {**self._seen, **executors(queries)}  # those that came up meanwhile are warm, too
         self._say("")
         summary = {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": self._notes}
+        summary["skips"] = skips
         return {**summary, **self._way_back()}
 
     def _way_back(self) -> dict[str, Any]:
@@ -303,6 +305,12 @@ class Rehearsal:
             if incarnation == self._incarnation or not self._others.may_rehearse(incarnation):
                 log.info("Removing %s, which a driver that is gone has left", folder)
                 checkpoints.remove_clones(folder)
+
+    def _search(self, query: ManagedQuery) -> dict[str, Any]:
+        if query.checkpoint in self._cleaning:
+            return {"bad": [], "note": PLAN_ONLY.format(query.label)}
+        folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)
+        return BadRecords(self._runs, query, folder, self._policy.state_limit_bytes, self._say).find()
 
     def _rehearse(self, query: ManagedQuery, began: float) -> dict[str, Any]:
         folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from tests.support.fake_driver import FakeDriver, look_again, lose, work
 from tests.support.story import NEW, requested, write
@@ -41,6 +42,12 @@ def be_asked_while_the_old_job_writes(driver: FakeDriver) -> None:
 def be_asked_until_the_old_job_is_still(driver: FakeDriver) -> None:
     be_asked_while_the_old_job_writes(driver)
     driver.process.waits_for = ""
+    driver.turn()
+
+
+def be_asked_though_it_only_looks(driver: FakeDriver) -> None:
+    driver.agent._acts._policy = Policy(find=True)
+    be_asked(driver)
     driver.turn()
 
 

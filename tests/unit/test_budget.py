@@ -30,15 +30,15 @@ STEP = 100
 BUDGET = """
 . 300
 audit 3200
-checkpoint 2500
-cli 2000
+checkpoint 2600
+cli 2400
 clusters 6200
 control 3200
 example_dags 100
-hooks 2600
-kafka 2700
+hooks 2700
+kafka 2800
 lag 2500
-lifecycle 3500
+lifecycle 3600
 links 100
 monitoring 3600
 notifications 200
@@ -47,7 +47,7 @@ planning 6500
 plugin 1400
 releases 1000
 runbook 2000
-runtime 9600
+runtime 9900
 sensors 400
 sinks 4500
 spec 1700

@@ -30,14 +30,16 @@ DOCS = "\n\n".join(
 )
 # By form, names of fields that were added later: readers of format 1 are right without them. Also names of what has a
 # number of its own that has grown: `orders/state.jsonl` in `control_folder`, `index` in `control_topic`.
-# A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have. A
-# driver that does not know `trial` rehearses, and Airflow lets none of a trial come to hold.
+# A driver does not go by `ledger`, and a wait that does not know it is longer. The page draws what samples have. One
+# that does not know `skip` reads the records and fails at them as before. One that does not know `trial` or `find`
+# rehearses, and Airflow lets none of these come to hold.
 _SAMPLES = frozenset({"longest_batch_seconds", "all_state_bytes", "trace", "runs_out"})
+_POLICY = frozenset({"ledger", "trial", "skip", "find"})
 # What runs out is foretold by them, and nothing decided about who holds.
 _VITALS = frozenset({"vitals"})
 ADDED: Mapping[str, frozenset[str]] = {
-    "control_folder": frozenset({"ledger", "trial"}) | _SAMPLES | _VITALS,
-    "control_topic": frozenset({"ledger", "trial"}) | _SAMPLES | _VITALS,
+    "control_folder": _POLICY | _SAMPLES | _VITALS,
+    "control_topic": _POLICY | _SAMPLES | _VITALS,
     "triggers": frozenset({"ledger"}),
     # Settings of Spark, which no reader looks at.
     "driver": frozenset(defaults({})) - frozenset(HDFS_DEFAULTS),

@@ -72,6 +72,22 @@ def test_a_release_is_published_with_its_wish(hook: StreamHook, tmp_path: Path) 
     assert hook.control_log.records()[-1]["policy"]["adopts"] is True
 
 
+def test_what_the_stream_leaves_out_stays_until_a_wish_says_otherwise(hook: StreamHook, tmp_path: Path) -> None:
+    requested, bad = requested_release(tmp_path), "orders-3@1@5"
+    said: list[dict[str, Any]] = [{"skip": [bad]}, {}, {"find": True}, {"skip": []}, {}]
+    for fields in said:
+        assert wish(hook, requested, **fields)
+        assert not {"skip", "find"} & hook.control_log.records()[-1].fields.keys()
+    policies = [each["policy"] for each in hook.control_log.records()]
+    assert [(each["skip"], each["find"]) for each in policies] == [
+        ([bad], False),
+        ([bad], False),
+        ([bad], True),
+        ([], False),
+        ([], False),
+    ]
+
+
 def test_a_deployment_is_declared_when_there_is_room(hook: StreamHook, tmp_path: Path, cluster: NotingCluster) -> None:
     cluster.full = ClusterError("No room.")
     with pytest.raises(ClusterError, match=r"No room\."):

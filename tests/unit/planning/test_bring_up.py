@@ -68,6 +68,16 @@ def test_it_is_declared_once_with_what_was_wished() -> None:
     assert brings(*RUNNING, wish, record("noted")) != step, "another one, once somebody has written"
 
 
+def test_a_release_that_is_brought_back_leaves_out_what_the_stream_does_now() -> None:
+    listed = wanted("new", "stand_by", policy={"lease_seconds": 7.0, "skip": ["orders-3@1@5"]})
+    story = [*RUNNING, listed, *up(NEW, "new"), wanted("back", family="old", back=True), fenced(OLD)]
+    found = scene(*story)
+    assert found.state.wish is not None
+    step = next_try(found, found.state.wish, Family("old"))
+    assert isinstance(step, Declare)
+    assert step.fields["policy"] == {"skip": ["orders-3@1@5"]}
+
+
 def test_only_the_first_deployment_of_a_family_reads_records_again_unless_it_never_held() -> None:
     wish = wanted("new", "stand_by", rewind={"to": 1.0, "queries": {}})
     lost = [*RUNNING, wish, *up(NEW, "new"), fenced(NEW), failed(None, NEW_DEPLOYMENT)]

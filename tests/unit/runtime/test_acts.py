@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from tests.support.driver_acts import (
     announce,
     be_asked,
+    be_asked_though_it_only_looks,
     be_asked_until_the_old_job_is_still,
     be_asked_while_the_old_job_writes,
     cure,
@@ -73,6 +74,13 @@ TABLE: list[tuple[str, Sequence[Record], str, Callable[[FakeDriver], None], list
         NEW,
         be_asked_until_the_old_job_is_still,
         ["rehearse", "standby", "requested", "ready"],
+    ),
+    (
+        "asked, though it only looks for bad records",
+        [*RUNNING, *PREPARED[-3:-1]],
+        NEW,
+        be_asked_though_it_only_looks,
+        ["rehearse", "standby", "requested"],
     ),
     ("asked, with another holder than it has rehearsed against", REQUESTED, NEW, FakeDriver.turn, ["compare", "ready"]),
     ("and it does not fit that one", REQUESTED, NEW, fit_no_more, ["compare", "failed", "halt"]),

@@ -79,7 +79,7 @@ def rehearsed(
     queries = [
         SimpleNamespace(label=name, checkpoint=str(tmp_path / name), writer=None, writer_spec=spec) for name in names
     ]
-    gate: Any = SimpleNamespace(all_known=lambda: queries, may_come_late=lambda late: None)
+    gate: Any = SimpleNamespace(all_known=lambda: queries, skips=lambda: 0, may_come_late=lambda late: None)
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     others: Any = None
     made = Noted(gate, Policy.from_json(policy), "orders-1.0000000a", process, others)
@@ -234,7 +234,10 @@ def test_what_the_running_release_has_started_late_is_waited_for_and_may_come_la
     )
     may_come: list[dict[str, str]] = []
     gate: Any = SimpleNamespace(
-        all_known=lambda: [lines], may_come_late=may_come.append, to_come=lambda late: [*late.values()]
+        all_known=lambda: [lines],
+        skips=lambda: 0,
+        may_come_late=may_come.append,
+        to_come=lambda late: [*late.values()],
     )
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     nobody: Any = None
@@ -250,7 +253,7 @@ def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path:
     query = SimpleNamespace(
         label="lines", checkpoint=str(tmp_path), writer=None, writer_spec=SimpleNamespace(trigger={}, options={})
     )
-    gate: Any = SimpleNamespace(all_known=lambda: [query], may_come_late=lambda late: None)
+    gate: Any = SimpleNamespace(all_known=lambda: [query], skips=lambda: 0, may_come_late=lambda late: None)
     asked: list[str] = []
     process: Any = SimpleNamespace(check_checkpoint=asked.append)
     nobody: Any = None
@@ -312,7 +315,7 @@ def test_a_checkpoint_that_is_another_one_is_told_before_what_its_sink_remembers
     query = SimpleNamespace(
         label="lines", checkpoint=str(tmp_path), writer=None, writer_spec=SimpleNamespace(trigger={}, options={})
     )
-    gate: Any = SimpleNamespace(all_known=lambda: [query], may_come_late=lambda late: None)
+    gate: Any = SimpleNamespace(all_known=lambda: [query], skips=lambda: 0, may_come_late=lambda late: None)
     process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
     nobody: Any = None
     made = Noted(gate, Policy(), "orders-1.0000000a", process, nobody)
