@@ -106,7 +106,9 @@ def clone_state(
     :raises CheckpointError: as `clone_logs`, or state files of the last commit are missing.
     """
 
-    return _clone(location, target, new_id, lambda root: _with_state(root, _logs(root, drop_last_commit, at), limit_bytes))
+    return _clone(
+        location, target, new_id, lambda root: _with_state(root, _logs(root, drop_last_commit, at), limit_bytes)
+    )
 
 
 def planned_ranges(location: Location) -> tuple[int, Ranges] | None:

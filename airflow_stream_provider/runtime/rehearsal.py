@@ -11,7 +11,6 @@ import pyspark
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.lifecycle.changed_checkpoints import Change, locations
 from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -201,9 +200,8 @@ class Rehearsal:
         check_jvm(queries, self._runs.ids)
         self._seen = {**self._seen, **executors(queries)}  # those that came up meanwhile are warm, too
         self._say("")
-        summary = {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": self._notes}
-        summary["skips"] = skips
-        return {**summary, **self._way_back()}
+        seconds = round(time.monotonic() - started, 2)
+        return {"seconds": seconds, "queries": found, "notes": self._notes, "skips": skips, **self._way_back()}
 
     def _way_back(self) -> dict[str, Any]:
         """Return what of the summary is about the way back; nothing while there is one, as far as was seen.
@@ -322,7 +320,9 @@ class Rehearsal:
             self._say(f"rehearsing the plan of {query.label}")
             summary["plan_seconds"] = self._runs.plan(query, str(folder / "plan"))
             if self._policy.trial:
-                summary["trial"] = self._try(query, folder)
+                self._say(f"measuring {query.label}, with both settings in turns")
+                trial, limit = Trial.from_json(self._policy.trial), self._policy.state_limit_bytes
+                summary["trial"] = CloneTrial(self._runs, query, trial, folder, limit).run()
             elif self._batches and query.checkpoint not in self._cleaning:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
@@ -338,11 +338,6 @@ class Rehearsal:
             return {**summary, **(self._summary(query, error.batches) if error.batches else {}), "doubt": said}
         finally:
             checkpoints.remove_clones(folder)
-
-    def _try(self, query: ManagedQuery, folder: Place) -> dict[str, Any]:
-        self._say(f"measuring {query.label} with both settings in turns")
-        trial, limit = Trial.from_json(self._policy.trial), self._policy.state_limit_bytes
-        return CloneTrial(self._runs, query, trial, folder, limit).run()
 
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""

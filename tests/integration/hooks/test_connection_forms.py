@@ -145,6 +145,7 @@ def _lists(response: Response) -> bool:
 def _without_port_zero(route: Route) -> None:
     """Ask as Airflow's page means it: of a connection without a port, that of 3.3.2 sends port 0, and is refused."""
     body = route.request.post_data_json
+    assert body is not None
     route.continue_(post_data=json.dumps({**body, "port": body["port"] or None}))
 
 

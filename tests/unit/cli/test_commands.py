@@ -43,6 +43,7 @@ lag: {{max_records: 10}}
 
 # The commands that change nothing that runs.
 LOOK = ["init", "lag", "status", "history", "ledger", "diff", "audit", "validate"]
+OWN_FILES = ["advice", "trial", "dossier"]
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def test_the_commands_are_found_by_their_names(monkeypatch: pytest.MonkeyPatch) 
         assert isinstance(command, ActionCommand)
         if command.name in LOOK:
             assert callable(getattr(commands, command.name))
-        else:
+        elif command.name not in OWN_FILES:
             command.func(Namespace())
-    assert [command.name for command in group.subcommands] == [*LOOK, *Operation]
+    assert [command.name for command in group.subcommands] == [*LOOK, *OWN_FILES, *Operation]
     assert acted == [*Operation]

@@ -35,7 +35,7 @@ def test_airflow_takes_the_folder_for_a_bundle() -> None:
 
 def test_all_load_and_none_runs_before_a_person_switches_it_on(bag: DagBag) -> None:
     assert bag.import_errors == {}
-    verbs = {f"example.orders__{verb}" for verb in ("upgrade", "operate", "retire")}
+    verbs = {f"example.orders__{verb}" for verb in ("upgrade", "operate", "trial", "retire")}
     watches = {"example.streams__watch", "example.streams__revive"}
     assert set(bag.dags) == verbs | watches | {"example.after_a_hand_over"}
     assert {dag.is_paused_upon_creation for dag in bag.dags.values()} == {True}

@@ -24,6 +24,7 @@ OF_ALL = Policy(
     adopts=True,
     loss_seconds=6.5,
     ledger="orders_db",
+    trial={"persist": True},
     skip=("orders-3@1234@1764000000000",),
     find=True,
 )

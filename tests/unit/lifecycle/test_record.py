@@ -117,4 +117,4 @@ def test_a_time_is_a_finite_number(value: Any) -> None:
 
 @pytest.mark.parametrize("name", list(Policy().to_json()))
 def test_every_limit_of_a_policy_has_its_type(name: str) -> None:
-    assert not sound_fields(record("declared", release=RELEASE, policy={name: {}}))
+    assert not sound_fields(record("declared", release=RELEASE, policy={name: [{}]}))

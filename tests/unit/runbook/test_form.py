@@ -29,7 +29,7 @@ upgrade: {approval: true, approvers: [anna], free_arguments: true, on_change: tr
 watch: {schedule: 10s}
 """
 # What a person has to fill in; all else may be left as it is.
-TO_FILL_IN = {"operate": {"operation", "reason"}, "retire": {"deployment"}, "revive": {"stream"}}
+TO_FILL_IN = {"operate": {"operation", "reason"}, "trial": {"reason"}, "retire": {"deployment"}, "revive": {"stream"}}
 
 
 @pytest.fixture(params=["examples", "every option", "no schedule"])
@@ -48,7 +48,14 @@ def grey(param: Param) -> bool:
 
 
 def test_only_what_says_so_has_to_be_filled_in(dags: dict[str, DAG]) -> None:
-    assert {dag_id.rpartition("__")[2] for dag_id in dags} == {"upgrade", "operate", "retire", "revive", "watch"}
+    assert {dag_id.rpartition("__")[2] for dag_id in dags} == {
+        "upgrade",
+        "operate",
+        "trial",
+        "retire",
+        "revive",
+        "watch",
+    }
     for dag_id, dag in dags.items():
         form = {name: dag.params.get_param(name) for name in dag.params}
         to_fill_in = TO_FILL_IN.get(dag_id.rpartition("__")[2], set())

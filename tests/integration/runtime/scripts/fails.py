@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
@@ -33,7 +34,7 @@ def stage(batch):
     """A stage whose output is gone when the next one reads it: Spark runs it again, within the batch."""
     shuffled = batch.repartition(2, "id").rdd
     before = shuffled.count()
-    for folder in Path(spark.conf.get("spark.local.dir")).glob("blockmgr-*"):
+    for folder in Path(str(spark.conf.get("spark.local.dir"))).glob("blockmgr-*"):
         for output in folder.glob("*/shuffle_*"):
             output.unlink()
     os.unlink(f"{root}/broken")
@@ -41,7 +42,8 @@ def stage(batch):
 
 
 def thread(batch):
-    spark._jvm.java.lang.Thread.currentThread().interrupt()  # it runs the query
+    java: Any = spark._jvm
+    java.java.lang.Thread.currentThread().interrupt()  # it runs the query
     batch.collect()
 
 
@@ -50,7 +52,8 @@ def leave(batch):
 
 
 def memory(batch):
-    spark._sc._gateway.new_array(spark._jvm.long, 2_000_000_000)
+    gateway: Any = spark._sc._gateway
+    gateway.new_array(gateway.jvm.long, 2_000_000_000)
 
 
 def keep(batch, batch_id):
