@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,7 +22,7 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka import dead_letters
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryHealth, QueryState
-from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
+from airflow_stream_provider.lifecycle.kafka_source import KafkaSource, kafka_sources
 from airflow_stream_provider.lifecycle.skip import MOST_SKIPPED, KafkaRecord, skipped
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.lifecycle.texts import count, duration, plain
@@ -35,6 +34,8 @@ from airflow_stream_provider.planning.steps import CommandIdentity, TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from airflow_stream_provider.kafka.dead_letters import DeadLetters
     from airflow_stream_provider.planning.scene import Scene
     from airflow_stream_provider.planning.verbs import Answer
@@ -50,14 +51,26 @@ class _OfPolicy(SubmitStandbyOperator):
 
     :param policy: what `StreamHook.wish` puts there, by the state that the wish follows.
     :param how: as of `verbs.stand_by`.
+    :param since: when the command began, in seconds since 1970: a later stop counts.
     """
 
     def __init__(
-        self, *, policy: Callable[[StreamState], Mapping[str, Any]], how: Mapping[str, Any], **kwargs: Any
+        self,
+        *,
+        policy: Callable[[StreamState], Mapping[str, Any]],
+        how: Mapping[str, Any],
+        since: float,
+        **kwargs: Any,
     ) -> None:
         super().__init__(redeployed=True, wait_seconds=FIND_WAIT_SECONDS, **kwargs)
         self.policy = policy
         self.how = how
+        self.since = since
+
+    @override
+    def begin(self, context: Context) -> None:
+        super().begin(context)
+        self._asked_at = self.since
 
     @override
     def wish(self, scene: Scene) -> Answer:
@@ -88,6 +101,7 @@ def dossier(args: Namespace) -> NoReturn:
 class _Command:
     args: Namespace
     spec: StreamSpec
+    began: float = field(default_factory=time.time)
 
     def run(self) -> NoReturn:
         """Do what the options say, and exit."""
@@ -112,11 +126,14 @@ class _Command:
                 "comes to hold, and is ended after that. What stands by warm makes room for it.",
             ]
         )
-        ran = self._bring_in(held, "look for bad records", lambda state: {"find": True}, {}, "dossier.find")
+        finder = self._identity("dossier.find")
+        try:
+            ran = self._bring_in(held, "look for bad records", lambda state: {"find": True}, {}, finder)
+        finally:
+            back = AbortOperator(task_id="end", stream=self.spec, family=finder.wish, reason="It has looked")
+            ended = run_here(back, self._identity("dossier.end"))
         if ran.code is not Exit.DONE:
             _end(self.args, ran.code, {**found.to_json(), "said": ran.said}, found.lines)
-        back = AbortOperator(task_id="end", stream=self.spec, family=str(ran.result["family"]), reason="It has looked")
-        ended = run_here(back, self._identity("dossier.end"))
         queries: Mapping[str, Any] = ran.result["rehearsal"].get("queries", {})
         names = list(dict.fromkeys(name for each in queries.values() for name in each.get("bad", ())))
         read = zip(names, self._letters(hook).read(map(KafkaRecord.of, names)), strict=True) if names else ()
@@ -146,6 +163,8 @@ class _Command:
                 if topic
                 else "They are copied nowhere: Kafka deletes them in its time. A topic to keep them: --dead-letter."
             )
+        if topic and any(not each.names for each in self._sources(snapshot)):
+            will.append(f"The stream reads topics by a pattern: if {topic} is one of these, it reads what is copied.")
         will.append(
             f"The stream stops, and a new driver of release {held['version']} comes up and holds. What is committed "
             "already stays as it is: to read such records again, rewind the stream after that."
@@ -161,7 +180,7 @@ class _Command:
             f"{what} {reason}"[:MAX_REASON],
             lambda state: {"skip": new_list(state, more, less)},
             alone,
-            "dossier.skip",
+            self._identity("dossier.skip"),
         )
         said, state = ran.said, hook.observe().state
         skip, driver = skipped(state), state.last_driver
@@ -191,18 +210,23 @@ class _Command:
             raise SpecError("The YAML names no connection `kafka`.", next_step="Name it: records are read by it.")
         return dead_letters.DeadLetters(conn, kafka_extra(conn))
 
-    def _check_topics(self, snapshot: Snapshot, records: Sequence[KafkaRecord], dead_letter: str) -> None:
+    def _sources(self, snapshot: Snapshot) -> list[KafkaSource]:
         driver = snapshot.state.last_driver
-        sources = [each for query in (driver.queries if driver else ()) for each in kafka_sources(query)]
+        return [each for query in (driver.queries if driver else ()) for each in kafka_sources(query)]
+
+    def _check_topics(self, snapshot: Snapshot, records: Sequence[KafkaRecord], dead_letter: str) -> None:
+        sources = self._sources(snapshot)
         for record in records:
             if not any(each.may_read(record.topic) for each in sources):
                 raise SpecError(f"The stream does not read {record.topic}.", next_step="Correct the name.")
         if dead_letter and any(dead_letter in each.names for each in sources):
             raise SpecError(f"The stream reads {dead_letter} itself.", next_step="Name another dead-letter topic.")
 
-    def _bring_in(self, release: Mapping[str, Any], reason: str, policy: Any, how: Mapping[str, Any], part: str) -> Ran:
+    def _bring_in(
+        self, release: Mapping[str, Any], reason: str, policy: Any, how: Mapping[str, Any], me: CommandIdentity
+    ) -> Ran:
         more: Any = {"checked": release, "policy": policy, "how": how, "reason": reason}
-        return run_here(_OfPolicy(task_id="bring_in", stream=self.spec, **more), self._identity(part))
+        return run_here(_OfPolicy(task_id="bring_in", stream=self.spec, since=self.began, **more), me)
 
     def _identity(self, part: str) -> CommandIdentity:
         return CommandIdentity(given_by(), f"{datetime.fromtimestamp(time.time(), UTC):%Y-%m-%dT%H:%M:%S.%fZ}", part)
@@ -328,7 +352,6 @@ def excerpt(name: str, record: Any) -> dict[str, Any]:
         "record": name,
         "timestamp": record.timestamp,
         "key_bytes": None if key is None else len(key),
-        "key_sha256": None if key is None else hashlib.sha256(key).hexdigest()[:16],
         "value_bytes": None if value is None else len(value),
         "value_shape": shape_of(value),
         "headers": [header for header, _ in record.headers],

@@ -202,7 +202,7 @@ def worker_state(worker: Mapping[str, Any], hosts: WorkerHosts) -> dict[str, Any
 
 
 # A master's page has a table of its settings, and others of the same form.
-_ROW = re.compile(r"<tr[^>]*>\s*<td[^>]*>(.*?)</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
+_ROW = re.compile(r"<tr[^>]*>\s*<td[^>]{0,200}>(.{0,4000}?)</td>\s*<td[^>]{0,200}>(.{0,4000}?)</td>", re.DOTALL)
 _BYTES = re.compile(r"==== Bytes \d+-\d+ of (\d+) of ")
 
 

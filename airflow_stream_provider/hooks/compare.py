@@ -199,12 +199,12 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
 def asked_for_last(state: StreamState) -> Wish | None:
     """Return the wish that brought in a release last, whatever became of it; None: there is none.
 
-    A redeploy was not asked for by the YAML, and is left out.
+    A redeploy was not asked for by the YAML, and is left out; so is what only looks at something.
     """
     own = (
         each
         for each in reversed(list(state.wishes.values()))
-        if each.option("release") is not None and each.option("redeployed") is not True
+        if each.option("release") is not None and each.option("redeployed") is not True and not each.only_looks
     )
     return next(own, None)
 

@@ -7,7 +7,7 @@ is asked again after a lost answer writes nothing twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.connect import stream_error
@@ -70,7 +70,7 @@ class DeadLetters:
         :raises StreamError: Kafka does not answer, or refuses; some may be there.
         """
         known = self._letters(topic)
-        left = [each for each in records if (each.topic, each.partition, each.offset) not in known]
+        left = [each for each in records if (each.topic, each.partition, each.offset, each.timestamp) not in known]
         with self._asking("to write dead letters"):
             from kafka import KafkaProducer
 
@@ -86,7 +86,7 @@ class DeadLetters:
                 producer.close()
         return len(left)
 
-    def _letters(self, topic: str) -> set[tuple[str, int, int]]:
+    def _letters(self, topic: str) -> set[tuple[str, int, int, int]]:
         """The records that are in the dead-letter topic already."""
         from kafka import TopicPartition
 
@@ -99,8 +99,9 @@ class DeadLetters:
             for place in places:
                 for letter in _from(consumer, place, max(begins[place], ends[place] - LOOKED_BACK), ends[place]):
                     said = dict(letter.headers)
-                    if {TOPIC, PARTITION, OFFSET} <= said.keys():
-                        found.add((said[TOPIC].decode(), int(said[PARTITION]), int(said[OFFSET])))
+                    with suppress(KeyError, ValueError, TypeError, AttributeError):  # a stranger's
+                        numbers = (int(said[name]) for name in (PARTITION, OFFSET, TIMESTAMP))
+                        found.add((said[TOPIC].decode(), *numbers))
         return found
 
     @contextmanager

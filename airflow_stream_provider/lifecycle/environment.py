@@ -42,8 +42,8 @@ def allowed(conf: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that a record may have, as they are set; never one that looks like a secret."""
     known = {name: value for name, value in sorted(conf.items()) if name in _NAMES or name.startswith(_BEGINNINGS)}
     options = {name: " ".join(_JAVA_WORD.findall(conf[name])) for name in _JAVA_OPTIONS if name in conf}
-    kept = [(name, value[:LONGEST_VALUE]) for name, value in {**options, **known}.items()]
-    return dict([each for each in kept if not secret_setting(*each)][:MOST_SETTINGS])
+    kept = [(n, v) for n, v in {**options, **known}.items() if len(n) <= LONGEST_VALUE and not secret_setting(n, v)]
+    return {name: value[:LONGEST_VALUE] for name, value in kept[:MOST_SETTINGS]}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 
 # A release that takes over by the verdict on its rehearsal is `approved` by this and the verdict; else by a person.
@@ -114,6 +115,11 @@ class Wish:
     def adopts(self) -> bool:
         """Whether the release that it brings in is to follow a job without a stream."""
         return bool((self.record.get("policy") or {}).get("adopts"))
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether the driver that it brings in never comes to hold; see `Policy.only_looks`."""
+        return Policy.from_json(self.record.get("policy") or {}).only_looks
 
     @property
     def job(self) -> str:

@@ -196,7 +196,10 @@ def symptom_of(found: Sequence[Trend], before: Mapping[str, float], *, refresh: 
     says = " ".join(each.sentence for each in found)
     cured = " and ".join(each.name for each in found if each.name in CURED)
     if cured and refresh:
-        says += f" A fresh driver of the same release takes over when the {cured} has {duration(REFRESH_SECONDS)} left."
+        left = duration(REFRESH_SECONDS)
+        says += (
+            f" A fresh driver of the same release takes over when the {cured} has {left} left, and this one is as old."
+        )
     elif cured:
         says += f" A fresh driver has a fresh {cured}: redeploy the release that runs, or set `upgrade.refresh: auto`."
     new = any(e.name not in before or e.seconds < SOON_SECONDS <= before[e.name] for e in found)
@@ -217,13 +220,18 @@ class Refresh:
     reason: str
 
 
-def refresh_due(state: StreamState, found: Sequence[Trend]) -> Refresh | None:
-    """Return the refresh that is due; None while nothing runs out soon, or anybody wants something else."""
+def refresh_due(state: StreamState, found: Sequence[Trend], seen: float) -> Refresh | None:
+    """Return the refresh that is due; None while nothing runs out soon, or anybody wants something else.
+
+    :param seen: for how long this driver is looked at, in seconds: no other refresh follows sooner, as where each new
+        driver warms up again, or gets the same old token.
+    """
     held, wish = state.holding_deployment, state.wish
-    soon = next((each for each in found if each.name in CURED and each.seconds < REFRESH_SECONDS), None)
-    if soon is None or held is None or state.phase is not StreamPhase.RUNNING:
+    soon = next((each for each in found if each.name in CURED and 0 < each.seconds < REFRESH_SECONDS), None)
+    if soon is None or held is None or state.phase is not StreamPhase.RUNNING or seen < REFRESH_SECONDS:
         return None
-    if state.open_request is not None or state.candidate is not None or wish is None or wish.family != held.family:
+    waits = state.candidate is not None and not state.candidate.only_looks
+    if state.open_request is not None or waits or wish is None or wish.family != held.family:
         return None
     origin = state.wishes.get(held.family)
     before = _NUMBERED.match(origin.reason) if origin is not None else None
@@ -263,4 +271,6 @@ def looked_at(
     known = vitals is not None or state.holder is None
     runs_out = {each.name: round(each.seconds) for each in found} if found or known else told
     symptom = symptom_of(found, told, refresh=refresh, known=known)
-    return TrendLook(symptom, trace, runs_out, refresh_due(state, found) if refresh else None)
+    return TrendLook(
+        symptom, trace, runs_out, refresh_due(state, found, trace.times[-1] - trace.times[0]) if refresh else None
+    )

@@ -37,9 +37,18 @@ class _CheckedReleaseOperator(ReleaseOperator):
         files, YAML or form have changed since; default: what they say now is published. (templated)
     :param redeployed: whether it is a stored release, which `upgrade.on_change` leaves alone. (templated)
     :param rewind: as CheckReleaseOperator was given it. (templated)
+    :param unasked: as CheckReleaseOperator was given it. (templated)
+    :param stored: as CheckReleaseOperator was given it. (templated)
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked", "redeployed", "rewind")
+    template_fields: Sequence[str] = (
+        *ReleaseOperator.template_fields,
+        "checked",
+        "redeployed",
+        "rewind",
+        "unasked",
+        "stored",
+    )
 
     def __init__(
         self,
@@ -47,18 +56,25 @@ class _CheckedReleaseOperator(ReleaseOperator):
         checked: Mapping[str, Any] | str | None = None,
         redeployed: bool | str = False,
         rewind: str = "",
+        unasked: bool | str = False,
+        stored: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.rewind = rewind
+        self.unasked = unasked
+        self.stored = stored
         self.checked = checked
         self.redeployed = redeployed
 
     def deploy(self, scene: Scene, **how: Any) -> Answer:
         """Return the wish that brings the release in; `how`: see `verbs.stand_by`."""
+        from airflow_stream_provider.hooks.compare import refuse_unasked
         from airflow_stream_provider.planning.rewind import read_rewind
         from airflow_stream_provider.planning.verbs import stand_by
 
+        if str(self.unasked) == "True":  # since `check`, a person may have gone back
+            refuse_unasked(self.hook, scene.state, self.stream, scene.me.run, self.stored)
         rewind = read_rewind(self.rewind)
         return stand_by(
             scene,

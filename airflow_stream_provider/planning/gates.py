@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
 from airflow_stream_provider.lifecycle.wish import Goal, Wish
 from airflow_stream_provider.planning.choice import never_commits
@@ -26,7 +25,7 @@ def closed(scene: Scene, wish: Wish, standby: Incarnation | None) -> HandOverFai
     :param standby: the driver that is to take over from a holder that lives; None: none stands by yet, or none holds.
     """
     origin = scene.state.wishes.get(wish.family, wish)
-    if Policy.from_json(origin.option("policy") or {}).only_looks:
+    if origin.only_looks:
         return HandOverFailed(
             f"{_named(wish, origin)} was brought up for a trial, or to look for bad records, and never comes to hold. "
             f"{scene.snapshot.holder_sentence}",

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed, SpecError
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.texts import secret_setting
 from airflow_stream_provider.lifecycle.trial import Trial
 from airflow_stream_provider.lifecycle.wish import Goal
 from airflow_stream_provider.planning.pursue import pursue
@@ -27,6 +28,18 @@ TRIAL_SECONDS = 1800.0
 OPTIONS = (
     *("maxoffsetspertrigger", "minpartitions", "maxrecordsperpartition", "kafka.max.poll.records"),
     *("kafka.fetch.min.bytes", "kafka.fetch.max.bytes", "kafka.fetch.max.wait.ms", "kafka.max.partition.fetch.bytes"),
+)
+# The settings of a session that change how a batch is run, by name or by how they begin: others name classes, places or
+# secrets, and not every person who may trigger a trial may write the YAML.
+SETTINGS = ("spark.sql.shuffle.partitions", "spark.sql.autoBroadcastJoinThreshold")
+BEGINNINGS = (
+    *("spark.sql.adaptive.", "spark.sql.files.", "spark.sql.join.", "spark.sql.inMemoryColumnarStorage."),
+    *("spark.sql.execution.arrow.", "spark.sql.streaming.stateStore.rocksdb."),
+    "spark.sql.streaming.noDataMicroBatches.",
+)
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+PROVIDERS = tuple(
+    f"org.apache.spark.sql.execution.streaming.state.{name}StateStoreProvider" for name in ("HDFSBacked", "RocksDB")
 )
 TRY_ANYWAY = "Upgrade with it: the rehearsal and the soak compare it with what runs now."
 
@@ -51,12 +64,22 @@ def trial_of(conf: Iterable[str], options: Iterable[str], *, persist: bool = Fal
                 f"{name} counts when the script makes its functions, before a trial can change it.",
                 next_step=TRY_ANYWAY,
             )
+        known = name in SETTINGS or name.startswith(BEGINNINGS) or (name == PROVIDER and settings[name] in PROVIDERS)
+        if not known or secret_setting(name, settings[name]):
+            raise SpecError(
+                f"A trial does not change {name} to that.",
+                next_step=f"Change one of {', '.join([*SETTINGS, PROVIDER, *(f'{each}*' for each in BEGINNINGS)])}; or "
+                "upgrade with it.",
+            )
     unknown = [name for name in given if name not in OPTIONS]
     if unknown:
         raise SpecError(
             f"A trial does not change the option {unknown[0]}: both sides have to read the same records.",
             next_step=f"Change one of {', '.join(OPTIONS)}.",
         )
+    odd = [name for name, value in given.items() if not (value.isdecimal() and int(value))]
+    if odd:
+        raise SpecError(f"The option {odd[0]} is not a number above 0.", next_step="Give one.")
     found = Trial(settings, given, persist)
     if not found.changes:
         raise SpecError("No setting is changed.", next_step="Give --conf NAME=VALUE, --option NAME=VALUE or --persist.")
@@ -134,6 +157,9 @@ def try_out(scene: Scene, trial: Trial, reason: str) -> Want | GiveUp:
     held, wish = state.holding_deployment, state.wish
     if held is None or wish is None or state.open_request is not None or not held.fulfils(wish):
         return _refuse(f"A trial runs beside a holder that is to stay. {snapshot.holder_sentence}", "Try again then.")
+    coming = state.candidate
+    if coming is not None and not state.family(coming.family):
+        return _refuse(f"{coming.author} has asked for a new release, which comes up first.", "Try again after that.")
     beside = snapshot.live_deployments()
     if beside:
         return _refuse(

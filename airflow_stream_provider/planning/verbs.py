@@ -134,6 +134,8 @@ def promote(scene: Scene, reason: str, family: str = "", approved: str = "") -> 
     live = [d for d in state.family(candidate.family) if not d.ended] if candidate is not None else []
     if candidate is None or not live:
         return Skip(f"No new release stands by. {snapshot.holder_sentence} What held before takes over by a roll-back.")
+    if candidate.only_looks:
+        return _refuse(f"{live[-1].id} only looks, and never comes to hold.", "Upgrade with what it finds.")
     if not any(snapshot.candidate(each.id) for each in live):
         coming = f"{live[-1].id} comes up, and has not rehearsed yet."
         return _refuse(f"No new release stands by: {coming} {snapshot.holder_sentence}", "Wait for it; then ask again.")

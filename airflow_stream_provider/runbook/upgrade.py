@@ -61,7 +61,13 @@ _LATE = timedelta(minutes=10)
 # As `check` saw it: form and YAML may differ by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
-_AS_CHECKED = {**_RELEASE, "checked": _CHECKED, "redeployed": f"{{{{ {value('release')} != '' }}}}"}
+_AS_CHECKED = {
+    **_RELEASE,
+    "checked": _CHECKED,
+    "redeployed": f"{{{{ {value('release')} != '' }}}}",
+    "unasked": _UNASKED,
+    "stored": said("release"),
+}
 _AGAIN = f"{{{{ ', and read records again' if {value('rewind')} else '' }}}}"
 _APPROVAL = "{{ (ti.xcom_pull(task_ids='check') or {}).get('approval', '') }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"

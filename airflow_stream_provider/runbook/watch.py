@@ -78,7 +78,7 @@ class TriggerStreamRunOperator(TriggerDagRunOperator):
             ours = self.trigger_dag_id.startswith(self.prefix) and verb == "upgrade"
             spec = find_spec(self.streams, name) if ours else None
         run, said = str(self.trigger_run_id), self.conf if isinstance(self.conf, Mapping) else {}
-        if spec is not None and spec.upgrade.refresh == "auto" and run.startswith(REFRESH):
+        if spec is not None and spec.upgrade.refresh == "auto" and run.startswith(REFRESH) and said.get("release"):
             # `check` refuses every release but that of the holder.
             self.conf = {name: str(said.get(name) or "")[:MAX_REASON] for name in ("release", "reason")}
             return super().execute(context)

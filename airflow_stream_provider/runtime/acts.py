@@ -136,14 +136,9 @@ class Acts:
 
     def announce(self, state: StreamState) -> None:
         """Append `standby`, with the queries and the rehearsal, unless that is done already."""
-        record = self._control.record(
-            Kind.STANDBY,
-            deployment=self._control.deployment,
-            incarnation=self._incarnation,
-            queries=self._queries.describe(),
-            environment=self._queries.environment(),
-            rehearsal=self.rehearsal,
-        )
+        own = {"deployment": self._control.deployment, "incarnation": self._incarnation}
+        said = {"queries": self._queries.describe(), "environment": self._queries.environment()}
+        record = self._control.record(Kind.STANDBY, **own, **said, rehearsal=self.rehearsal)
         self._control.append(lambda now: None if self._incarnation in now.incarnations else record)
         self._heartbeat.phase = DriverPhase.STANDBY
 
@@ -326,8 +321,8 @@ class Acts:
                 self._queries.check_rewind(rewind)
             former = self._control.patiently(lambda: self._control.former_queries(state))
             plans_only = not state.holder and (bool(again) or self._control.ran_last(state, self._process.facts))
-            say = self._heartbeat.say
-            rehearsal = self._run_rehearsal(former, plans_only=plans_only, check=self._check_seen, say=say)
+            how = {"plans_only": plans_only, "check": self._check_seen, "say": self._heartbeat.say}
+            rehearsal = self._run_rehearsal(former, **how)
             self._check_seen()
         except StreamError as error:
             self.fail(str(error), error)
@@ -339,6 +334,7 @@ class Acts:
                 return
             rehearsal = completed(rehearsal, again, self._control.own_last(state))
             self._freshness.rehearsed(state.last_holder, plans_only)
+            self._queries.environment()  # it may hang, and is known at the next turn
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def finish(self) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from airflow_stream_provider import checkpoint as checkpoints
@@ -138,7 +137,7 @@ class CloneTrial:
         given = [{name: each.get(name) for name in options} for each in maps]
         try:
             for name, value in conf.items():
-                _set(session, name, value)
+                session.set(name, value)
             for each in maps:
                 for name, value in options.items():
                     each.put(name, value)
@@ -149,16 +148,6 @@ class CloneTrial:
             for each, options_before in zip(maps, given):
                 for name, had in options_before.items():
                     each.remove(name) if had is None else each.put(name, had)
-
-
-def _set(session: Any, name: str, value: str) -> None:
-    try:
-        session.set(name, value)
-    except PySparkException as error:
-        raise RehearsalRefused(
-            f"Spark does not change {name} in a driver that runs, and a trial runs both settings in one.",
-            next_step="Upgrade with it: the rehearsal and the soak compare it with what runs now.",
-        ) from error
 
 
 def _options_of(relation: Any) -> Any:

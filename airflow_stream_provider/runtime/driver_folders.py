@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import stat
 import tempfile
 from collections import deque
 from contextlib import suppress
@@ -20,6 +21,8 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # By real path, what it is.
 _own: dict[str, str] = {}
+# The folder in which the cluster starts this driver: a script may go elsewhere.
+_here = ""
 # Temporary folders that this process has made. A script may make one for each batch: only the last ones are kept.
 _made: deque[str] = deque(maxlen=1000)
 
@@ -32,7 +35,8 @@ def install(private: Path) -> None:
     :param private: where the private copy of the release is.
     """
     _own[os.path.realpath(private)] = "the driver's private copy of the release"
-    here = os.path.realpath(os.getcwd())
+    global _here
+    _here = here = os.path.realpath(os.getcwd())
     if here != os.sep:  # in some containers; everything is below it
         _own[here] = "the driver's working folder"
     make = tempfile.mkdtemp
@@ -62,7 +66,7 @@ _HEAD, _HEAD_ENDS, _HEAD_BYTES = b"Launch Command: ", b"\n" + b"=" * 40 + b"\n",
 
 def logs() -> list[Path]:
     """Return the files into which a standalone worker or a NodeManager writes what this driver says; elsewhere none."""
-    folder = Path(os.environ.get("LOG_DIRS", "").partition(",")[0] if "CONTAINER_ID" in os.environ else os.getcwd())
+    folder = Path(os.environ.get("LOG_DIRS", "").partition(",")[0] if "CONTAINER_ID" in os.environ else _here)
     return [path for path in (folder / "stdout", folder / "stderr") if path.is_file()]
 
 
@@ -74,15 +78,23 @@ def keep_logs_small(size: int) -> None:
     and cut is lost.
     """
     for path in logs():
-        with suppress(OSError):  # on a full disk nothing is kept
-            if path.stat().st_size > size:
-                with open(path, "rb") as log:
-                    head = log.read(_HEAD_BYTES)
+        with suppress(OSError), open(path, "r+b", opener=_no_link) as log:
+            found = os.fstat(log.fileno())
+            if stat.S_ISREG(found.st_mode) and found.st_size > size:
+                head = log.read(_HEAD_BYTES)
                 end = head.find(_HEAD_ENDS) if head.startswith(_HEAD) else -1
+                log.seek(0)
                 try:
-                    shutil.copyfile(path, f"{path}.1")
-                finally:
-                    os.truncate(path, end + len(_HEAD_ENDS) if end >= 0 else 0)
+                    with open(f"{path}.1.part", "wb", opener=_no_link) as kept:
+                        os.fchmod(kept.fileno(), stat.S_IMODE(found.st_mode))
+                        shutil.copyfileobj(log, kept)
+                    os.replace(f"{path}.1.part", f"{path}.1")
+                finally:  # on a full disk nothing is kept
+                    log.truncate(end + len(_HEAD_ENDS) if end >= 0 else 0)
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def check_kept(location: str) -> None:

@@ -21,6 +21,7 @@ from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # Each part of it is given up after so long, as when a NameNode does not answer; no part takes a second else.
 SECONDS = 10.0
+MOST_PERSISTED = 100
 _SOURCE = (
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition"),
     *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "maxFilesPerTrigger"),
@@ -120,7 +121,7 @@ def mount_of(path: str, table: str = "/proc/self/mountinfo") -> str:
 
 def _persisted(session: Any) -> list[dict[str, Any]]:
     found = []
-    for kept in session._jsc.getPersistentRDDs().values():
+    for kept in [*session._jsc.getPersistentRDDs().values()][:MOST_PERSISTED]:
         level, named = kept.getStorageLevel(), _CACHED.match(str(kept.rdd().name()))
         # Spark names a frame's cache by its plan, which quotes values.
         found.append({"name": named[1] if named else "", "level": level.description(), "replicas": level.replication()})

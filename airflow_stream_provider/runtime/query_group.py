@@ -54,6 +54,7 @@ class QueryGroup:
         note: Callable[[str, Mapping[str, Any]], None] = lambda name, body: None,
     ) -> None:
         self._note = note
+        self._environment: dict[str, Any] = {}
         self._gate = gate
         self._starts = QueryStarts(claim, loss_seconds)
         self._held: ExitStack | None = None
@@ -85,8 +86,9 @@ class QueryGroup:
         return [{**describe(query), "id": seen.id, "batch": seen.batch} for query, seen in shown]
 
     def environment(self) -> dict[str, Any]:
-        """Return what the `standby` record says of this driver; see `lifecycle.environment`."""
-        return environment(self._gate.queries)
+        """Return what the `standby` record says of this driver (`lifecycle.environment`), as it was found first."""
+        self._environment = self._environment or environment(self._gate.queries)
+        return self._environment
 
     def check_seen(self, seen: Mapping[str, Seen]) -> None:
         """Check that each checkpoint is the one that was seen; note what it shows for `describe`.

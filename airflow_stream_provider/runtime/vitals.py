@@ -59,8 +59,8 @@ class DriverVitals:
         self._failed: set[str] = set()
 
     def note(self, name: str, body: Mapping[str, Any]) -> None:
-        """Note the last progress of a query, which the heartbeat has asked for."""
-        self._seen.setdefault(name, SeenBatches()).note(body, time.monotonic())
+        """Note the last progress of a query, as the heartbeat has it. One that it cannot read counts as none."""
+        self._known("batches", lambda: self._seen.setdefault(name, SeenBatches()).note(body, time.monotonic()))
 
     def read(self, queries: Sequence[ManagedQuery]) -> float:
         """Read the vitals; return after how many seconds to read them again, so that it takes 5 % of the time at most.

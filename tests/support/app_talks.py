@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from itertools import count
+from pathlib import Path
 
 from pyspark import SparkContext
 
 from airflow_stream_provider.control.releases import LOG_SIZE
-from airflow_stream_provider.runtime.driver_folders import keep_logs_small
+from airflow_stream_provider.runtime.driver_folders import install, keep_logs_small
 from airflow_stream_provider.runtime.jvm import jvm
 
+install(Path(__file__).parent)
 SparkContext._ensure_initialized()
 size = jvm().org.apache.spark.SparkConf().getSizeAsBytes(LOG_SIZE, "0")
 for number in count():

@@ -43,7 +43,7 @@ links 100
 monitoring 3600
 notifications 200
 operators 2300
-planning 6500
+planning 6600
 plugin 1400
 releases 1000
 runbook 2000

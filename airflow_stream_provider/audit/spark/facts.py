@@ -153,7 +153,7 @@ class SparkFacts(Measured):
     def number(self, name: str, otherwise: int = 0) -> int:
         """Return a setting as a whole number; `otherwise` where it is not set and has no default."""
         value = self.setting(name) or str(otherwise)
-        if not value.lstrip("-").isdecimal():
+        if not re.fullmatch(r"-?[0-9]{1,18}", value):
             raise NotVerifiable(f"{name} is {value!r}, which is no number.")
         return int(value)
 

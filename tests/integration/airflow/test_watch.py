@@ -232,12 +232,12 @@ def test_a_fresh_driver_takes_over_before_the_heap_is_full(world: World) -> None
     old = world.state.holding_deployment
     assert old is not None
     assert not upgrades(world.look(), world), "nothing is foretold yet"
-    # As an hour of looks would have left it.
+    # As looks since the driver came to hold would have left it: a refresh comes not sooner than this.
     kept = SampleFile(folder_of(world.log))
     last = samples.read(kept)[-1]
-    times = [last.at - 75.0 * (48 - number) for number in range(48)]
+    times = [last.at - 500.0 * (48 - number) for number in range(48)]
     heap = [(700 + 200 * number / 48) * 10**6 for number in range(48)]
-    trace = Trace(world.state.holder or "", 75.0, (*times,), {"heap": (*heap,)})
+    trace = Trace(world.state.holder or "", 500.0, (*times,), {"heap": (*heap,)})
     samples.append(kept, replace(last, at=times[-1], trace=trace))
     look = world.look()
     assert "The heap is full in" in look.log

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.vitals import Vitals
 from airflow_stream_provider.monitoring import trends as of
-from airflow_stream_provider.monitoring.trends import Level, Trace, levels, refresh_due, trends
+from airflow_stream_provider.monitoring.trends import REFRESH_SECONDS, Level, Trace, levels, refresh_due, trends
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support.hand_run import show
 
@@ -86,7 +86,7 @@ def test_three_leaks_are_foretold_within_a_fifth_of_the_time_that_is_left(
     assert heap is not None
     print(f"Heap: foretold in {heap.seconds:.0f} s, out of memory after {end - at:.0f} s. {heap.sentence}")
     assert heap.seconds == pytest.approx(end - at, rel=0.2)
-    due = refresh_due(state, [heap])
+    due = refresh_due(state, [heap], REFRESH_SECONDS)
     assert due is not None
     assert due.deployment == "orders-1"
     # Of the other two no limit is reached: they are foretold for what they were at four fifths of the time, about.

@@ -96,12 +96,3 @@ def test_both_settings_run_the_same_records_in_turns(stream: HandRunStream, kafk
     slower = {side: sorted(found[side])[BATCHES // 2][0] for side in ("old", "new")}
     assert slower["new"] > slower["old"], "thirty partitions of the counts cost more than two"
     assert stream.state.holder is not None
-
-
-@pytest.mark.system  # a minute
-def test_a_setting_that_a_running_driver_does_not_change_is_refused(stream: HandRunStream, kafka: KafkaCluster) -> None:
-    trial = {"conf": {"spark.sql.warehouse.dir": "elsewhere"}}
-    stream.deploy("static", APP, *arguments(stream, kafka), trial=trial)
-    wait_for("the refusal", lambda: stream.state.deployments["static"].ended)
-    reason = stream.state.deployments["static"].reason
-    assert "Spark does not change spark.sql.warehouse.dir in a driver that runs" in reason

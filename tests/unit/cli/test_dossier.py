@@ -125,7 +125,6 @@ def test_a_search_brings_a_driver_up_that_never_holds_and_is_ended(
             "record": BAD,
             "timestamp": 1764000000000,
             "key_bytes": 4,
-            "key_sha256": "55579b557896d0ce",
             "value_bytes": 11,
             "value_shape": '{"xx": "x9"',
             "headers": ["h"],

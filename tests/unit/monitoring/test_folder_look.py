@@ -231,7 +231,7 @@ def test_a_change_is_taken_up_once_two_looks_have_found_it(folder: Folder, monke
 
 def test_a_leak_is_foretold_and_a_fresh_driver_is_due_once_little_is_left(folder: Folder) -> None:
     folder.more = {"s0001": {"upgrade": {"refresh": "auto"}}}
-    full, hours = 20.0, [each / 6 for each in range(90)]
+    full, hours = 20.0, [each / 6 + 0.05 for each in range(90)]  # never just 6 h before the end
     for after in hours:
         used = int(1e9 * (0.2 + 0.8 * after / full))
         folder.vitals = Vitals(after, heap_after_gc=used, heap_max=10**9)
@@ -245,7 +245,10 @@ def test_a_leak_is_foretold_and_a_fresh_driver_is_due_once_little_is_left(folder
     texts = {each.stream: each.text for each in RECEIVED[""]}
     assert "The heap is full in" in texts["s0000"]
     assert "`upgrade.refresh: auto`" in texts["s0000"]
-    assert "A fresh driver of the same release takes over when the heap has 6 h left." in texts["s0001"]
+    assert (
+        "A fresh driver of the same release takes over when the heap has 6 h left, and this one is as old."
+        in texts["s0001"]
+    )
     refresh = found.refresh["s0001"]
     held = folder.streams[1].log.refresh().holding_deployment
     assert held is not None

@@ -152,4 +152,6 @@ def test_people_are_told_again_of_what_is_new_and_of_what_is_soon() -> None:
     assert symptom_of([soon], {"heap": 1.5 * DAY}, refresh=False).worse
     assert not symptom_of([soon], {"heap": soon.seconds}, refresh=False).worse
     by_itself = symptom_of([soon], {}, refresh=True).description
-    assert by_itself.endswith("A fresh driver of the same release takes over when the heap has 6 h left.")
+    assert by_itself.endswith(
+        "A fresh driver of the same release takes over when the heap has 6 h left, and this one is as old."
+    )

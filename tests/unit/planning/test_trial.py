@@ -102,8 +102,7 @@ def test_a_trial_runs_beside_a_holder_that_is_to_stay_and_nothing_else(records: 
 
 def test_a_driver_of_a_trial_never_comes_to_hold() -> None:
     found = scene(*tries(MEASURED))
-    answer = verbs.promote(found, "why")
-    assert isinstance(answer, Want)
+    assert isinstance(verbs.promote(found, "why"), GiveUp)
     wish = found.state.wishes[ME.wish]
     for refused in (closed(found, wish, found.state.incarnations[NEW]), shut(found, wish)):
         assert refused is not None
@@ -115,6 +114,11 @@ def test_a_driver_of_a_trial_never_comes_to_hold() -> None:
     [
         (["spark.executor.cores=2"], [], "two drivers would be needed, and that is not built"),
         (["spark.sql.execution.pythonUDF.arrow.enabled=true"], [], "when the script makes its functions"),
+        (["spark.sql.catalog.crm=x.y.Catalog"], [], "does not change spark.sql.catalog.crm to that"),
+        (["spark.sql.streaming.checkpointFileManagerClass=x.Y"], [], "checkpointFileManagerClass to that"),
+        (["spark.sql.streaming.stateStore.providerClass=x.Y"], [], "providerClass to that"),
+        (["spark.sql.files.password=hunter2hunter2"], [], "does not change spark.sql.files.password to that"),
+        ([], ["maxOffsetsPerTrigger=0"], "maxoffsetspertrigger is not a number above 0"),
         ([], ["subscribe=others"], "both sides have to read the same records"),
         (["spark.sql.shuffle.partitions"], [], "is not NAME=VALUE"),
         ([], [], "No setting is changed"),
