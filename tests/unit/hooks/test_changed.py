@@ -63,6 +63,16 @@ def test_a_fresh_driver_is_for_the_release_that_holds_whatever_the_yaml_says(run
     assert "A fresh driver was due for release 000000000000" in refused(running, yaml, stored="0" * 64)
 
 
+def test_a_trial_is_nothing_that_the_yaml_has_asked_for(running: StreamHook, yaml: Path) -> None:
+    held = running.control_log.refresh().holding_deployment
+    assert held is not None
+    policy = {**held.policy.to_json(), "trial": {"persist": True}}
+    write(running.control_log, wanted("trial", "stand_by", release=held.release.to_json(), policy=policy))
+    assert not due(running, yaml)
+    change(yaml)
+    assert due(running, yaml)
+
+
 def test_a_change_is_due_until_somebody_has_asked_for_it(running: StreamHook, yaml: Path) -> None:
     assert not due(running, yaml)
     change(yaml)

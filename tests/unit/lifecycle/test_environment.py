@@ -21,6 +21,7 @@ from airflow_stream_provider.lifecycle.environment import MOST_SETTINGS, Environ
         ("spark.kafka.clusters.a.sasl.token.password", "abc", None),
         ("spark.sql.streaming.some.password", "abc", None),
         ("spark.scheduler.allocation.file", "https://anna:abc@host/pools", None),
+        ("spark.scheduler.allocation.file", f"https://anna:{'abc' * 100}@host/pools", None),
     ],
 )
 def test_a_setting_is_kept_by_its_name_and_never_with_a_secret(name: str, value: str, kept: str | None) -> None:

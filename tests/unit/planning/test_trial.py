@@ -93,8 +93,8 @@ def test_a_trial_goes_from_its_wish_to_the_end_of_its_driver() -> None:
 
 @pytest.mark.parametrize(
     "records",
-    [STOPPED, BOTH, ASKED, UPGRADED, [*RUNNING, wanted("s", "stop")]],
-    ids=["stopped", "both", "asked", "warm", "rest"],
+    [STOPPED, BOTH, ASKED, UPGRADED, [*RUNNING, wanted("s", "stop")], [*RUNNING, wanted("new", "stand_by")]],
+    ids=["stopped", "both", "asked", "warm", "rest", "coming"],
 )
 def test_a_trial_runs_beside_a_holder_that_is_to_stay_and_nothing_else(records: list[Record]) -> None:
     assert isinstance(try_out(scene(*records), LARGER, "why"), GiveUp)

@@ -82,6 +82,8 @@ def test_the_watch_triggers_what_a_look_has_found_with_a_form_of_its_own(streams
     forged: dict[str, Any] = {"trigger_run_id": "refresh__r-1", "conf": {**fresh, "rewind": "a year"}}
     (streams / "refreshed.yaml").write_text(SPEC.format(name="refreshed") + "upgrade: {refresh: auto}\n")
     assert triggered(streams, trigger_dag_id="p.refreshed__upgrade", **forged)[1:] == ("refresh__r-1", fresh)
+    with pytest.raises(AirflowFailException, match="is not triggered"):
+        triggered(streams, trigger_dag_id="p.refreshed__upgrade", trigger_run_id="refresh__r-2", conf={"release": ""})
     assert triggered(streams, trigger_dag_id=upgrade[0], **forged)[1:] == ("change__refresh__r-1", {}), (
         "not in its YAML"
     )

@@ -97,6 +97,21 @@ def test_a_log_that_is_appended_to_is_cut_behind_the_command_by_which_its_driver
     assert not (work / "stdout.1").exists()
 
 
+def test_nothing_else_is_cut(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, work = driver / "shared", driver / "work"
+    (data / "stdout").write_bytes(b"x" * 300)
+    (work / "stderr").symlink_to(data / "stdout")
+    (work / "stdout").write_bytes(b"y" * 300)
+    (work / "stdout.1").symlink_to(data / "stdout")
+    (work / "stdout").chmod(0o600)
+    monkeypatch.chdir(data)  # as a script may
+    keep_logs_small(200)
+    assert (data / "stdout").read_bytes() == b"x" * 300
+    assert (work / "stdout").read_bytes() == b""
+    kept = work / "stdout.1"
+    assert (kept.is_symlink(), kept.read_bytes(), kept.stat().st_mode & 0o777) == (False, b"y" * 300, 0o600)
+
+
 def test_the_logs_of_a_container_of_yarn_are_where_it_says(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (driver / "shared" / "stdout").write_bytes(b"x" * 300)
     monkeypatch.setenv("CONTAINER_ID", "container_1_0001_01_000001")
