@@ -110,6 +110,9 @@ class Queries:
             for q in self._queries
         ]
 
+    def environment(self) -> dict[str, Any]:
+        return {}
+
     def progress(self) -> list[QueryProgress]:
         return [
             QueryProgress(
