@@ -16,15 +16,9 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from kafka.errors import KafkaConfigurationError, KafkaError
 
-from airflow_stream_provider.audit import (
-    AuditReport,
-    CheckResult,
-    Severity,
-    Waiver,
-    checks,
-    read,
-)
-from airflow_stream_provider.audit.kafka.checks import CHECKS
+from airflow_stream_provider.audit import AuditReport, CheckResult, Severity, Waiver
+from airflow_stream_provider.audit.kafka import read
+from airflow_stream_provider.audit.kafka.checks import CHECKS, replicas
 from airflow_stream_provider.audit.kafka.commands import CLIENTS as OF_CLIENTS
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
@@ -69,7 +63,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> KafkaTools:
 @pytest.fixture(autouse=True)
 def _any_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Judge no disk of the machine that runs the tests: a full one would be found in every report."""
-    monkeypatch.setattr(checks.replicas, "USABLE_SHARE", 0.0)
+    monkeypatch.setattr(replicas, "USABLE_SHARE", 0.0)
 
 
 @pytest.fixture
@@ -218,7 +212,7 @@ def test_a_log_folder_without_room_is_found(
 ) -> None:
     create(admin, "roomy")
     disk = shutil.disk_usage(tmp_path_factory.getbasetemp())
-    monkeypatch.setattr(checks.replicas, "USABLE_SHARE", min(1.0, disk.free / disk.total + 0.1))
+    monkeypatch.setattr(replicas, "USABLE_SHARE", min(1.0, disk.free / disk.total + 0.1))
     (finding,) = [each for each in look(cluster, "roomy").findings if each.check == "disk-headroom"][:1]
     assert finding.result is CheckResult.BROKEN
     assert f"of {disk.total / 2**30:.3g} GiB usable" in finding.found
