@@ -163,7 +163,7 @@ def test_a_standalone_master_shows_its_settings_and_workers_their_executors(
 
 
 def test_a_job_is_audited_by_its_spark_ui_before_it_is_adopted(standalone: Place) -> None:
-    job = standalone.job(spark_ui_enabled="true", spark_speculation="true")
+    job = standalone.job(spark_ui_enabled="true", spark_speculation="true", spark_driver_defaultJavaOptions="-Xss4m")
     submission = standalone.cluster.submit(job)
     application = standalone.facts(job, submission)["application"]
     version, conf = standalone.cluster.unmanaged_settings(application)
