@@ -6,10 +6,10 @@ For each one a query runs on a real Spark of two cores and a real Kafka, and its
 fire on them alone. What it proposes is tried on clones of the checkpoint (`runtime/clone_trial.py`), as a standby does,
 and then the query itself runs with the change. The table has the three ratios of seconds per record side by side.
 
-- small-batches: batches of 500 records, of which most of the time is not spent on records
+- small-batches: batches of 500 records; most of their time is not spent on records
 - state-partitions: 48 partitions of a state that gets 1,000 records a batch
 - read-again: a function of foreachBatch with three actions
-- idle-cores: one Kafka partition on two cores, of which a long job of the same driver has one. The rule sees a core
+- idle-cores: one Kafka partition on two cores. A long job of the same driver has the other core. The rule sees a core
   that is free; no change can use it, so the trial has to say "not better"
 """
 

@@ -166,7 +166,7 @@ class _Command:
 
     def _confirmed(self, foreseen: Foreseen) -> Foreseen:
         """Return the plan that a person has approved; show it anew when it has changed meanwhile."""
-        if self.args.json or not sys.stdin.isatty():
+        if nobody_to_ask(self.args.json):
             self.end("refused", Exit.REFUSED, "Nobody can be asked here. See it with --dry-run; then give --yes.")
         while True:
             print(plain(str(foreseen)), flush=True)

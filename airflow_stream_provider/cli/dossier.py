@@ -9,7 +9,6 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
@@ -30,7 +29,7 @@ from airflow_stream_provider.operators.stream import AbortOperator
 from airflow_stream_provider.operators.upgrade import SubmitStandbyOperator
 from airflow_stream_provider.planning.operation import MAX_REASON, check_reason
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import CommandIdentity, TaskIdentity, Want
+from airflow_stream_provider.planning.steps import CommandIdentity, TaskIdentity, Want, new_command
 from airflow_stream_provider.spec.stream import StreamSpec
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ class _Command:
         return run_here(_OfPolicy(task_id="bring_in", stream=self.spec, since=self.began, **more), me)
 
     def _identity(self, part: str) -> CommandIdentity:
-        return CommandIdentity(given_by(), f"{datetime.fromtimestamp(time.time(), UTC):%Y-%m-%dT%H:%M:%S.%fZ}", part)
+        return new_command(given_by(), part, time.time())
 
     def _ask(self, lines: Sequence[str]) -> None:
         """Go on once a person has said yes."""

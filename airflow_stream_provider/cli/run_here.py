@@ -125,7 +125,7 @@ class _LooksHere(Looks[Snapshot, Observations]):
 
 
 def nobody_to_ask(json: bool) -> bool:
-    """Whether no person can be asked to end the old job."""
+    """Whether no person can be asked: there is no terminal, or a program reads the answer."""
     return json or not sys.stdin.isatty()
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_stream_provider.cli.commands import given_by, given_stream, read_connections
-from airflow_stream_provider.cli.run_here import Exit, run_here
+from airflow_stream_provider.cli.run_here import Exit, nobody_to_ask, run_here
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.texts import plain
@@ -93,7 +93,7 @@ def trial(args: Namespace) -> NoReturn:
     )
     if args.dry_run:
         _end(args, Exit.DONE, f"{ahead} Dry run: nothing was done.")
-    if not args.yes and (args.json or not sys.stdin.isatty()):
+    if not args.yes and nobody_to_ask(args.json):
         _end(args, Exit.REFUSED, "Nobody can be asked here. See it with --dry-run; then give --yes.")
     if not args.yes and input(f"{ahead}\nDo this? [y/N] ").strip().lower() not in ("y", "yes"):
         _end(args, Exit.REFUSED, "Nothing was done.")

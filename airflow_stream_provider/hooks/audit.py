@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -105,4 +104,4 @@ def spark_facts(hook: StreamHook, snapshot: Snapshot, incarnation: str | None) -
         cluster = hook.cluster.facts(submission, [beat.application_id] if beat.application_id else [])
     except ClusterError as error:
         cluster = ClusterFacts(problem=error.message)
-    return facts_of(time.time(), environment, driver.queries, json.loads(beat.to_json()), cluster)
+    return facts_of(time.time(), environment, driver.queries, beat, cluster)

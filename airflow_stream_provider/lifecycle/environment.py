@@ -90,10 +90,10 @@ class Environment:
     queries: Mapping[str, QueryEnvironment] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, data: object) -> Environment:
+    def from_json(cls, data: Any) -> Environment:
         """Return what a record says; where it says nothing, or not so, nothing is known."""
         try:
-            known = known_fields(cls, data)  # type: ignore[arg-type]
+            known = known_fields(cls, data)
             queries = {
                 name: QueryEnvironment(**known_fields(QueryEnvironment, each))
                 for name, each in known.get("queries", {}).items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -259,8 +259,16 @@ def command_identity(state: StreamState, who: str, operation: Operation, at: flo
     :param at: now, in seconds since 1970.
     """
     earlier = _unfinished(state, who, operation.value)
-    now = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-    return CommandIdentity(who, earlier or now, operation.value, continued=bool(earlier))
+    new = new_command(who, operation.value, at)
+    return replace(new, run_id=earlier, continued=True) if earlier else new
+
+
+def new_command(who: str, part: str, at: float) -> CommandIdentity:
+    """Return the identity of a command that goes on with no earlier one.
+
+    :param at: now, in seconds since 1970.
+    """
+    return CommandIdentity(who, f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}", part)
 
 
 def _unfinished(state: StreamState, who: str, task: str) -> str:

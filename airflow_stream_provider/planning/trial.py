@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -125,7 +124,7 @@ def advice_of(snapshot: Snapshot, wanted_seconds: float | None = None) -> Advice
     own = (r for r in reversed(snapshot.records) if r.kind == Kind.STANDBY and r.get("incarnation") == state.holder)
     record = next(own, None)
     environment = (record.get("environment") if record is not None else None) or {}
-    vitals = (json.loads(beat.to_json()).get("vitals") if beat is not None else None) or {}
+    vitals = beat.vitals.to_json() if beat is not None and beat.vitals is not None else {}
     kept, seen, held = environment.get("queries") or {}, vitals.get("queries") or {}, state.holding_deployment
     live = Live(
         since=state.held_from,

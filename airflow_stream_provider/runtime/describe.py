@@ -183,7 +183,8 @@ def source_options(frame: DataFrame, names: Sequence[str]) -> dict[str, str]:
 
 def calls_python(frame: DataFrame) -> bool:
     """Whether the plan of a frame calls functions in Python, which run on the executors."""
-    pattern = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+    java: Any = frame.sparkSession._jvm
+    pattern = java.org.apache.spark.sql.catalyst.trees.TreePattern
     return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern.PYTHON_UDF()))
 
 

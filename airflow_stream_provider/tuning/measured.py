@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Batches with data that a query has to have run, of which the first ones are left out: classes are loaded, and caches
-# filled.
+# A query counts as measured after so many batches with data. The first ones do not count: they load classes and fill
+# caches.
 ENOUGH, WARMING = 10, 3
 _SIZE = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 2**20, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.trial import Trial
 ENOUGH = 5
 # A gain that is worth an upgrade.
 WORTH = 1.1
-# Resamples for the spread, of which this share lies below and above what it names.
+# The spread comes from so many resamples. This share of them lies below it, and as many above.
 RESAMPLES, TAIL = 1000, 0.05
 
 

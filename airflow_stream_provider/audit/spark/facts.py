@@ -11,6 +11,7 @@ from airflow_stream_provider.audit.check import NotVerifiable
 from airflow_stream_provider.audit.spark.defaults import default
 from airflow_stream_provider.clusters.cluster import ClusterFacts
 from airflow_stream_provider.lifecycle.environment import Environment, QueryEnvironment
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _SIZES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -192,16 +193,16 @@ def facts_of(
     at: float,
     environment: Environment,
     described: Sequence[Mapping[str, Any]],
-    beat: Mapping[str, Any],
+    beat: Heartbeat,
     cluster: ClusterFacts,
 ) -> SparkFacts:
     """Return the facts from what a driver has recorded, its last heartbeat and its cluster.
 
     :param described: the queries of its `standby` record.
-    :param beat: fields of its heartbeat as JSON, `vitals` among them; empty: there is none.
+    :param beat: its last heartbeat; `Heartbeat()`: there is none.
     """
-    vitals = beat.get("vitals") or {}
-    progress = {each.get("name"): each for each in beat.get("queries", ())}
+    vitals = beat.vitals.to_json() if beat.vitals is not None else {}
+    progress = {each.name: each for each in beat.queries}
     measured = vitals.get("queries") or {}
     queries = tuple(
         Query(
@@ -209,12 +210,11 @@ def facts_of(
             str(each.get("sink") or ""),
             each.get("file_sink"),
             each.get("trigger") or {},
-            (progress.get(name) or {}).get("batch_seconds"),
+            progress[name].batch_seconds if name in progress else None,
             environment.queries.get(name, QueryEnvironment()),
             vitals=measured.get(name) or {},
         )
         for each in described
     )
-    started = beat.get("started_at")
-    hours = None if started is None else max(0.0, at - started) / 3600
+    hours = None if beat.started_at is None else max(0.0, at - beat.started_at) / 3600
     return SparkFacts(at, environment, queries, hours, cluster, vitals=vitals)

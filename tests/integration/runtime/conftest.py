@@ -9,10 +9,12 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from devstack.drivers import HandRunStream
 from devstack.errors import StackError
 from devstack.hdfs import Hdfs
 from devstack.jars import fetch, spark_s3a
 from devstack.processes import Processes
+from tests.support.hand_run import reads_kafka
 from tests.support.orders_files import Orders
 
 # `make test-spark` has no Airflow, as a cluster has none.
@@ -21,6 +23,13 @@ collect_ignore = [] if find_spec("airflow") else ["test_ill_query.py", "test_mut
 
 def pytest_report_header() -> str:
     return f"Spark {pyspark.__version__}; left out, for want of Airflow: {', '.join(collect_ignore) or 'nothing'}"
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[HandRunStream]:
+    """A stream whose drivers have Spark's connector for Kafka."""
+    with reads_kafka(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

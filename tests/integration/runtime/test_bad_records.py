@@ -14,16 +14,9 @@ from airflow_stream_provider.lifecycle.skip import KafkaRecord
 from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[2] / "support" / "app_bad_kafka.py"
 PARTITIONS = 2
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with reads_kafka(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from airflow_stream_provider.lifecycle.heartbeat import QueryHealth
 from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from tests.support.hand_run import reads_kafka
 
 pytestmark = pytest.mark.system
 
@@ -33,12 +32,6 @@ def kafka(tmp_path: Path) -> Iterator[KafkaCluster]:
         with brokers.client() as client:
             create_topics(client, {"orders": 1})
         yield brokers
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with reads_kafka(tmp_path) as found:
-        yield found
 
 
 class Log:

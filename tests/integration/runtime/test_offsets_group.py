@@ -17,7 +17,6 @@ from airflow_stream_provider.lifecycle.state import StreamPhase
 from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[3] / "devstack" / "app_orders_kafka.py"
 GROUP = "orders-stream"
@@ -29,12 +28,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("kafka")) as brokers, brokers.client() as client:
         create_topics(client, {f"orders-{part}": PARTITIONS for part in ("in", "out", "totals")})
         yield brokers
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with reads_kafka(tmp_path) as found:
-        yield found
 
 
 class Group:

@@ -14,19 +14,12 @@ from airflow_stream_provider.checkpoint import boundary, read
 from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[2] / "support" / "app_positions_kafka.py"
 GROUP = Path(__file__).parents[2] / "support" / "app_group_kafka.py"
 PARTITIONS = 2
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with reads_kafka(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

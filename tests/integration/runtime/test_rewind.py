@@ -20,7 +20,6 @@ from devstack.jars import fetch
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
 from devstack.places import Storage, open_storage
-from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[2] / "support" / "app_lines_kafka.py"
 PARTITIONS = 2
@@ -65,12 +64,6 @@ class Orders:
 
     def wait_for(self, wanted: Counter[int]) -> None:
         wait_for("all of them in the sink", lambda: self.delivered() == wanted)
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with reads_kafka(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from airflow_stream_provider.planning.comparison import Compared, compare, rehea
 from devstack.drivers import HandRunStream, wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from tests.support.hand_run import reads_kafka
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_actions.py"
 
@@ -25,12 +24,6 @@ def kafka(tmp_path: Path) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path / "kafka") as brokers, brokers.client() as client:
         create_topics(client, {"orders-in": 2})
         yield brokers
-
-
-@pytest.fixture
-def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with reads_kafka(tmp_path) as found:
-        yield found
 
 
 @pytest.fixture

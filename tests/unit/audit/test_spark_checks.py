@@ -14,6 +14,8 @@ from airflow_stream_provider.audit.spark.checks.application import MISPLACED
 from airflow_stream_provider.audit.spark.facts import SparkFacts, facts_of, seconds, size
 from airflow_stream_provider.clusters.cluster import ClusterFacts
 from airflow_stream_provider.lifecycle.environment import Environment
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.vitals import QueryVitals, Vitals
 from tests.support import audited
 from tests.support.spark_audit_cases import ALSO, CASES, Case
 from tests.support.spark_audited import MASTERS, facts, found
@@ -115,13 +117,13 @@ def test_sizes_are_read_as_spark_writes_them() -> None:
 def test_facts_come_from_record_heartbeat_and_cluster() -> None:
     said = Environment.from_json({"spark": "4.0.0", "queries": {"orders": {"kafka_partitions": 6}}})
     described = [{"name": "orders", "sink": "kafka", "file_sink": False, "trigger": {"processingTime": "1 second"}}]
-    beat = {
-        "started_at": 100.0,
-        "queries": [{"name": "orders", "batch_seconds": 0.5}],
-        "vitals": {"executors": 2, "queries": {"orders": {"best_rate": 3.0}}},
-    }
+    beat = Heartbeat(
+        started_at=100.0,
+        queries=(QueryProgress("orders", batch_seconds=0.5),),
+        vitals=Vitals(executors=2, queries={"orders": QueryVitals(best_rate=3.0)}),
+    )
     made = facts_of(3700.0, said, described, beat, ClusterFacts())
     (query,) = made.queries
     assert (made.hours, made.executors, query.batch_seconds, query.trigger_seconds) == (1.0, 2, 0.5, 1.0)
     assert (query.of.kafka_partitions, query.measured("best_rate")) == (6, 3.0)
-    assert facts_of(0.0, said, described, {}, ClusterFacts()).hours is None
+    assert facts_of(0.0, said, described, Heartbeat(), ClusterFacts()).hours is None

@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Batch, Heartbeat, QueryP
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.trial import Trial
+from airflow_stream_provider.lifecycle.vitals import QueryVitals, Vitals
 from airflow_stream_provider.planning import verbs
 from airflow_stream_provider.planning.gates import closed
 from airflow_stream_provider.planning.reconcile import shut
@@ -135,17 +136,13 @@ def test_settings_are_given_as_on_a_command_line() -> None:
     assert found.changes == "spark.sql.shuffle.partitions=6, maxoffsetspertrigger=2000, persist"
 
 
-class _Beat(Heartbeat):
-    """A heartbeat with the vitals of a query that reads each record three times."""
-
-    def to_json(self) -> bytes:
-        durations = {"triggerExecution": 1000, "addBatch": 900}
-        seen = {"durations": durations, "batches": 20, "records": 100, "rows": 300}
-        return json.dumps({"vitals": {"cores": 2, "queries": {"a": seen, "new": {"batches": 1}}}}).encode()
+# Of a query that reads each record three times.
+SEEN = QueryVitals(durations={"triggerExecution": 1000, "addBatch": 900}, batches=20, records=100, rows=300)
+BEAT = Heartbeat(vitals=Vitals(cores=2, queries={"a": SEEN, "new": QueryVitals(batches=1)}))
 
 
 def test_advice_is_by_the_record_and_the_heartbeat_of_the_holder() -> None:
-    found = replace(snapshot(*RUNNING), heartbeats={OLD: _Beat()})
+    found = replace(snapshot(*RUNNING), heartbeats={OLD: BEAT})
     advice = advice_of(found)
     assert [(each.rule, each.query) for each in advice.proposals] == [("read-again", "a")]
     assert advice.missing[0].startswith("new: not enough measured")
@@ -155,7 +152,7 @@ def test_advice_is_by_the_record_and_the_heartbeat_of_the_holder() -> None:
 
 def test_the_trial_of_advice_tells_which_rule_and_what_it_predicts() -> None:
     found = scene(*RUNNING)
-    found = Scene(replace(found.snapshot, heartbeats={OLD: _Beat()}), ME)
+    found = Scene(replace(found.snapshot, heartbeats={OLD: BEAT}), ME)
     wish = try_out(found, Trial(persist=True), "why")
     assert isinstance(wish, Want)
     known = Trial.from_json(wish.fields["policy"]["trial"])
